@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help python setup fmt fields check checklist mutants test demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields check checklist mutants test test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -48,7 +48,16 @@ test: check  ## every test, those on the real cluster with real guests included
 	@$(PY) -m tests.testbed.build kubernetes >/dev/null
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(TESTBED) images debian >/dev/null  # before two processes of tests want it at once
-	$(PY) -m pytest -q -n 2 --dist loadscope -m "slow or host or cluster" tests
+	$(PY) -m pytest -q -n 3 --dist loadscope -m "slow or host or cluster" tests
+
+test-drain: setup  ## drain a node of twenty guests, stop in the middle, go on; 5 GiB and ten minutes (DRAIN_GUESTS=6)
+	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
+	$(PY) -m pytest -q -s tests/cluster/large_drain.py
+
+test-faults: setup  ## cut processes and links at each step of migrations, drains and upgrades; writes docs/faults.md (FAULTS="handler-source drain", FAULTS_FLAGS=--fresh)
+	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
+	@$(TESTBED) install
+	@eval "$$($(TESTBED) env)" && exec $(PY) -m tests.cuts $(FAULTS_FLAGS) $(FAULTS)
 
 demo: python  ## a real two-node Kubernetes on this machine, our chart, a virtual machine with a console (DEMO=cloud: and a cloud image; KUBECONFIG=… uses that cluster)
 	@$(TESTBED) demo
@@ -92,6 +101,29 @@ bench-devices: setup  ## what each device of a machine costs in memory and time,
 	@test -n "$$KUBECONFIG" || $(TESTBED) load-images debian
 	@$(TESTBED) install
 	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.devices --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
+
+bench-disks: setup  ## a disk in the guest beside the same file outside: throughput and operations; writes build/bench/disks.json (BENCH_FLAGS="--rounds 5")
+	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
+	@$(TESTBED) install
+	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.disks --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
+
+bench-network: setup  ## a guest in the pod's network beside a container: throughput and connections; writes build/bench/network.json (BENCH_FLAGS="--ways bridge,passt")
+	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
+	@$(TESTBED) install
+	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.network --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
+
+bench-migrate: setup  ## live migrations of a guest that a client reaches through a Service: seconds, downtime, bytes, processor time, failed connections; writes build/bench/migrate.json (BENCH_FLAGS="--count 5")
+	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
+	@$(TESTBED) install
+	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.migrate --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
+
+bench-import: setup  ## the import of an image of 1 GiB beside a plain download: seconds and memory; writes build/bench/import.json (BENCH_FLAGS="--rounds 1")
+	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
+	@$(TESTBED) install
+	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.imports --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
+
+bench-relays: setup  ## the bytes of live migrations from pod to pod: rate, processor time, and who waits meanwhile; writes build/bench/relays.json (BENCH_FLAGS="--mib 512")
+	@exec $(PY) -m benchmarks.relays $(BENCH_FLAGS)
 
 bench-api: setup  ## what an operation costs our API server and k8s.io/sample-apiserver, side by side (QUICK=1, OPS=get,create, BENCH_FLAGS=…)
 	@exec $(PY) -m benchmarks.api.bench $(if $(QUICK),--quick) $(if $(OPS),--ops=$(OPS)) $(BENCH_FLAGS)

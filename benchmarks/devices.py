@@ -14,16 +14,17 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from benchmarks import gauges
 from tests.cluster import processes
 from tests.cluster.kube import ROOT, Kubectl, console
-from tests.cluster.manifests import GUEST_IMAGE, tiny_vm
+from tests.cluster.manifests import GUEST_IMAGE, shared_claim, tiny_vm
 from tests.testbed import cloud_demo, ssh
 
 BASE: Final = "base"
@@ -34,11 +35,27 @@ PROMPT: Final = "GUEST-READY"
 
 _DISK: Final = {"name": "more", "type": "Image", "source": {"reference": GUEST_IMAGE}}
 _SEED: Final = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config\n"}}
+CLAIM: Final = "bench-claim"
+_CLAIM: Final = {"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM, "create": {"size": "64Mi"}}}
+_BLANK: Final = {"name": "more", "type": "EmptyDisk", "source": {"size": "64Mi"}}
 _FILESYSTEM: Final = {"name": "ca", "type": "ConfigMap", "source": {"name": "kube-root-ca.crt"}}
 """Of what Kubernetes puts into every namespace."""
 DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     "disk": {"devices": {"disks": [_DISK]}},
+    "empty disk": {"devices": {"disks": [_BLANK]}},
+    "empty disk, I/O thread": {"devices": {"disks": [{**_BLANK, "dedicatedIOThread": True}]}},
+    "empty disk, sata": {"devices": {"disks": [{**_BLANK, "target": {"bus": "sata"}}]}},
+    "empty disk, scsi": {"devices": {"disks": [{**_BLANK, "target": {"bus": "scsi"}}]}},
+    "empty disk, usb": {"devices": {"disks": [{**_BLANK, "target": {"bus": "usb"}}]}},
+    "disk of a claim": {"devices": {"disks": [_CLAIM]}},
+    "overlay over a claim": {"devices": {"disks": [{**_CLAIM, "source": {"name": CLAIM, "ephemeral": True, "sizeLimit": "64Mi"}}]}},
+    "cdrom": {"devices": {"disks": [{**_DISK, "device": "cdrom", "target": {"bus": "sata"}}]}},
+    "cdrom, empty": {"devices": {"disks": [{"name": "drive", "device": "cdrom"}]}},
+    "disk of a ConfigMap": {"devices": {"disks": [{"name": "more", "type": "ConfigMap", "source": {"name": "kube-root-ca.crt"}}]}},
     "nic": {"devices": {"interfaces": [{"name": "default", "type": "masquerade"}]}},
+    "nic, bridge": {"devices": {"interfaces": [{"name": "default", "type": "bridge"}]}},
+    "nic, passt": {"devices": {"interfaces": [{"name": "default", "type": "passt", "ports": []}]}},
+    "nic, e1000e": {"devices": {"interfaces": [{"name": "default", "type": "masquerade", "model": "e1000e"}]}},
     "vnc": {"devices": {"graphics": [{"type": "vnc"}]}},
     "spice": {"devices": {"graphics": [{"type": "spice"}]}},
     "uefi": {"firmware": {"bootloader": {"efi": {"secureBoot": False}}}},
@@ -83,9 +100,10 @@ def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float)
     return sample
 
 
-def measure(kubectl: Kubectl, count: int) -> dict[str, list[Sample]]:
+def measure(kubectl: Kubectl, count: int, names: Sequence[str]) -> dict[str, list[Sample]]:
     """Start each of the tiny machines ``count`` times, in turns, so that a slow minute of this machine is no device's."""
-    wanted: dict[str, Mapping[str, Any]] = {BASE: {}, **DEVICES}
+    wanted: dict[str, Mapping[str, Any]] = {BASE: {}, **{name: DEVICES[name] for name in names}}
+    kubectl.create(shared_claim(CLAIM))
     found: dict[str, list[Sample]] = {name: [] for name in wanted}
     for turn in range(count):
         for position, (name, more) in enumerate(wanted.items()):
@@ -128,15 +146,11 @@ def report(samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Make a namespace, measure in it, and remove it."""
     kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
-    kubectl("create", "namespace", kubectl.namespace)
-    kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")
-    try:
-        samples = measure(kubectl, arguments.count)
+    with gauges.namespace(kubectl):
+        samples = measure(kubectl, arguments.count, arguments.only or list(DEVICES))
         if not arguments.no_cloud:
             samples[CLOUD] = [cloud(kubectl)]
         return report(samples)
-    finally:
-        kubectl("delete", "namespace", kubectl.namespace, "--timeout=300s", timeout=310)
 
 
 def main() -> None:
@@ -144,6 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what devices of virtual machines cost on the test cluster.")
     parser.add_argument("--kubeconfig", required=True, help="kubeconfig of the test cluster, with the chart installed and the image debian")
     parser.add_argument("--count", type=int, default=3, help="how many machines of each kind (default 3)")
+    parser.add_argument("--only", action="append", choices=list(DEVICES), help="one of the devices (default all of them)")
     parser.add_argument("--no-cloud", action="store_true", help="leave the cloud image out")
     parser.add_argument("--namespace", default="bench-devices", help="namespace to make and remove (default bench-devices)")
     parser.add_argument("--output", type=Path, default=Path("build/bench/devices.json"), help="where the JSON goes")

@@ -6,6 +6,11 @@ import asyncio
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
+
+CARRIED: Final = "carried_peercert"
+"""Name of an item of ``asyncio.BaseTransport.get_extra_info``: the peer's certificate, in the form of ``ssl.SSLSocket.getpeercert``, for a
+connection whose TLS another of our processes ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +39,10 @@ def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
     ``request.transport`` of aiohttp and ``writer.transport`` of asyncio will do. OpenSSL has verified the certificate whenever the
     context asks for one, so an unverified name is never returned.
     """
-    connection = transport.get_extra_info("ssl_object") if transport is not None else None
-    return described(connection.getpeercert()) if isinstance(connection, ssl.SSLObject) else None
+    if transport is None:
+        return None
+    connection = transport.get_extra_info("ssl_object")
+    return described(connection.getpeercert() if isinstance(connection, ssl.SSLObject) else transport.get_extra_info(CARRIED))
 
 
 def described(certificate: object) -> Peer | None:

@@ -150,6 +150,11 @@ class ServerTls:
         """The context for one more connection, for those who can give each its own."""
         return self._current
 
+    @property
+    def material(self) -> Material:
+        """The set of the newest context, for a process of ours that makes its own; without what :meth:`trust` was given."""
+        return self._material
+
     async def run(self) -> None:
         """Follow the files, until cancelled."""
         await self._reloader.run()
@@ -174,7 +179,7 @@ class ServerTls:
             raise
 
     def _load(self, files: Files) -> None:
-        self._current = self._build(files)
+        self._current, self._material = self._build(files), _read(files)
 
     def _build(self, files: Files) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -210,6 +215,11 @@ class ClientTls:
         """The newest context: presents our certificate, trusts only the authorities in the files, checks the server's name."""
         return self._context
 
+    @property
+    def material(self) -> Material:
+        """The set of the newest context, for a process of ours that makes its own."""
+        return self._material
+
     async def run(self) -> None:
         """Follow the files, until cancelled."""
         await self._reloader.run()
@@ -224,7 +234,7 @@ class ClientTls:
         context.load_cert_chain(files.certificate, files.key)
         if files.authorities is not None:
             context.load_verify_locations(cafile=files.authorities)
-        self._context = context
+        self._context, self._material = context, _read(files)
 
 
 def read(files: Files) -> Material:
@@ -233,7 +243,10 @@ def read(files: Files) -> Material:
     Raises:
         OSError: a file is absent.
     """
-    resolved = files.resolved()
+    return _read(files.resolved())
+
+
+def _read(resolved: Files) -> Material:
     return Material(
         resolved.certificate.read_bytes(),
         resolved.key.read_bytes(),

@@ -22,7 +22,7 @@ privileged: device cgroup                 open /dev/kvm (trial guest) and /dev/n
 privileged: SYS_ADMIN, NET_ADMIN          enter a pod's network namespace; bridge, tap, nft there
 privileged: SYS_PTRACE                    /proc/PID/root and /proc/PID/ns of processes of another user
 privileged: CHOWN, FOWNER, DAC_OVERRIDE   device nodes and migration sockets for uid 107; run directories
-privileged: a writable /proc/sys          ip_forward, ip_unprivileged_port_start and disable_ipv6 in a pod's network namespace
+privileged: a writable /proc/sys          forwarding, ip_unprivileged_port_start and settings of IPv6 in a pod's network namespace
 hostPath ``<kubelet>/pods``               run directories of launcher pods (read and write: migration sockets)
 hostPath ``<kubelet>/device-plugins``     the kubelet's registration socket and ours
 hostPath ``/dev``                         device nodes that appear after the start of the pod

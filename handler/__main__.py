@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import sys
@@ -38,15 +39,28 @@ def set_up_logging(level: str) -> None:
 
 
 async def run(given: options.Options, config: Config) -> None:
-    """Work until SIGTERM or SIGINT."""
-    task = asyncio.current_task()
+    """Work until SIGINT, or until SIGTERM and the end of the migrations that are under way then; a second signal waits for nothing."""
+    task, asked = asyncio.current_task(), asyncio.Event()
     assert task is not None  # noqa: S101 - inside a coroutine
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+    def terminate() -> None:
+        if asked.is_set():
+            task.cancel()
+        asked.set()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)  # nothing is under way yet
     judging = Judging(given.acceleration)
     await judging.judge()
     async with Client(config, user_agent=f"virt-handler/{given.node_name}") as client:
-        await Agent(given, client, judging).run()
+        loop.add_signal_handler(signal.SIGTERM, terminate)
+        agent = Agent(given, client, judging)
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(agent.run())
+            await asked.wait()
+            await agent.finish()
+            working.cancel()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,10 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
     except ConfigError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it
         return 1
-    try:
+    with contextlib.suppress(asyncio.CancelledError):
         uvloop.run(run(given, config))
-    except asyncio.CancelledError:
-        logger.info("stopped")
+    logger.info("stopped")
     return 0
 
 

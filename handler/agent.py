@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import ssl
@@ -11,7 +12,7 @@ from typing import Final
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import guestinfo, names, phases
+from apiserver.apis.virt import guestinfo, migration_attempts, names, phases
 from apiserver.apis.virt.domainxml import told
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.delegated import Access
@@ -26,26 +27,39 @@ from controller.serving.health import Checks, Health
 from controller.serving.metrics import MetricsServer
 from handler import heartbeat
 from handler.cpu.publishing import Labels
+from handler.devices import host_disks
 from handler.devices.acceleration import Verdict
 from handler.devices.judging import Judging
 from handler.identity.keeping import Identity
 from handler.metrics import Metrics
 from handler.node import Node
 from handler.options import Options
-from handler.pods import launcher
+from handler.plugins.calling import Plugins
+from handler.plugins.contract import Kind
+from handler.plugins.deleting import Deleter, event_recorder
+from handler.plugins.records import Records
+from handler.pods import launcher, places
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
 from handler.pods.reads import Reads
-from handler.reconcilers import migrate_guest, migration_ports, run_guest, validation
+from handler.probes.asking import Question
+from handler.probes.node_sockets import NodeSockets
+from handler.probes.prober import Prober
+from handler.reconcilers import guest_plan, migrate_guest, migration_plan, migration_ports, run_guest, tell_progress, validation
+from handler.reconcilers.wiring import Wiring
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
 from handler.relays.running import Relays
+from handler.storage.adding import PluginDisks
 from handler.streams.reading import Check, Reading
 from handler.streams.server import Server, Target
 
 logger = logging.getLogger(__name__)
 
 FIGURES_SECONDS: Final = 5.0
+FINISH_SECONDS: Final = 30.0
+"""For migrations that are under way when virt-handler is asked to end, of its pod's 45."""
+FINISH_LOOK_SECONDS: Final = 0.2
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
 VHOST_VSOCK_NUMBER: Final = (10, 241)
@@ -63,11 +77,12 @@ class Agent:
         judging: Judging,
         *,
         node: run_guest.Node | None = None,
+        disks: run_guest.Disks | None = None,
         identify: Callable[[int, str], Launcher] = Launcher.of,
     ) -> None:
         """``judging`` has judged once.
 
-        ``node`` and ``identify`` are what touches the pods of a real node: tests have pods that are only directories.
+        ``node``, ``disks`` and ``identify`` are what touches the pods of a real node: tests have pods that are only directories.
         """
         self._options = options
         self._client = client
@@ -88,45 +103,89 @@ class Agent:
         connect = functools.partial(launcher.connect, kubelet=options.kubelet, identify=identify)
         self.links = Links(connect, changed=self._link_changed)
         self.reads = Reads(self.links)
+        self.prober = Prober(
+            functools.partial(Question, make_socket=NodeSockets().make),
+            clock,
+            may_be_asked=guest_plan.may_be_asked,
+            changed=self._link_changed,
+        )
         self.identity = Identity(client, name, options.namespace, options.certificates / name, clock)
         self._relays = Relays(self._outgoing, changed=self._relay_changed)
         self._tls: ClientTls | None = None
         self._streams: Server | None = None
         self._incoming = _Door()
-        self._loops = self._controllers(node or Node())
+        allowed: dict[Kind, frozenset[str]] = {"network": frozenset(options.network_plugins), "storage": frozenset(options.storage_plugins)}
+        theirs, records = Plugins(options.plugin_directory, allowed), Records(options.plugin_records / name)
+        has_volumes = functools.partial(places.has_volumes, kubelet=options.kubelet)
+        self._deleter = Deleter(records, theirs.call, has_volumes, event_recorder(self._recorder))
+        guests = node or Node(theirs, records, host_disks.Allowed(options.host_disks, options.host_disks_max_created))
+        self._loops = self._controllers(guests, disks or PluginDisks(theirs, records, options.kubelet))
 
-    def _controllers(self, node: run_guest.Node) -> dict[str, Controller]:
-        run = run_guest.Ports(self.machines, self._client, self._recorder, node, self.links, self._clock)
+    def _controllers(self, node: run_guest.Node, disks: run_guest.Disks) -> dict[str, Controller]:
+        wired = Wiring(node.prepare_network, self._clock)
+        run = run_guest.Ports(self.machines, self._client, self._recorder, node, disks, wired, self.links, self._clock, self.prober)
         source, target = (
-            migration_ports.Ports(self._client, informer, self.machines, self._recorder, node, self.links, self._clock)
+            migration_ports.Ports(self._client, informer, self.machines, self._recorder, node, disks, wired, self.links, self._clock)
             for informer in (self.leaving, self.coming)
         )
         moves = functools.partial(Validated, events=self._recorder, resource=MIGRATIONS, validate=validation.validate_migration)
+        leaves = migrate_guest.MigrateSource(source, self._relays)
+        comes = migrate_guest.MigrateTarget(target, self._incoming, self._address)
+        self._sides = (leaves, comes)
         reconcilers: dict[str, Reconciler] = {
             "vm": Validated(run_guest.RunGuest(run), self.machines, self._recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
-            "source": moves(migrate_guest.MigrateSource(source, self._relays), self.leaving),
-            "target": moves(migrate_guest.MigrateTarget(target, self._incoming, self._address), self.coming),
+            "source": moves(leaves, self.leaving),
+            "target": moves(comes, self.coming),
+            "progress": tell_progress.TellProgress(source),
         }
         # A pass may wait for a launcher that its guest has taken over: each object has a worker of its own.
         return {name: Controller(name, reconciler, workers=None, observer=self.metrics) for name, reconciler in reconcilers.items()}
 
     async def run(self) -> None:
         """Work until cancelled."""
-        for name, informer in (("vm", self.machines), ("source", self.leaving), ("target", self.coming)):
+        for name, informer in (("vm", self.machines), ("source", self.leaving), ("target", self.coming), ("progress", self.leaving)):
             informer.subscribe(functools.partial(self._object_changed, name))
         # A change of the VM can be what its migration away waits for.
         self.machines.subscribe(lambda _, new: self._machine_changed(new))
         async with asyncio.TaskGroup() as tasks:
-            for part in (self.identity, self.machines, self.leaving, self.coming, self._recorder, self.links, self._relays, self._labels):
+            for part in (
+                self.identity,
+                self.machines,
+                self.leaving,
+                self.coming,
+                self._recorder,
+                self.links,
+                self.prober,
+                self._relays,
+                self._labels,
+            ):
                 tasks.create_task(part.run())
             for loop in self._loops.values():
                 tasks.create_task(loop.run(self._synced))
+            tasks.create_task(self._deleter.run())
             tasks.create_task(self._beat())
             tasks.create_task(Health(self._options.health_port, self._checks()).run())
             tasks.create_task(self._judging.run())
             tasks.create_task(self._offer_devices())
             tasks.create_task(self._serve())
             tasks.create_task(self._count())
+
+    async def finish(self) -> None:
+        """Begin no migration any more, and wait until none is under way: for :data:`FINISH_SECONDS` at most, after which those break."""
+        for side in self._sides:
+            side.ending = True
+        under_way = self._under_way()
+        if not under_way:
+            return
+        logger.info("%d migrations are under way: they have %.0f s before this virt-handler ends", under_way, FINISH_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_SECONDS):
+                while self._under_way():  # noqa: ASYNC110 - both informers tell others; this looks for some seconds, once in a life
+                    await asyncio.sleep(FINISH_LOOK_SECONDS)
+
+    def _under_way(self) -> int:
+        moving = (*self.leaving.list(), *self.coming.list())
+        return sum(not validation.validate_migration(each) and migration_plan.is_under_way(each) for each in moving)
 
     async def _synced(self) -> None:
         for informer in (self.machines, self.leaving, self.coming):
@@ -157,7 +216,7 @@ class Agent:
 
     def _relay_changed(self, migration_uid: str) -> None:
         for migration in self.leaving.list():
-            if objects.uid_of(migration) == migration_uid:
+            if migration_attempts.uid_of(migration) == migration_uid:
                 self._loops["source"].enqueue(*objects.key_of(migration))
 
     def _address(self) -> str:
@@ -211,7 +270,8 @@ class Agent:
 
     async def _offer_devices(self) -> None:
         # gRPC and protobuf are the largest import after aiohttp; a process that only looks at its flags need not pay for it.
-        from handler.devices.plugin import Device, Plugin
+        from handler.devices.macvtap import DIRECTORY, Macvtaps
+        from handler.devices.plugin import Device, Offered, Plugin
 
         directory = self._options.kubelet / "device-plugins"
         tun = Plugin(Device(names.TUN_RESOURCE, "/dev/net/tun", *TUN_NUMBER), directory, offered=True)
@@ -225,10 +285,14 @@ class Agent:
         async with asyncio.TaskGroup() as tasks:
             for plugin in (tun, kvm):
                 tasks.create_task(plugin.run())
+            allowed: list[Offered] = []
+            if self._options.allow_macvtap:
+                allowed.append(Macvtaps(directory / DIRECTORY))
             if self._options.allow_vsock:
-                vsock = Plugin(Device(names.VHOST_VSOCK_RESOURCE, "/dev/vhost-vsock", *VHOST_VSOCK_NUMBER), directory, offered=False)
-                tasks.create_task(vsock.run())
-                tasks.create_task(vsock.offer_when_found())
+                allowed.append(Device(names.VHOST_VSOCK_RESOURCE, "/dev/vhost-vsock", *VHOST_VSOCK_NUMBER))
+            for plugin in [Plugin(each, directory, offered=False) for each in allowed]:
+                tasks.create_task(plugin.run())
+                tasks.create_task(plugin.offer_when_found())
 
     async def _count(self) -> None:
         while True:

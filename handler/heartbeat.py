@@ -2,7 +2,7 @@
 
 It lies in a namespace where there is nothing else, and a policy of the chart holds each virt-handler to the Lease of the node that its
 token names. virt-controller reads it: a node is silent when its kubelet does not report and this Lease was not renewed in time. Its
-annotation says whether guests are accelerated here, and why.
+annotations say whether guests are accelerated here, and why, and which versions of the contract with virt-controller this process speaks.
 
 The Node owns it, as it owns the kubelet's Lease, so that the garbage collector removes it with the Node. A Node that was made anew under
 its name has another uid: a Lease that is gone is a reason to ask for the uid again, and one that went soon after it was given an owner has
@@ -19,7 +19,7 @@ from typing import Final
 from apiserver.apis.core.resources import LEASES, NODES
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import names
+from apiserver.apis.virt import contract, names
 from apiserver.client.rest import Client, TransportError
 from controller.runtime.clock import Clock
 from handler.devices.acceleration import Verdict
@@ -47,7 +47,10 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") 
             "name": names.handler_lease(node),
             "namespace": namespace,
             "labels": {names.COMPONENT_LABEL: names.HANDLER},
-            "annotations": {ACCELERATION_ANNOTATION: f"{verdict.accelerator}: {verdict.reason}"},
+            "annotations": {
+                ACCELERATION_ANNOTATION: f"{verdict.accelerator}: {verdict.reason}",
+                contract.ANNOTATION: contract.written(),
+            },
             **({"ownerReferences": [owner(node, uid)]} if uid else {}),
         },
         "spec": {"holderIdentity": node, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now},

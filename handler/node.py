@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from apiserver.apis.meta import objects
+from apiserver.apis.virt import disk_imports
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, host_devices, interfaces, memory, vsock
-from handler.devices import ownership, passthrough
+from handler.devices import host_disks, ownership, passthrough
 from handler.network import setup
 from handler.network.binding import Interface
+from handler.plugins.calling import Plugins
+from handler.plugins.records import Records
 from handler.pods import hanging
 from handler.pods.launcher import Connection
 from launcher.protocol import messages
-
-AT_ONCE: Final = 8
-"""Networks that are set up side by side: each runs half a dozen programs, and after a restart all pods of the node come at once."""
 
 
 def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
     """Yield the device nodes that the pod of ``vm`` may have for its guest."""
     domain = domain_of(vm)
-    if interfaces.emulated(domain):
+    if interfaces.on_taps(domain):
         yield ownership.TUN
     yield ownership.KVM
     if vsock.defaulted(domain):
         yield ownership.VHOST_VSOCK
     for disk in disks.defaulted(domain):
         if disks.claim_of(disk) is not None:
-            yield ownership.disk(disk["name"], read_only=disk["readOnly"] or disks.is_overlaid(disk))
+            only_read = disk_imports.of(disk) is None and (disk["readOnly"] or disks.is_overlaid(disk))
+            yield ownership.disk(disk["name"], read_only=only_read)
 
 
 class Node:
     """This node."""
 
-    def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(AT_ONCE)
+    def __init__(self, plugins: Plugins | None = None, records: Records | None = None, files: host_disks.Allowed | None = None) -> None:
+        """``plugins`` are third parties', ``records`` what they were asked for, ``files`` those of this node that may be disks."""
+        self._files = files or host_disks.Allowed()
+        self._networks = setup.Networks(plugins, records)
         self._calls = hanging.Calls[messages.Accelerator]()
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
@@ -56,30 +59,48 @@ class Node:
         passes = bool(host_devices.passed_through(domain))
         lock = functools.partial(passthrough.allow_locking, connection.process.pid, memory.guest_bytes(domain)) if passes else None
 
+        files = host_disks.files(domain, self._files, objects.namespace_of(vm))
+
         def begin() -> Callable[[], messages.Accelerator]:
-            root = os.dup(connection.process.root)  # the connection may be gone before the call is over
-            return functools.partial(_give, root, nodes, lock)
+            root, process = (
+                os.dup(connection.process.root),
+                os.dup(connection.process.pidfd),
+            )  # the connection may be gone before it is over
+            return functools.partial(_give, root, process, nodes, files, lock)
 
         return await self._calls.run(pod_uid, begin)
 
-    async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
+    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         """Set up the pod's network; harmless when it is done again.
 
         Raises:
             Unsupported: the network cannot be as the VM asks.
             CommandFailed: a program failed; try again.
+            Fault: a plugin did.
         """
-        async with self._turns:
-            return await setup.prepare(vm, connection.process)
+        return await self._networks.prepare(vm, pod_uid, connection.process)
+
+    async def pass_on(self, connection: Connection, addresses: Sequence[str]) -> None:
+        """Pass what comes to a pod that its guest has left on to a pod with these addresses; harmless when it is done again.
+
+        Raises:
+            CommandFailed: a program failed.
+        """
+        await setup.pass_on(connection.process, addresses)
 
 
-def _give(root: int, nodes: Sequence[ownership.Node], lock: Callable[[], None] | None) -> messages.Accelerator:
-    """Give the nodes; ``lock`` lets the guest's memory be locked, for devices of this node, and is None without any."""
+def _give(
+    root: int, process: int, nodes: Sequence[ownership.Node], files: Sequence[host_disks.File], lock: Callable[[], None] | None
+) -> messages.Accelerator:
+    """Give nodes and files; ``lock`` lets the guest's memory be locked, for devices of this node, and is None without any."""
     try:
         if lock is not None:
             nodes = [*nodes, *passthrough.groups(root)]
             lock()
+        for file in files:
+            host_disks.put(root, process, file)
         given = {node for node in nodes if ownership.give(root, node)}
     finally:
         os.close(root)
+        os.close(process)
     return "kvm" if ownership.KVM in given else "qemu"

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from apiserver.apis.meta import flags
-from apiserver.apis.virt import names, streams
+from apiserver.apis.meta import flags, quantity
+from apiserver.apis.virt import names, plugins, streams
+from apiserver.apis.virt.hardware import host_disks
 from handler.devices.acceleration import Choice
+from handler.plugins import records
 from handler.pods import places
 from handler.streams.limits import DEFAULTS, Limits
 
@@ -29,6 +31,13 @@ class Options:
     kubelet: Path
     acceleration: Choice
     allow_vsock: bool
+    allow_macvtap: bool
+    plugin_directory: Path
+    host_disks: tuple[str, ...]
+    host_disks_max_created: int
+    network_plugins: tuple[str, ...]
+    storage_plugins: tuple[str, ...]
+    plugin_records: Path
     streams_port: int
     relay_port: int
     health_port: int
@@ -56,6 +65,13 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         kubelet=given.kubelet_directory,
         acceleration=given.acceleration,
         allow_vsock=given.allow_vsock,
+        allow_macvtap=given.allow_macvtap,
+        plugin_directory=given.plugin_directory,
+        host_disks=given.host_disks,
+        host_disks_max_created=given.host_disks_max_created,
+        network_plugins=given.network_plugins,
+        storage_plugins=given.storage_plugins,
+        plugin_records=given.plugin_records,
         streams_port=given.streams_port,
         relay_port=given.relay_port,
         health_port=given.health_port,
@@ -99,6 +115,31 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         help="whether guests use KVM: auto runs a trial guest and offers KVM only if that works",
     )
     add("--allow-vsock", action="store_true", help="offer /dev/vhost-vsock, by which every process of the node reaches its guests")
+    add("--allow-macvtap", action="store_true", help="offer macvtaps to all pods, by which each opens those of the node with its numbers")
+    add("--plugin-directory", type=Path, default=Path("/usr/local/lib/kubevirt/plugins"), help="executables that are plugins of the node")
+    for kind, devices in (("network", "interfaces"), ("storage", "disks")):
+        about = f"those of them that machines may name for {devices}, comma-separated"
+        add(f"--{kind}-plugins", type=flags.checked(plugins.names), default=(), metavar="NAMES", help=about)
+    add(
+        "--plugin-records",
+        type=Path,
+        default=records.DIRECTORY,
+        help="where it is kept, below the node's name, what plugins have to take away again; memory that outlives the pod",
+    )
+    add(
+        "--host-disks",
+        type=flags.checked(host_disks.prefixes),
+        default=(),
+        metavar="PATHS",
+        help="directories below which files of this node may be disks, comma-separated; {namespace} in one is the machine's",
+    )
+    add(
+        "--host-disks-max-created",
+        type=flags.checked(lambda text: quantity.parse(text).bytes),
+        default=100 << 30,
+        metavar="QUANTITY",
+        help="what all files in one of these directories may have, each counted whole, for a machine to make another one there (100Gi)",
+    )
     add("--streams-port", type=int, default=streams.HANDLER_PORT, help="port for consoles and displays (mTLS, virt-api only)")
     add("--relay-port", type=int, default=streams.RELAY_PORT, help="port for live migrations (mTLS, virt-handler of the source node only)")
     add("--health-port", type=int, default=8080, help="port for /livez and /readyz (plain HTTP)")

@@ -57,9 +57,9 @@ def parse(url: str) -> Address:
         raise ImportFailed("the URL is none") from error
     if parts.scheme not in PORTS:
         raise ImportFailed("the URL is neither http nor https")
-    if parts.username is not None or parts.password is not None:
+    if parts.username is not None:  # an empty one, where there is but a password
         raise ImportFailed("the URL has credentials in it")
-    if not parts.hostname or not url.isascii() or any(not "!" <= each <= "~" for each in url):
+    if not parts.hostname or any(not "!" <= each <= "~" for each in url):
         raise ImportFailed("the URL has no host, or characters that a URL cannot have")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Address(parts.scheme, parts.hostname, port or PORTS[parts.scheme], target)

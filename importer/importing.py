@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
-from importer import claim, compression, conversion, formats, sources
+from importer import claim, compression, conversion, device, formats, sources
 from importer.failures import ImportFailed
 from importer.plan import Plan
 from importer.telling import Telling
@@ -20,8 +21,11 @@ def run(plan: Plan, told: Telling) -> None:
     """Bring an image into a claim that has none.
 
     Raises:
-        ImportFailed: with the reason; the claim is as it was.
+        ImportFailed: with the reason; the claim is as it was, and a block device says that its import did not end.
     """
+    if plan.device is not None:
+        _run_on_device(plan, plan.device, told)
+        return
     if claim.is_taken(plan.directory):
         return
     with claim.full_is_told(plan.directory), claim.File(plan.directory / claim.PARTIAL) as disk:
@@ -29,7 +33,7 @@ def run(plan: Plan, told: Telling) -> None:
         try:
             disk.begin()
             if not claim.is_taken(plan.directory):
-                _fill(plan, disk, told)
+                _fill(plan, disk, _limit(plan, claim.capacity(plan.directory)), told)
                 claim.finish(plan.directory, disk)
         except claim.Taken:
             return
@@ -38,8 +42,19 @@ def run(plan: Plan, told: Telling) -> None:
             (plan.directory / claim.SOURCE).unlink(missing_ok=True)
 
 
-def _fill(plan: Plan, disk: claim.File, told: Telling) -> None:
-    limit = _limit(plan)
+def _run_on_device(plan: Plan, path: Path, told: Telling) -> None:
+    with device.faults_are_told():
+        if device.is_taken(path):
+            return
+        with device.Device(path) as disk:
+            disk.lock()
+            limit = _limit(plan, disk.capacity)
+            disk.begin()
+            _fill(plan, disk, limit, told)
+            disk.finish()
+
+
+def _fill(plan: Plan, disk: claim.File | device.Device, limit: int, told: Telling) -> None:
     expected = hashlib.new(plan.checksum[0]) if plan.checksum else None
     received = _received(sources.pieces(plan, told), expected, limit)
     head, received = _peek(received, compression.MAGIC_BYTES)
@@ -49,6 +64,8 @@ def _fill(plan: Plan, disk: claim.File, told: Telling) -> None:
     if formats.of(head) == "raw":
         _write(disk, pieces, limit)
         _verify(plan, expected)
+    elif isinstance(disk, device.Device):
+        raise ImportFailed("the image is qcow2, and beside a block device is no room for it: a raw image is needed, as it is or compressed")
     else:
         _write_converted(plan, disk, pieces, limit, expected, told)
     if not disk.grown(plan.size or 0):
@@ -73,9 +90,8 @@ def _write_converted(
     path.unlink()
 
 
-def _limit(plan: Plan) -> int:
-    """Return how large the disk may be."""
-    capacity = claim.capacity(plan.directory)
+def _limit(plan: Plan, capacity: int) -> int:
+    """Return how large the disk may be in a claim of that capacity."""
     if plan.size is not None and plan.size > capacity:
         raise ImportFailed(f"size is {plan.size} bytes, and the claim has {capacity}")
     return plan.size or capacity
@@ -104,7 +120,7 @@ def _peek(pieces: Iterable[bytes], length: int) -> tuple[bytes, Iterator[bytes]]
     return head, itertools.chain((head,), iterator)
 
 
-def _write(file: claim.File, pieces: Iterable[bytes], limit: int) -> None:
+def _write(file: claim.File | device.Device, pieces: Iterable[bytes], limit: int) -> None:
     for piece in pieces:
         if file.size + len(piece) > limit:
             raise ImportFailed(f"the image holds more than {limit} bytes, which is what the claim, or size, has room for")

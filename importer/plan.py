@@ -18,7 +18,7 @@ class Plan:
     """One import."""
 
     directory: Path
-    """The mounted claim."""
+    """The mounted claim; of no meaning where there is ``device``."""
     source: dict[str, Any]
     """``source.import`` of the disk, as virt-api stores it."""
     size: int | None = None
@@ -27,6 +27,8 @@ class Plan:
     """The directory of the mounted Secret."""
     authorities: Path | None = None
     """The file with certificates of authorities to trust, in place of the usual ones."""
+    device: Path | None = None
+    """The block device that the claim is."""
     qemu_img: str = "/usr/bin/qemu-img"
 
     @property
@@ -45,11 +47,12 @@ def read(document: bytes) -> Plan:
     try:
         given = json.loads(document)
         return Plan(
-            directory=Path(given["directory"]),
+            directory=Path(given.get("directory") or ""),
             source=dict(given["source"]),
             size=None if given.get("size") is None else int(given["size"]),
             secret=Path(given["secret"]) if given.get("secret") else None,
             authorities=Path(given["authorities"]) if given.get("authorities") else None,
+            device=Path(given["device"]) if given.get("device") else None,
             **({"qemu_img": str(given["qemuImg"])} if given.get("qemuImg") else {}),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:

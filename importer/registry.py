@@ -121,8 +121,8 @@ class _Session:
         self._secret = secret
         self._host = reference.host
         self._authorization = ""
+        self._authorities = authorities
         self._transfer = Transfer(self._headers, authorities)
-        self._plain = Transfer(lambda _: {}, authorities)
 
     def manifest(self, version: str) -> dict[str, Any]:
         """Return a manifest or an index."""
@@ -148,7 +148,7 @@ class _Session:
             for _, member in zip(range(MAX_MEMBERS), layer, strict=False):
                 if member.isreg() and not member.issparse() and member.name.removeprefix("./").startswith(DIRECTORY):
                     return _file(layer, member, stream)
-        except tarfile.TarError as error:
+        except (tarfile.TarError, ValueError, RecursionError) as error:  # the latter two: of extended headers
             raise ImportFailed(f"the layer {digest} is no archive: {error}") from error
         stream.drain()
         return None
@@ -168,10 +168,12 @@ class _Session:
             raise refused
         query = urlencode({name: wanted[name] for name in ("service", "scope") if name in wanted})
         url = f"{wanted['realm']}{'&' if '?' in wanted['realm'] else '?'}{query}"
-        answer = _document(_read(self._plain.get(url, {"Authorization": login} if login else {})), self._host)
+        realm = addresses.parse(wanted["realm"])
+        asking = Transfer(lambda address: {"Authorization": login} if login and address.origin == realm.origin else {}, self._authorities)
+        answer = _document(_read(asking.get(url)), self._host)
         token = answer.get("token") or answer.get("access_token")
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            raise ImportFailed(f"{addresses.parse(wanted['realm'])} gives no token")
+            raise ImportFailed(f"{realm} gives no token")
         self._authorization = f"Bearer {token}"
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apiserver.apis.meta.schema import Kind
+from apiserver.apis.virt import progress
 from apiserver.apis.virt.v1alpha1 import types
 from tests.fields import families, schema
 
@@ -39,6 +41,8 @@ VALUES: Final[dict[str, Any]] = {
     "an object": {"name": "../../x"},
     "an empty object": {},
 }
+NUMBERS: Final[dict[str, int]] = {"the largest of 32 bits": 2**31 - 1, "the smallest of 32 bits": -(2**31)}
+"""In place of integers alone: of the right type, and beyond what virt-api takes."""
 MISSING: Final = "nothing"
 WORST: Final = frozenset(
     {
@@ -52,6 +56,7 @@ WORST: Final = frozenset(
         "very long text",
         "a list",
         "an object",
+        *NUMBERS,
     }
 )
 """One of each sort, for tests in which each case costs a few milliseconds."""
@@ -135,7 +140,7 @@ def a_full_migration(phase: str = "TargetReady") -> Object:
             "apiVersion": "kubevirt.io/v1alpha1",
             "kind": "Migration",
             "metadata": {"name": "move", "namespace": "ns", "generation": 1, "finalizers": ["kubevirt.io/migration"]},
-            "spec": {"selector": {"name": "hostile"}, "nodeSelector": {"a": "b"}},
+            "spec": {"selector": {"name": "hostile"}, "nodeSelector": {"a": "b"}, "priority": 1},
             "status": {
                 "phase": phase,
                 "conditions": [{**CONDITION, "type": "Released"}],
@@ -146,10 +151,25 @@ def a_full_migration(phase: str = "TargetReady") -> Object:
                 "targetNode": "n",
                 "targetPod": "q",
                 "targetPodUID": "pod-target",
+                "targetPodIPs": ["10.244.0.9"],
                 "targetAddress": "127.0.0.1:1",
+                "attempt": 2,
+                "attempts": [
+                    {"number": 1, "targetNode": "n", "targetPod": "o", "reason": "ConnectionBroken", "message": "m", "endTime": T},
+                ],
+                "policy": "slow",
+                "options": {
+                    "bandwidth": "1Mi",
+                    "maxDowntimeMilliseconds": 300,
+                    "parallelConnections": 2,
+                    "allowAutoConverge": True,
+                    "allowPause": True,
+                    "completionTimeoutSeconds": 150,
+                },
                 "startTime": T,
                 "endTime": T,
                 "message": "m",
+                "progress": {**dict.fromkeys(progress.NUMBERS, 1), "lastUpdateTime": T},
                 "phaseTransitionTimestamps": [STAMP],
             },
         }
@@ -185,6 +205,11 @@ def places(obj: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
         yield from places(child, (*path, step))
 
 
+def at(obj: Any, path: Sequence[Step]) -> Any:
+    """Return what stands at a place."""
+    return at(obj[path[0]], path[1:]) if path else obj
+
+
 def replaced(obj: Any, path: tuple[Step, ...], value: Any, *, missing: bool = False) -> Any:
     """Return an object with one place changed, or taken away; the rest is shared with the one given."""
     changed, step = obj.copy(), path[0]
@@ -206,6 +231,8 @@ def cases(obj: Object) -> Iterator[Case]:
         for name, value in VALUES.items():
             yield Case(obj["kind"], text, name, replaced(obj, path, value))
         yield Case(obj["kind"], text, MISSING, replaced(obj, path, None, missing=True))
+        for name, number in NUMBERS.items() if type(at(obj, path)) is int else ():
+            yield Case(obj["kind"], text, name, replaced(obj, path, number))
 
 
 def fields(schema: Object, definitions: Object, path: str = "") -> Iterator[str]:
@@ -221,7 +248,7 @@ def fields(schema: Object, definitions: Object, path: str = "") -> Iterator[str]
         yield from fields(inner, definitions, f"{path}.{name}")
 
 
-def all_fields(kind: type[types.VirtualMachine] | type[types.Migration]) -> set[str]:
+def all_fields(kind: type[Kind]) -> set[str]:
     """Return the paths of all fields of a kind."""
     schema = kind.model_json_schema()
     return set(fields(schema, schema["$defs"]))
@@ -244,3 +271,17 @@ class Told:
 
 
 CASES: Final = (*cases(a_full_virtual_machine()), *cases(a_full_migration()))
+MOST: Final = 700
+"""Cases that one test judges at most: each test has a limit of time."""
+
+
+def pieces() -> Iterator[tuple[str, list[Case]]]:
+    """Yield the worst values of a machine by :data:`PARTS`, large parts in several pieces, each with a name."""
+    for part in PARTS:
+        found = [case for case in CASES if case.kind == "VirtualMachine" and case.value in WORST and case.part == part]
+        count = -(-len(found) // MOST)
+        for first in range(count):
+            yield f"{part} {first + 1} of {count}", found[first::count]
+
+
+PIECES: Final = dict(pieces())

@@ -15,7 +15,7 @@ import sys
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import access, console, flags, guestinfo, usbredir, verbs, vnc
+from apiserver.kubectl import access, console, etcd_move, flags, guestinfo, migrations, outdated, usbredir, verbs, vnc
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, describe, first
 
@@ -102,6 +102,23 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
         case "guestinfo":
             print(await guestinfo.show(await load(), parsed.name, parsed.output))
             return 0
-        case verb:
-            print(await verbs.act(await load(), parsed.name, verb))
+        case "move-etcd":
+            await etcd_move.run(parsed.selection, parsed.to)
             return 0
+        case _:
+            return await _act(parsed, load)
+
+
+async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
+    """Run a verb, or what is about migrations or releases."""
+    if parsed.command == outdated.COMMAND:
+        print(await outdated.show(await access.load(parsed.selection), all_namespaces=parsed.all_namespaces))
+        return 0
+    if parsed.command == migrations.CANCEL:
+        waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
+        return await migrations.cancel(parsed.name, load, waiting, by_migration=parsed.migration)
+    if parsed.command == "migrate":
+        waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
+        return await migrations.migrate(parsed.name, load, waiting, priority=parsed.priority)
+    print(await verbs.act(await load(), parsed.name, parsed.command))
+    return 0

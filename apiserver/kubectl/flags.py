@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from apiserver.apis.meta import times
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 KINDS: Final = frozenset({"vm", "vms", "virtualmachine", "virtualmachines", "virtualmachine.kubevirt.io", "virtualmachines.kubevirt.io"})
-
+MIGRATION_KINDS: Final = frozenset({"vmmig", "migration", "migrations", "migration.kubevirt.io", "migrations.kubevirt.io"})
 
 SCROLLBACK: Final = "The guest's newest output comes first, with what others typed there before; whoever opens the console next sees yours."
 _DEVICE: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}|[0-9]{1,3}-[0-9]{1,3}")
@@ -59,10 +60,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
 
-    def command(name: str, text: str, more: str = "") -> CommandParser:
+    def command(name: str, text: str, more: str = "", named: Callable[[str], str] = _machine) -> CommandParser:
         description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
         made = commands.add_parser(name, help=text, description=description, parents=[_shared()], allow_abbrev=False)
-        made.add_argument("name", metavar="NAME", type=_machine, help="the virtual machine: NAME or vm/NAME")
+        made.add_argument("name", metavar="NAME", type=named, help="the virtual machine: NAME or vm/NAME")
         return made
 
     console = command("console", "type into the serial console; Ctrl-] leaves", SCROLLBACK)
@@ -102,11 +103,40 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     guest.add_argument(
         "-o", "--output", choices=("table", "wide", "json"), default="table", help="wide: with all applications; json: all of it"
     )
-    for verb, text in VERBS.items():
-        command(verb, text)
+    text = "take etcd, which holds all virtual machines, and its data to another node"
+    more = (
+        "For administrators: the API of virtual machines is away for some seconds, guests run on. -n is the namespace of the installation."
+    )
+    moving = commands.add_parser("move-etcd", help=text, description=f"{text}. {more}", parents=[_shared()], allow_abbrev=False)
+    moving.add_argument("--to", metavar="NODE", required=True, help="the node")
+    moving.set_defaults(name="")
+    text = "list the machines whose virt-launcher is of another release, and what becomes of each"
+    listing = commands.add_parser(
+        "outdated", help=text, description=f"{text[0].upper()}{text[1:]}.", parents=[_shared()], allow_abbrev=False
+    )
+    listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    listing.set_defaults(name="")
+    made = {verb: command(verb, text) for verb, text in VERBS.items()}
+    _add_waiting(made["migrate"], "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on")
+    made["migrate"].add_argument(
+        "--priority",
+        type=int,
+        metavar="NUMBER",
+        help="which of the migrations that wait goes first: from 100 to -100 (default 0); above 0 takes the right to patch nodes",
+    )
+    cancel = command("cancel-migration", "call a live migration off: the guest stays on its node", named=_machine_or_migration)
+    cancel.add_argument("--migration", action="store_true", help="NAME is that of a Migration, as kubectl virt migrate prints it")
+    _add_waiting(cancel, "wait until it is over: 0 when the guest stayed, 1 when it had moved already")
     parsed = parser.parse_args(arguments)
+    if parsed.command == "cancel-migration" and "/" in parsed.name:
+        parsed.name, parsed.migration = parsed.name.rpartition("/")[2], True
     parsed.selection = _selection(parsed)
     return parsed
+
+
+def _add_waiting(parser: CommandParser, text: str) -> None:
+    parser.add_argument("--wait", action="store_true", help=text)
+    parser.add_argument("--timeout", type=_seconds, default=600.0, metavar="DURATION", help="with --wait: how long (default 10m)")
 
 
 def _shared() -> CommandParser:
@@ -137,6 +167,12 @@ def _machine(text: str) -> str:
     if (slash and kind.lower() not in KINDS) or not name:
         raise argparse.ArgumentTypeError(f"{text!r} names no virtual machine: write NAME or vm/NAME")
     return name
+
+
+def _machine_or_migration(text: str) -> str:
+    """Return the name of a machine, or that of a Migration behind a slash."""
+    kind, slash, name = text.rpartition("/")
+    return f"migration/{name}" if slash and name and kind.lower() in MIGRATION_KINDS else _machine(text)
 
 
 def _port(text: str) -> int:

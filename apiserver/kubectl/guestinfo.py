@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
@@ -19,7 +20,6 @@ _TABLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "applications": (("APPLICATION", "name"), ("VERSION", "version")),
 }
 _BYTES: Final = frozenset({"totalBytes", "usedBytes"})
-_UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 async def show(access: Access, name: str, output: str) -> str:
@@ -38,7 +38,7 @@ async def show(access: Access, name: str, output: str) -> str:
 def table(info: Object, *, wide: bool = False) -> str:
     """Return bounded information as lines for people; ``wide``: with all applications instead of their number."""
     agent, system, zone = (info.get(key) or {} for key in ("agent", "os", "timezone"))
-    lines = _aligned(
+    lines = aligned(
         [
             ("Guest agent:", agent.get("version")),
             ("Operating system:", system.get("prettyName") or system.get("name")),
@@ -50,14 +50,14 @@ def table(info: Object, *, wide: bool = False) -> str:
     )
     for field, columns in _TABLES.items():
         if (rows := info.get(field)) and (wide or field != "applications"):
-            lines += ["", *_aligned([[title for title, _ in columns], *([_shown(row, key) for _, key in columns] for row in rows)])]
+            lines += ["", *aligned([[title for title, _ in columns], *([_shown(row, key) for _, key in columns] for row in rows)])]
     cut = frozenset(info.get("truncated") or ())
     lines += [f"There are more {each} than are shown." for each in sorted(cut)]
     lines += [f"Not told: {each.get('field')}: {each.get('reason')}" for each in info.get("unavailable") or ()]
     return "\n".join(lines)
 
 
-def _aligned(rows: Sequence[Sequence[str | None]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str | None]]) -> list[str]:
     """Return lines whose columns begin below each other."""
     shown = [[cell or "<none>" for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
@@ -69,15 +69,5 @@ def _shown(row: Mapping[str, Any], key: str) -> str | None:
     if isinstance(value, list):
         return ",".join(value)
     if key in _BYTES and isinstance(value, int):
-        return _size(value)
+        return quantity.shown(value)
     return value if value is None else str(value)
-
-
-def _size(number: int) -> str:
-    """Return a number of bytes with three digits: 1.5Gi."""
-    size = float(number)
-    for unit in _UNITS[:-1]:
-        if abs(size) < 1000:
-            return f"{size:.0f}{unit}" if not unit or size >= 100 else f"{size:.3g}{unit}"
-        size /= 1024
-    return f"{size:.3g}{_UNITS[-1]}"

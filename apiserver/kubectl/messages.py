@@ -17,6 +17,10 @@ class Failure(Exception):
     """A command failed; the text is what to print, whole."""
 
 
+class Unreachable(Failure):
+    """A server did not answer."""
+
+
 def of_status(error: StatusError, doing: str) -> Failure:
     """Return the failure for what a server answered while ``doing`` something: ``open the console of virtual machine default/web``."""
     if error.code == 401:
@@ -25,9 +29,9 @@ def of_status(error: StatusError, doing: str) -> Failure:
     return Failure(f"Error from server{reason}: {doing}: {error.message}")
 
 
-def of_transport(error: Exception, server: str, doing: str) -> Failure:
+def of_transport(error: Exception, server: str, doing: str) -> Unreachable:
     """Return the failure for a server that did not answer."""
-    return Failure(f"Unable to connect to the server {server}: {doing}: {describe(error)}")
+    return Unreachable(f"Unable to connect to the server {server}: {doing}: {describe(error)}")
 
 
 def of_warnings(headers: Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -24,14 +25,14 @@ TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=15)
 MAX_BODY_BYTES: Final = 16 << 20
 
 
-async def act(access: Access, name: str, verb: str) -> str:
-    """Do ``verb`` and return the line to print.
+async def act(access: Access, name: str, verb: str, body: Mapping[str, Any] | None = None) -> str:
+    """Do ``verb``, with what it may be given, and return the line to print.
 
     Raises:
         Failure: refused, or not answered.
     """
     doing = f"{verb} virtual machine {access.namespace}/{name}"
-    answer = await request(access, "PUT", VIRTUAL_MACHINES.path(access.namespace, name, verb), doing, body={})
+    answer = await request(access, "PUT", VIRTUAL_MACHINES.path(access.namespace, name, verb), doing, body=body or {})
     if answer.get("kind") == "Migration":
         return f"migration.kubevirt.io/{(answer.get('metadata') or {}).get('name', '')} created"
     return f"virtualmachine.kubevirt.io/{name}: {verb} requested"
@@ -44,11 +45,33 @@ async def request(access: Access, method: str, path: str, doing: str, *, body: A
         Failure: refused, or not answered; says what was being done.
     """
     try:
+        return await answered(access, method, path, doing, body=body)
+    except errors.StatusError as error:
+        raise messages.of_status(error, doing) from error
+
+
+async def answered(
+    access: Access,
+    method: str,
+    path: str,
+    doing: str,
+    *,
+    params: Mapping[str, str] | None = None,
+    body: Any = None,  # noqa: ANN401  JSON
+) -> dict[str, Any]:
+    """Send one request and return the object of the answer, empty when it is none.
+
+    Raises:
+        StatusError: refused.
+        Unreachable: not answered; says what was being done.
+    """
+    try:
         async with (
             aiohttp.ClientSession(timeout=TIMEOUT, headers=list(access.headers), trust_env=True) as session,
             session.request(
                 method,
                 access.server + path,
+                params=params,
                 json=body,
                 ssl=access.tls or False,
                 server_hostname=access.server_hostname,
@@ -56,16 +79,30 @@ async def request(access: Access, method: str, path: str, doing: str, *, body: A
                 allow_redirects=False,
             ) as response,
         ):
-            status, raw = response.status, await response.content.read(MAX_BODY_BYTES)
+            status, raw = response.status, await _body(response.content)
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:  # ValueError: a name that IDNA does not know
         raise messages.of_transport(error, access.server, doing) from error
     if status >= 300:
-        raise messages.of_status(refusal(status, raw), doing)
+        raise refusal(status, raw)
     try:
         answer = json.loads(raw)
     except ValueError:
         answer = {}
     return answer if isinstance(answer, dict) else {}
+
+
+async def _body(content: aiohttp.StreamReader) -> bytes:
+    """Return the whole body of an answer, which comes in pieces.
+
+    Raises:
+        ValueError: it has more than ``MAX_BODY_BYTES``.
+    """
+    raw = bytearray()
+    async for piece in content.iter_any():
+        raw += piece
+        if len(raw) > MAX_BODY_BYTES:
+            raise ValueError(f"the answer has more than {MAX_BODY_BYTES >> 20} MiB")
+    return bytes(raw)
 
 
 def refusal(status: int, raw: bytes) -> errors.StatusError:

@@ -21,6 +21,7 @@ from apiserver.registry.generic.strategy import Connect, Read
 from apiserver.registry.virt.domainxml import DomainXML
 from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.handlers import Handlers
+from apiserver.registry.virt.migration_policies import MigrationPolicyStrategy
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
 from apiserver.registry.virt.pod_restriction import PodRestriction
@@ -39,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kinds:
-    """Return the strategies of virtual machines and migrations, with streams where there are handlers to ask."""
+    """Return the strategies of our kinds, with streams where there are handlers to ask."""
     connects: dict[str, Connect] = {}
     reads: dict[str, Read] = {}
     informers = []
@@ -60,8 +61,15 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
     plugins: list[OwnPlugin] = [restriction]
     if client is not None:  # without a cluster there are no pods
         plugins.append(PodRestriction(client))
-    machines = VirtualMachineStrategy(connects, reads, Allowed(vsock=options.allow_vsock))
-    return Kinds((machines, MigrationStrategy()), informers, plugins)
+    allowed = Allowed(
+        vsock=options.allow_vsock,
+        macvtap=options.allow_macvtap,
+        storage_plugins=frozenset(options.storage_plugins),
+        host_disks=options.host_disks,
+        network_plugins=frozenset(options.network_plugins),
+    )
+    machines = VirtualMachineStrategy(connects, reads, allowed)
+    return Kinds((machines, MigrationStrategy(), MigrationPolicyStrategy()), informers, plugins)
 
 
 def _nowhere(_node: str) -> Sequence[str]:

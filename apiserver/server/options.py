@@ -13,6 +13,8 @@ from typing import Literal
 
 from apiserver.admission import plugins
 from apiserver.apis.meta import flags
+from apiserver.apis.virt import plugins as named_plugins
+from apiserver.apis.virt.hardware import host_disks
 from apiserver.endpoints.filters import origins
 from apiserver.endpoints.verbs.streamlimits import DEFAULTS, StreamLimits
 from apiserver.server import auditing, compatibility, connections, storing, tracing
@@ -70,6 +72,10 @@ class Options:
     disable_admission_plugins: tuple[str, ...]
     admission_control_config_file: Path | None
     allow_vsock: bool
+    allow_macvtap: bool
+    host_disks: tuple[str, ...]
+    network_plugins: tuple[str, ...]
+    storage_plugins: tuple[str, ...]
     audit: AuditOptions
     tracing_config_file: Path | None
     log_level: str
@@ -276,6 +282,32 @@ def _admission(parser: argparse.ArgumentParser) -> None:
         "--allow-vsock",
         action="store_true",
         help="take machines with devices.vsock, which every process of their node can reach, whatever its namespace",
+    )
+    group.add_argument(
+        "--allow-macvtap",
+        action="store_true",
+        help="take machines with interfaces of type macvtap, whose devices the nodes offer to all pods",
+    )
+    group.add_argument(
+        "--host-disks",
+        type=flags.checked(host_disks.prefixes),
+        default=(),
+        metavar="PATHS",
+        help="directories of nodes below which files may be disks of type HostDisk, comma-separated; in each, {namespace} is the machine's",
+    )
+    group.add_argument(
+        "--network-plugins",
+        type=flags.checked(named_plugins.names),
+        default=(),
+        metavar="NAMES",
+        help="plugins for networks that the nodes have, comma-separated: interfaces of type plugin may name one of these",
+    )
+    group.add_argument(
+        "--storage-plugins",
+        type=flags.checked(named_plugins.names),
+        default=(),
+        metavar="NAMES",
+        help="plugins for storage that the nodes have, comma-separated: disks of type Plugin may name one of these",
     )
 
 

@@ -47,9 +47,10 @@ async def run(given: options.Options) -> None:
     """Be virt-controller until SIGTERM or SIGINT."""
     config = Config.load(given.kubeconfig)
     clock = SystemClock()
-    async with Client(config, user_agent=wiring.USER_AGENT) as client:
+    async with Client(config, user_agent=wiring.USER_AGENT) as client, Client(config, user_agent=wiring.USER_AGENT) as asking:
         environment = wiring.Environment(
             client=client,
+            asking=asking,
             recorder=Recorder(client, wiring.USER_AGENT, clock),
             clock=clock,
             options=given,

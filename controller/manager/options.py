@@ -9,11 +9,15 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
-from apiserver.apis.meta import flags
+from apiserver.apis.meta import flags, quantity
+from apiserver.apis.virt import evictions, migration_policies
+from apiserver.apis.virt.migration_policies import Defaults
 from certs.reloading import Files
 from certs.renewal import Policy
-from controller.reconcilers.settings import Settings
+from controller.evictions.eviction_plan import Limits
+from controller.reconcilers.settings import MigrationLimits, Settings, UpdateStrategy, WorkloadUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,9 @@ class Options:
     log_level: str
     settings: Settings
     certificates: Policy
+    webhook_port: int
+    evictions: Limits
+    migrations: MigrationLimits
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
@@ -42,7 +49,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         description="Keeps a pod for every VirtualMachine that should be on and for every Migration; issues and renews certificates.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    for add in (_installation, _launchers, _work, _metrics, _certificates):
+    for add in (_installation, _launchers, _work, _metrics, _certificates, _evictions, _migration_limits, _migrations, _updates):
         add(parser)
     given = parser.parse_args(arguments)
     try:
@@ -71,8 +78,33 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
             launcher_pull_policy=given.launcher_pull_policy,
             image_pull_secrets=tuple(given.image_pull_secret),
             acceleration=given.acceleration,
+            migrations=Defaults(
+                bandwidth=given.migration_bandwidth,
+                allow_auto_converge=given.migration_auto_converge,
+                allow_pause=given.migration_pause,
+                completion_timeout_per_gib=given.migration_timeout_per_gib,
+            ),
+            rewritten_images=tuple(given.rewritten_launcher_image),
+            workload_update=WorkloadUpdate(
+                strategy=given.workload_update_strategy,
+                batch_size=given.workload_update_batch_size,
+                batch_seconds=given.workload_update_batch_interval.total_seconds(),
+            ),
+            eviction_strategy=given.eviction_strategy,
         ),
         certificates=certificates,
+        webhook_port=given.webhook_port,
+        evictions=Limits(
+            strategy=given.eviction_strategy,
+            migrations_per_node=given.migrations_per_node,
+            migrations_per_cluster=given.migrations_per_cluster,
+        ),
+        migrations=MigrationLimits(
+            per_node=given.migrations_per_node,
+            per_cluster=given.migrations_per_cluster,
+            scheduling_seconds=given.migration_scheduling_seconds,
+            kept=given.migrations_kept,
+        ),
     )
 
 
@@ -128,6 +160,116 @@ def _metrics(parser: argparse.ArgumentParser) -> None:
         "--tls-cert-file", type=Path, default=Path("/etc/virt-controller/tls/tls.crt"), help="its certificate, once it is there"
     )
     parser.add_argument("--tls-private-key-file", type=Path, default=Path("/etc/virt-controller/tls/tls.key"), help="the key of that")
+
+
+def _evictions(parser: argparse.ArgumentParser) -> None:
+    limits = Limits()
+    parser.add_argument(
+        "--webhook-port", type=int, default=9443, help="port of the admission webhook that judges evictions (HTTPS); 0 takes a free one"
+    )
+    parser.add_argument(
+        "--eviction-strategy",
+        default=limits.strategy,
+        choices=get_args(evictions.Strategy),
+        help="what an eviction, as by kubectl drain, does to the guest of a machine whose spec.evictionStrategy is not set",
+    )
+
+
+def _migration_limits(parser: argparse.ArgumentParser) -> None:
+    limits = MigrationLimits()
+    parser.add_argument(
+        "--migrations-per-node",
+        type=flags.positive,
+        default=limits.per_node,
+        help="migrations that leave one node at a time, the others wait; an eviction there makes none beyond, nor beyond half where nobody "
+        "empties the node",
+    )
+    parser.add_argument(
+        "--migrations-per-cluster",
+        type=flags.positive,
+        default=limits.per_cluster,
+        help="migrations at a time in all, likewise",
+    )
+    parser.add_argument(
+        "--migration-scheduling-seconds",
+        type=flags.natural,
+        default=limits.scheduling_seconds,
+        help="for the target of a migration that people made to have a node, before it fails; 0: for ever",
+    )
+    parser.add_argument(
+        "--migrations-kept",
+        type=flags.positive,
+        default=limits.kept,
+        help="finished Migrations of each machine that are kept, the newest; those that evictions caused are all kept for an hour",
+    )
+
+
+def _migrations(parser: argparse.ArgumentParser) -> None:
+    defaults = Defaults()
+    parser.add_argument(
+        "--migration-bandwidth",
+        type=flags.checked(_bandwidth),
+        default=defaults.bandwidth,
+        help="bytes per second that a migration sends at most, such as 100Mi, where no MigrationPolicy says otherwise, as with all of "
+        "these; 0: no limit",
+    )
+    parser.add_argument(
+        "--migration-timeout-per-gib",
+        type=flags.positive,
+        default=defaults.completion_timeout_per_gib,
+        help="seconds that a migration may take for each GiB of memory",
+    )
+    parser.add_argument(
+        "--migration-auto-converge",
+        action=argparse.BooleanOptionalAction,
+        default=defaults.allow_auto_converge,
+        help="let QEMU slow a guest down that writes memory faster than it is sent",
+    )
+    parser.add_argument(
+        "--migration-pause",
+        action=argparse.BooleanOptionalAction,
+        default=defaults.allow_pause,
+        help="pause a guest that does not arrive in that time, instead of failing the migration",
+    )
+
+
+def _updates(parser: argparse.ArgumentParser) -> None:
+    update = WorkloadUpdate()
+    parser.add_argument(
+        "--workload-update-strategy",
+        default=update.strategy,
+        choices=get_args(UpdateStrategy),
+        help="how guests get into pods with --launcher-image that run in pods with another one. LiveMigrate: they are moved, those that "
+        "cannot stay; Evict: those are shut down and started again, where spec.evictionStrategy allows it; None: not at all",
+    )
+    parser.add_argument(
+        "--workload-update-batch-size",
+        type=flags.positive,
+        default=update.batch_size,
+        help="guests that are on their way because of that at a time, and that begin in an interval",
+    )
+    parser.add_argument(
+        "--workload-update-batch-interval", type=flags.duration, default=f"{update.batch_seconds:.0f}s", help="that interval"
+    )
+    parser.add_argument(
+        "--rewritten-launcher-image",
+        action="append",
+        default=[],
+        metavar="IMAGE",
+        help="what a webhook of the cluster makes of --launcher-image; may be given more than once",
+    )
+
+
+def _bandwidth(text: str) -> str:
+    """Return a quantity as it was written.
+
+    Raises:
+        ValueError: it is none, or none that libvirt can keep.
+    """
+    amount = quantity.parse(text)
+    if amount.nanos and not migration_policies.MIN_BANDWIDTH <= amount <= migration_policies.MAX_BANDWIDTH:
+        raise ValueError(f"must be 0, or from {migration_policies.MIN_BANDWIDTH} to {migration_policies.MAX_BANDWIDTH}")
+    return text
 
 
 def _certificates(parser: argparse.ArgumentParser) -> None:

@@ -3,11 +3,13 @@
 ::
 
     process ─ health
+            ├ judging of evictions, on every replica
             └ leader election ─ leading ┬ recorder
                                         ├ certificates (need only the core API)
+                                        ├ the secret in the path of the evictions' webhook (likewise)
                                         ├ signing of nodes' certificates (likewise)
                                         ├ informers
-                                        └ loops of virtual machines and migrations (start when every informer is in sync)
+                                        └ loops of virtual machines, migrations and upgrades (start when every informer is in sync)
 
 The certificates come first because virt-api waits for its own: our API group answers 503, or nothing at all, until this process has led
 for a moment. So nothing here waits for our own API but the loops that read it.
@@ -28,10 +30,22 @@ from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
+from controller.evictions.judging import Evictions
+from controller.evictions.path_secret import PathSecret
+from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
-from controller.reconcilers import migrations, node_certificates, node_reports, ownership, validation, virtual_machines
+from controller.reconcilers import (
+    migration_turns,
+    migrations,
+    node_certificates,
+    node_reports,
+    ownership,
+    validation,
+    virtual_machines,
+    workload_updates,
+)
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.endings import Endings
 from controller.reconcilers.rotate_certificates import CertificateRotation
@@ -41,6 +55,7 @@ from controller.runtime.leaderelection import Settings as LeaseSettings
 from controller.runtime.reconciling import Controller
 from controller.runtime.recorder import Recorder
 from controller.runtime.validating import Validated
+from controller.serving.evictions import EvictionServer
 from controller.serving.health import Health
 from controller.serving.metrics import MetricsServer
 
@@ -70,22 +85,33 @@ class Environment:
     namespace: str
     elapsed: Callable[[], float] = time.monotonic
     """Seconds that only grow: to measure how long something has not happened, whatever is done to the clock."""
+    asking: Client | None = None
+    """For evictions alone, by default ``client``: strangers have them judged, and a client has only so many requests under way."""
 
 
 def runnables(environment: Environment) -> Sequence[Runnable]:
     """Return everything that only the leader runs. A part of its own goes in here; parts that need our API wait for it themselves."""
-    certificates = CertificateRotation(environment.client, environment.namespace, policy=environment.options.certificates)
+    webhook = {"ValidatingWebhookConfiguration": EvictionWebhook(environment.client)}
+    certificates = CertificateRotation(
+        environment.client, environment.namespace, policy=environment.options.certificates, consumers=webhook
+    )
     lifetime = environment.options.certificates.node
     signing = node_certificates.Signing(environment.client, environment.namespace, lifetime, environment.clock, environment.metrics)
     environment.metrics.watch_queue(signing.loop)
-    parts: tuple[Runnable, ...] = (certificates, signing, environment.recorder, Machines(environment))
+    parts: tuple[Runnable, ...] = (
+        certificates,
+        SecretRotation(environment.client),
+        signing,
+        environment.recorder,
+        Machines(environment),
+    )
     if environment.options.label_namespace:
         parts += (NamespaceLabels(environment.client, environment.namespace),)
     return parts
 
 
 class Machines:
-    """The informers, and the two loops that read them."""
+    """The informers, and the loops that read them."""
 
     def __init__(self, environment: Environment) -> None:
         client, options = environment.client, environment.options
@@ -98,14 +124,19 @@ class Machines:
                     virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm,
                     virtual_machines.BY_MAC: virtual_machines.macs_of_vm,
                     virtual_machines.BY_WANTED_NODE: virtual_machines.wanted_node_of_vm,
+                    virtual_machines.BY_AGE: virtual_machines.age_of_vm,
                 },
                 trim=virtual_machines.trim_object,
             ),
             migrations=Informer(
                 client,
                 MIGRATIONS,
-                indexers={virtual_machines.BY_MACHINE: virtual_machines.machine_of},
-                trim=virtual_machines.trim_object,
+                indexers={
+                    virtual_machines.BY_MACHINE: virtual_machines.machine_of,
+                    virtual_machines.BY_STATE: migration_turns.state_of,
+                    workload_updates.BY_UPDATE: workload_updates.update_of,
+                },
+                trim=virtual_machines.trim_migration,
             ),
             pods=Informer(
                 client,
@@ -121,6 +152,7 @@ class Machines:
                 LEASES,
                 lease_namespace,
                 label_selector=f"{names.COMPONENT_LABEL}={names.HANDLER}",
+                indexers={node_reports.BY_CONTRACT: node_reports.contract_of},
                 trim=node_reports.trim_lease,
             ),
         )
@@ -128,7 +160,9 @@ class Machines:
         informers = self._informers
         reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
         memory = Absences(environment.elapsed), Endings(environment.elapsed)
-        machines, moves = virtual_machines.VirtualMachines(*ports, reports, *memory), migrations.Migrations(*ports)
+        machines = virtual_machines.VirtualMachines(*ports, reports, *memory)
+        moves = migrations.Migrations(*ports, options.migrations)
+        updates = workload_updates.WorkloadUpdates(*ports, options.migrations)
         sound = (
             Validated(machines, informers.vms, environment.recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
             Validated(moves, informers.migrations, environment.recorder, MIGRATIONS, structure.of_migration),
@@ -136,9 +170,14 @@ class Machines:
         self._loops = (
             Controller("virtualmachines", sound[0], workers=options.workers, observer=environment.metrics),
             Controller("migrations", sound[1], workers=options.workers, observer=environment.metrics),
+            Controller("workloadupdates", updates, workers=1, observer=environment.metrics),
         )
         machines.subscribe(self._loops[0])
         moves.subscribe(self._loops[1])
+        updates.subscribe(self._loops[2])
+        environment.metrics.watch_outdated(
+            lambda: sum(1 for _ in informers.vms.by_index(virtual_machines.BY_AGE, virtual_machines.OUTDATED))
+        )
         for loop in self._loops:
             environment.metrics.watch_queue(loop)
         environment.metrics.watch_informers(
@@ -184,7 +223,14 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
     # A standby is ready, too, so that a rolling update does not wait for a lease: there are no checks.
     health = Health(options.health_port, {})
     metrics = MetricsServer(options.metrics_port, environment.metrics.text, Access(environment.client), options.files)
+    asking = environment.asking or environment.client
+    moves = Informer(asking, MIGRATIONS, trim=virtual_machines.trim_migration)
+    environment.metrics.watch_migrations(moves)
+    judge = Evictions(asking, environment.clock, options.evictions, moves, namespace=environment.namespace).judge
+    webhook = EvictionServer(options.webhook_port, PREFIX, judge, PathSecret(asking).holds, options.files)
     async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(moves.run())
+        tasks.create_task(webhook.run())
         tasks.create_task(health.run())
         tasks.create_task(metrics.run())
         tasks.create_task(_elected(environment, lead))

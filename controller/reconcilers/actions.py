@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, finalizers_of, is_deleting, name_of, namespace_of, resource_version_of, uid_of
+from apiserver.apis.meta.objects import Object, dig, finalizers_of, is_deleting, name_of, namespace_of, resource_version_of, uid_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.client.rest import STRATEGIC_MERGE_PATCH, Client
@@ -31,6 +31,8 @@ MIN_LOOK_SECONDS: Final = 0.5
 """The shortest wait that a plan asks for."""
 REFUSED_SECONDS: Final = 15.0
 """Until a refused write is tried again: a quota or a policy changes without telling us."""
+REFUSED_TIDYING_SECONDS: Final = 600.0
+"""The same for a write that nothing waits for, and that may be refused for many objects at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,18 @@ class RemoveFinalizer:
 
 
 @dataclass(frozen=True, slots=True)
+class AddOwner:
+    """Make this one more of the object's ``ownerReferences``, provided that the object is still the one that was looked at."""
+
+    reference: Object
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Delete the object itself, provided that it is still the one that was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
 class Emit:
     """Record an Event of the object."""
 
@@ -100,7 +114,9 @@ class LookAgain:
     seconds: float
 
 
-Action: TypeAlias = CreatePod | DeletePod | SetPodCondition | WriteStatus | AddFinalizer | RemoveFinalizer | Emit | LookAgain
+Action: TypeAlias = (
+    CreatePod | DeletePod | SetPodCondition | WriteStatus | AddFinalizer | RemoveFinalizer | AddOwner | DeleteObject | Emit | LookAgain
+)
 
 
 class PodRefused(Exception):
@@ -148,6 +164,10 @@ class Deeds:
                     self._objects.remember(obj)
                 case RemoveFinalizer():
                     obj = await self._remove_finalizer(obj, action.finalizer)
+                case AddOwner():
+                    obj = await self._add_owner(obj, action.reference)
+                case DeleteObject():
+                    again = sooner(again, await self._delete_object(obj))
                 case Emit():
                     self._recorder.event(obj, self._resource, action.type, action.reason, action.message)
                 case LookAgain():
@@ -239,6 +259,35 @@ class Deeds:
             return await self._set_finalizers(obj, [each for each in finalizers_of(obj) if each != finalizer])
         except errors.NotFound:
             return obj
+
+    async def _add_owner(self, obj: Object, reference: Object) -> Object:
+        """Return the object with its owner. Nothing waits for that: where it is refused (by an older chart's policy) it has none."""
+        owners = [*(dig(obj, "metadata", "ownerReferences") or ()), reference]
+        patch = {"metadata": {"resourceVersion": resource_version_of(obj), "uid": uid_of(obj), "ownerReferences": owners}}
+        try:
+            written = await self._client.patch(self._resource, name_of(obj), patch, namespace_of(obj), field_manager=FIELD_MANAGER)
+        except (errors.Forbidden, errors.Invalid) as error:
+            self._log_refusal("no owner is written into it", obj, error)
+            return obj
+        self._objects.remember(written)
+        return written
+
+    async def _delete_object(self, obj: Object) -> float | None:
+        """Delete it; return after how long to try again where that was refused."""
+        preconditions = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        try:
+            await self._client.delete(self._resource, name_of(obj), namespace_of(obj), options=options)
+        except errors.NotFound:
+            return None
+        except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, a policy of the cluster's
+            self._log_refusal("it is not deleted", obj, error)
+            return REFUSED_TIDYING_SECONDS
+        return None
+
+    def _log_refusal(self, what: str, obj: Object, error: errors.StatusError) -> None:
+        context = {"resource": self._resource.plural, "namespace": namespace_of(obj), "object": name_of(obj)}
+        logger.warning(what, extra={**context, "error": one_line(str(error), MAX_REFUSAL)})
 
     async def _set_finalizers(self, obj: Object, finalizers: list[str]) -> Object:
         patch = {"metadata": {"resourceVersion": resource_version_of(obj), "uid": uid_of(obj), "finalizers": finalizers or None}}

@@ -82,13 +82,14 @@ def last_words(vm: Object) -> str:
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
     """Return how long the guest may still take to run; None while its container does not run, or waits for what any node would lack."""
     began = _container_began(vm, pod)
-    if began is None or words.waits_for_image(vm):
-        return None  # nobody has filled a claim yet
+    if began is None or words.waits_for_image(vm) or words.waits_for_network_plugin(vm):
+        return None  # nobody has filled a claim yet, or a plugin of the administrator's does not do what it is asked to
     begins = times.parse(began)
-    disks_ready = condition(dig(vm, "status", "conditions"), words.DISKS_READY) or {}
-    if disks_ready.get("status") == "True" and disks_ready.get("lastTransitionTime"):
-        # The wait for an image was not the node's. The node wrote when it ended, which may be by a clock of its own.
-        begins = max(begins, min(times.parse(disks_ready["lastTransitionTime"]), now))
+    for kind in (words.DISKS_READY, words.NETWORK_READY):
+        ready = condition(dig(vm, "status", "conditions"), kind) or {}
+        if ready.get("status") == "True" and ready.get("lastTransitionTime"):
+            # The wait was not the node's. The node wrote when it ended, which may be by a clock of its own.
+            begins = max(begins, min(times.parse(ready["lastTransitionTime"]), now))
     return begins + timedelta(seconds=start_seconds(vm)) - now
 
 

@@ -176,6 +176,11 @@ def decoded(value: object) -> bytes:
         return b""
 
 
+def encoded(value: bytes) -> str:
+    """Return what stands for bytes in a Secret's ``data`` and in a ``caBundle``."""
+    return base64.b64encode(value).decode()
+
+
 def staged_pair(data: Data) -> Pair:
     """Return the staged authority of a Secret's data."""
     return Pair(data[NEXT_CERTIFICATE], data[NEXT_KEY])

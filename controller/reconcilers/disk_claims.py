@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, dig, is_deleting, uid_of
-from apiserver.apis.virt import disk_imports, disk_uses
+from apiserver.apis.virt import disk_uses
 from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import disks, filesystems, firmware
+from apiserver.apis.virt.hardware import disks, filesystems, firmware, host_disks
 
 
 def claims_of(vm: Object) -> tuple[str, ...]:
@@ -24,30 +25,88 @@ def _of_filesystems(domain: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims that are absent or going away."""
-    return tuple(name for name in claims_of(vm) if (claim := claims.get(name)) is None or is_deleting(claim))
+    """Return the claims that are absent."""
+    return tuple(name for name in claims_of(vm) if claims.get(name) is None)
 
 
-def contested(vm: Object, other: Object) -> tuple[str, ...]:
-    """Return the claims that both machines cannot have at a time.
+def going(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
+    """Return the claims that are being deleted: nobody may begin to use them."""
+    return tuple(name for name in claims_of(vm) if (claim := claims.get(name)) is not None and is_deleting(claim))
+
+
+def unbound(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
+    """Return the claims that have no volume, each with its phase; one whose phase nobody told yet is not called so."""
+    found = ((name, str(dig(claims.get(name), "status", "phase") or "Bound")) for name in claims_of(vm))
+    return tuple(f"{name} ({phase})" for name, phase in found if phase != "Bound")
+
+
+def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
+    """Return what is said of each blank disk that is larger than the claim it is created in, where that has a volume."""
+    found = []
+    for each in disks.defaulted(domain_of(vm)):
+        name = disks.claim_of(each)
+        given = dig(claims.get(name), "status", "capacity", "storage") if name else None
+        if given and 0 < _bytes(str(given)) < (size := disks.created_bytes(each)):
+            found.append(
+                f"disk {each['name']!r}: source.create.size is {quantity.of_bytes(size)}, PersistentVolumeClaim {name} has {given}"
+            )
+    return tuple(found)
+
+
+def _bytes(capacity: str) -> int:
+    """Return the bytes of a claim; 0 where what is said is no quantity: a driver of storage wrote it."""
+    try:
+        return quantity.parse(capacity).bytes
+    except ValueError:
+        return 0
+
+
+class Claimed(NamedTuple):
+    """What a machine does with its claims."""
+
+    disks: Mapping[str, disk_uses.Use]
+    """Of those that disks of it name."""
+    filesystems: Mapping[str, bool]
+    """Whether the guest may write to those that it has as file systems."""
+    state: str
+    """The one that keeps the state of its firmware, or an empty name."""
+    directory: str
+    """Where in ``state``."""
+
+
+def claimed(vm: Object) -> Claimed:
+    """Return what the machine does with its claims."""
+    return Claimed(disk_uses.uses(domain_of(vm)), _of_filesystems(domain_of(vm)), *_state(vm))
+
+
+def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
+    """Return the claims that two machines cannot have at a time.
 
     They have a disk of it and do not share it (:mod:`apiserver.apis.virt.disk_uses`), or the same directory for their firmware's state, or
     it is a file system of one of them and such a disk, or state, of the other. File systems are for sharing.
     """
-    mine, theirs = disk_uses.uses(domain_of(vm)), disk_uses.uses(domain_of(other))
-    of_disks = [claim for claim, use in mine.items() if claim in theirs and disk_uses.clash(use, theirs[claim])]
-    (state, _), same = _state(vm), _state(vm) == _state(other)
-    of_both = (*of_disks, state) if same and state else tuple(of_disks)
-    return tuple(dict.fromkeys((*of_both, *_seen_as_files(vm, other), *_seen_as_files(other, vm))))
+    of_disks = [claim for claim, use in mine.disks.items() if claim in theirs.disks and disk_uses.clash(use, theirs.disks[claim])]
+    of_both = (*of_disks, mine.state) if mine[2:] == theirs[2:] and mine.state else tuple(of_disks)
+    return tuple(dict.fromkeys((*of_both, *_seen_as_files(mine, theirs), *_seen_as_files(theirs, mine))))
 
 
-def _seen_as_files(vm: Object, other: Object) -> list[str]:
+def files_of(vm: Object) -> tuple[str, ...]:
+    """Return the paths of the files of a node that are disks of the machine."""
+    return tuple(path for each in disks.defaulted(domain_of(vm)) if (path := host_disks.path_of(each)))
+
+
+def contested_files(vm: Object, other: Object) -> tuple[str, ...]:
+    """Return the files of a node that both machines cannot have at a time if both are on it."""
+    mine, theirs = ({host_disks.path_of(each): bool(each["readOnly"]) for each in disks.defaulted(domain_of(one))} for one in (vm, other))
+    return tuple(path for path, reads in mine.items() if path and path in theirs and not (reads and theirs[path]))
+
+
+def _seen_as_files(mine: Claimed, theirs: Claimed) -> list[str]:
     """Return the claims of which a machine has files, where one of these is a disk or the firmware's state of another one."""
-    disks, state = disk_uses.uses(domain_of(other)), _state(other)[0]
     return [
         claim
-        for claim, writes in _of_filesystems(domain_of(vm)).items()
-        if claim == state or (claim in disks and (writes or disks[claim] != "reads"))
+        for claim, writes in mine.filesystems.items()
+        if claim == theirs.state or (claim in theirs.disks and (writes or theirs.disks[claim] != "reads"))
     ]
 
 
@@ -68,16 +127,10 @@ def filesystems_on_devices(vm: Object, claims: Mapping[str, Object | None]) -> t
     return tuple(claim for claim in _of_filesystems(domain_of(vm)) if is_block(claims.get(claim)))
 
 
-def imported_to_device(vm: Object, claims: Mapping[str, Object | None]) -> str:
-    """Return a claim that an image shall be imported into and that is a device, or an empty string."""
-    found = (disks.claim_of(each) or "" for each in disks.defaulted(domain_of(vm)) if disk_imports.of(each) is not None)
-    return next((each for each in found if is_block(claims.get(each))), "")
-
-
 def luns_without_device(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
     """Return the claims whose SCSI device the guest shall have and that are directories."""
-    found = (disks.claim_of(each) or "" for each in disks.defaulted(domain_of(vm)) if disks.is_lun(each))
-    return tuple(claim for claim in found if not is_block(claims.get(claim)))
+    found = (disks.claim_of(each) for each in disks.defaulted(domain_of(vm)) if disks.is_lun(each))
+    return tuple(claim for claim in found if claim is not None and not is_block(claims.get(claim)))
 
 
 def is_block(claim: Object | None) -> bool:
@@ -88,3 +141,12 @@ def is_block(claim: Object | None) -> bool:
 def not_shared(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
     """Return the claims that two nodes cannot use at once, so that the guest cannot migrate."""
     return tuple(name for name in claims_of(vm) if "ReadWriteMany" not in (dig(claims.get(name), "spec", "accessModes") or ()))
+
+
+def not_migratable(vm: Object, claims: Mapping[str, Object | None]) -> str:
+    """Return why the machine's claims keep its guest from live migration, or an empty string. Nobody can change modes of access."""
+    if not (lonely := not_shared(vm, claims)):
+        return ""
+    names = [f"disk {each['name']!r}" for each in disks.defaulted(domain_of(vm)) if disks.claim_of(each) in lonely]
+    whose = f" ({', '.join(names)})" if names else ""
+    return f"PersistentVolumeClaim {', '.join(lonely)} is not ReadWriteMany: two nodes cannot use it at once{whose}"

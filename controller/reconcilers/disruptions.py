@@ -1,7 +1,12 @@
 """Pods that something in the cluster ends on purpose: a drain, a preemption, a taint, the pressure on a node. Pure.
 
 Kubernetes says so in the pod's condition ``DisruptionTarget`` (KEP-3329), which goes with the pod. The machine has it from the moment at
-which it is seen until its next attempt begins.
+which it is seen until its next attempt begins, or somebody asks for it to be off: by it a machine is known to be interrupted, not over
+(:func:`apiserver.apis.virt.power.was_interrupted`).
+
+Of an eviction that shuts a guest down the machine has it before the pod does: the replicas of virt-controller write it while they are
+asked whether the pod may go (:mod:`controller.evictions.eviction_plan`). For the leader may be evicted in the same moment, and guest and
+pod may be gone before another one leads.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import condition, dig, name_of, with_condition, without_condition
 from apiserver.apis.virt import conditions as words
 from controller.reconcilers import attempts, pod_state, saying
-from controller.reconcilers.actions import Action, Emit, WriteStatus
+from controller.reconcilers.actions import MIN_LOOK_SECONDS, Action, Emit, LookAgain, WriteStatus
 from controller.reconcilers.observed import Observed, own_pod
 
 _WHO: Final[Mapping[str, str]] = MappingProxyType(
@@ -29,25 +34,53 @@ _WHO: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+SETTLE_SECONDS: Final = 10.0
+"""Between the answer that a pod may be evicted and its condition; longer than kube-apiserver works on that request after the answer."""
+
+
 def told(seen: Observed) -> tuple[Action, ...]:
     """Return what says that the machine's pod is ended on purpose, or takes it back of a machine that is in another pod; once each."""
-    found, known = _of_pod(seen), condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
-    if found is not None and known is None:
+    found, known = _of_pod(seen), _known(seen)
+    if found is not None and (known is None or known.get("reason") == words.EVICTION_ALLOWED):
         reason, message = found
         new = saying.a_condition(seen, words.DISRUPTION_TARGET, "True", reason, message)
         conditions = with_condition(dig(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
         return (WriteStatus({**saying.status_of(seen), "conditions": conditions}), Emit("Warning", reason, message))
-    own = own_pod(seen, seen.pods)
-    if found is None and known is not None and own is not None and attempts.is_open(seen.vm) and not pod_state.is_over(own):
+    if found is None and known is not None and _goes_on(seen) and not _settles(seen):
         conditions = without_condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
         return (WriteStatus({**saying.status_of(seen), "conditions": conditions}),)
     return ()
 
 
+def until_settled(seen: Observed) -> tuple[Action, ...]:
+    """Return when to look again whether an eviction that was allowed happened: something else may have refused it."""
+    left = _settles(seen) if _goes_on(seen) and _of_pod(seen) is None else 0.0
+    return (LookAgain(max(left, MIN_LOOK_SECONDS)),) if left else ()
+
+
 def added(seen: Observed, message: str) -> str:
     """Return how an attempt ended, and that it was ended on purpose where it was."""
-    known = condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
+    known = _known(seen)
     return message if known is None else f"{known.get('message')} ({message})"
+
+
+def _known(seen: Observed) -> Mapping[str, object] | None:
+    return condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
+
+
+def _goes_on(seen: Observed) -> bool:
+    own = own_pod(seen, seen.pods)
+    return own is not None and attempts.is_open(seen.vm) and not pod_state.is_over(own)
+
+
+def _settles(seen: Observed) -> float:
+    """Return for how many seconds the pod's own condition may still come."""
+    known = _known(seen) or {}
+    if known.get("reason") != words.EVICTION_ALLOWED:
+        return 0.0
+    since = known.get("lastTransitionTime")
+    age = (seen.now - times.parse(str(since))).total_seconds() if since else SETTLE_SECONDS
+    return min(max(SETTLE_SECONDS - age, 0.0), SETTLE_SECONDS)  # another replica wrote it, by a clock of its own
 
 
 def _of_pod(seen: Observed) -> tuple[str, str] | None:

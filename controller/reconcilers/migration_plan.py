@@ -1,35 +1,71 @@
 """Decide about one live migration: from what is known to a tuple of actions. Pure.
 
+Whose turn it is to begin is decided elsewhere, about all of them together (``migration_queue``).
 Up to ``PreparingTarget`` this loop decides; from ``TargetReady`` on only the two virt-handlers know on which side the domain is, and this
 loop ends a Migration only when the pods themselves leave no doubt; it releases the guest (``apis.virt.release``) when the source's pod
 says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was looked
 at, and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
+An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, namespace_of, uid_of, with_condition
-from apiserver.apis.virt import chosen_cpu, names, phases, power, release
+from apiserver.apis.meta.objects import (
+    Object,
+    condition,
+    dig,
+    finalizers_of,
+    is_deleting,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_condition,
+)
+from apiserver.apis.virt import chosen_cpu, evictions, migration_attempts, migration_policies, names, phases, power, release
 from apiserver.apis.virt import conditions as words
-from controller.reconcilers import disk_claims, ownership, pod_state
+from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.hardware import disks, memory
+from controller.reconcilers import disk_claims, migration_queue, migration_retries, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
-from controller.reconcilers.settings import Settings
+from controller.reconcilers.migration_queue import Turn
+from controller.reconcilers.settings import MigrationLimits, Settings
 
+NODE_SECONDS: Final = 60
+"""For the target of a migration that an eviction caused to have a node. Beyond it, the next guest's turn has come: there are only so many
+such migrations at a time (``controller.evictions``), and this one would begin whenever there is room, days after the drain. For those that
+people made, ``MigrationLimits.scheduling_seconds``."""
+START_SECONDS: Final = 300
+"""For such a target to run once it has a node: its image may have to be pulled."""
+RUN_SECONDS: Final = 900
+"""For the target of a migration that people made to run, from when it has a node."""
+QUEUE_SECONDS: Final = 20
+"""Before one that waits for its turn is looked at again: what ends tells the others, but for a machine that is lost."""
 PREPARE_SECONDS: Final = 120
 """For virt-handler of the target to get network and libvirtd ready, which takes a second: beyond it, it does not work there."""
+HANDLER_SECONDS: Final = 3
+"""For virt-handler of the target to write the end and its figures, after it moved the machine: what it writes meets no other write then."""
 LAST_WORDS_SECONDS: Final = 15
 """For the virt-handlers to say what became of a guest whose source pod ended without saying that it left: they may know better."""
-SOURCE_END_SECONDS: Final = 10
-"""For virt-launcher of the source to end by itself after the guest left, which takes it a second."""
+SOURCE_END_SECONDS: Final = 25
+"""For virt-launcher of the source to end by itself after the guest left: connections are passed on for a few seconds by then."""
 STALE_SECONDS: Final = 1
 """Before a machine that is known to be newer on the server is looked at again."""
+SOURCE_WORD_SECONDS: Final = 60
+"""For virt-handler of the source to say that the guest stayed, once the target pod ended: libvirt notices that at once, and after half a
+minute where the node is gone."""
+ATTEMPT_FAILED: Final = "AttemptFailed"
+"""Reason of one that waits for its next attempt."""
+QUEUED: Final = "Queued"
+"""Reason of one that waits for its turn."""
+MAX_STRANGERS: Final = 3
+"""Nodes whose virt-handlers speak another contract, that are named."""
 SUCCEEDED: Final = "Succeeded"
 """The type of the condition that says whether the migration did."""
 _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
@@ -51,12 +87,24 @@ class Observed:
     refusal: str = ""
     source_labels: Mapping[str, str] = field(default_factory=dict)
     """Of the source's Node: what the target's has to have, too, while there is no target (:func:`relies_on_node`)."""
+    policy: Object | None = None
+    """The MigrationPolicy that holds (``NO_POLICY`` when there is none) for a migration that begins (:func:`begins`); None: not read."""
+    turn: Turn = field(default_factory=Turn)
+    """Of one that has not begun."""
+    limits: MigrationLimits = field(default_factory=MigrationLimits)
+    strangers: Mapping[str, str] = field(default_factory=dict)
+    """Nodes whose virt-handlers speak another contract, and the words for each."""
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
     """Return whether a target is to be made for a guest that has what the processors of its node have."""
     begins = phases.phase_of(migration) in ("", phases.PENDING)
     return begins and vm is not None and pod_state.has_kvm(source) and cpu.is_the_nodes(vm)
+
+
+def begins(actions: tuple[Action, ...]) -> bool:
+    """Return whether a migration is to be given its target, so that its policy has to be known."""
+    return any(isinstance(each, CreatePod) for each in actions)
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
@@ -69,10 +117,73 @@ def plan(seen: Observed) -> tuple[Action, ...]:
             return _finish(seen, phases.CANCELLED, "Cancelled", "the migration was deleted before it began")
         if (why := _impossible(seen)) is not None:
             return _finish(seen, phases.FAILED, *why)
-        if phase in ("", phases.PENDING):
-            return _create_target(seen)
-        return _schedule(seen) if phase == phases.SCHEDULING else _await_target(seen)
+        if phase == phases.PREPARING_TARGET:
+            return _await_target(seen)
+        if migration_queue.waits(seen.migration) and not seen.turn.may_begin and seen.target is None:
+            return _wait(seen)
+        if rest := migration_retries.rest(seen.migration, seen.now):
+            return (LookAgain(rest),)
+        left = _left(seen)
+        if left is not None and left <= 0:
+            return _give_up(seen)
+        actions = _create_target(seen) if phase in ("", phases.PENDING) else _schedule(seen)
+        return actions if left is None or phase in migration_queue.WAITING else (*actions, LookAgain(max(left, 0.5)))
     return _oversee(seen)
+
+
+def _wait(seen: Observed) -> tuple[Action, ...]:
+    """Say for what a migration waits that is not to begin yet."""
+    first = dig(seen.migration, "status", "phaseTransitionTimestamps") or []
+    if _is_ours(seen) and not seen.turn.is_drain and first and _ago(seen, first[0]["time"]) >= NODE_SECONDS:
+        # Nobody empties its node any more, or did: it would begin whenever there is room.
+        return _finish(seen, phases.FAILED, QUEUED, f"its turn did not come within {NODE_SECONDS} s: {seen.turn.message}")
+    status = phases.enter(_status(seen), phases.PENDING, seen.now)
+    status |= {"message": seen.turn.message, "conditions": _conditions(seen, "Unknown", QUEUED, seen.turn.message)}
+    again = LookAgain(QUEUE_SECONDS)
+    if status == (seen.migration.get("status") or {}):
+        return (again,)
+    known = condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    new = () if known.get("reason") == QUEUED else (Emit("Normal", QUEUED, seen.turn.message),)
+    return (WriteStatus(status), *new, again)
+
+
+def _left(seen: Observed) -> float | None:
+    """Return how many seconds are left for a target to run; None where nothing bounds that.
+
+    They count from when its turn came, as virt-controller wrote that. One without a target that nobody refused is tried first: it may have
+    waited in the queue, or virt-controller may have been away.
+    """
+    begun = migration_retries.begun_again(seen.migration) or dig(seen.migration, "status", "startTime")
+    if phases.phase_of(seen.migration) in migration_queue.WAITING:
+        if seen.target is None and not seen.refusal:
+            return None
+    elif begun is None and (stamps := dig(seen.migration, "status", "phaseTransitionTimestamps")):
+        begun = stamps[0]["time"]
+    if begun is None or pod_state.is_running(seen.target):
+        return None
+    has_node = bool(pod_state.node_of(seen.target))
+    if _is_ours(seen):
+        return (START_SECONDS if has_node else NODE_SECONDS) - _ago(seen, begun)
+    if seen.target is not None and has_node:
+        return RUN_SECONDS - _ago(seen, pod_state.bound_at(seen.target) or begun)
+    return seen.limits.scheduling_seconds - _ago(seen, begun) if seen.limits.scheduling_seconds else None
+
+
+def _give_up(seen: Observed) -> tuple[Action, ...]:
+    why, ours = dig(seen.migration, "status", "message") or "no target pod could be made", _is_ours(seen)
+    if node := pod_state.node_of(seen.target):
+        message = f"the target pod did not run on node {node} within {START_SECONDS if ours else RUN_SECONDS} s: {why}"
+        return _finish(seen, phases.FAILED, "TargetNotRunning", message)
+    seconds = NODE_SECONDS if ours else seen.limits.scheduling_seconds
+    return _finish(seen, phases.FAILED, "Unschedulable", f"no node for the target within {seconds} s: {why}")
+
+
+def _is_ours(seen: Observed) -> bool:
+    return evictions.is_by_controller(seen.migration)
+
+
+def _ago(seen: Observed, moment: str) -> float:
+    return (seen.now - times.parse(moment)).total_seconds()
 
 
 def _impossible(seen: Observed) -> tuple[str, str] | None:
@@ -92,8 +203,8 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
     migratable = condition(dig(vm, "status", "conditions"), words.MIGRATABLE)
     if migratable is not None and migratable.get("status") == "False":
         return migratable.get("reason") or "NotMigratable", migratable.get("message") or "the virtual machine cannot migrate"
-    if lonely := disk_claims.not_shared(vm, seen.claims):
-        return "DisksNotShared", f"PersistentVolumeClaim {', '.join(lonely)} is not ReadWriteMany: two nodes cannot use it at once"
+    if barrier := disk_claims.not_migratable(vm, seen.claims):
+        return words.DISKS_NOT_SHARED, barrier
     if (source := dig(seen.migration, "status", "sourcePod")) and source != dig(vm, "status", "podName"):
         return "SourceChanged", f"virtual machine {name_of(vm)} was restarted meanwhile"
     return None
@@ -102,8 +213,9 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
 def _create_target(seen: Observed) -> tuple[Action, ...]:
     if seen.vm is None or seen.source is None:
         return (LookAgain(1),)  # the copy of the pods is behind
+    now = times.to_rfc3339(seen.now)
     if seen.refusal:
-        return _say(seen, phases.PENDING, "FailedCreate", seen.refusal)
+        return _say(seen, phases.PENDING, "FailedCreate", seen.refusal, startTime=dig(seen.migration, "status", "startTime") or now)
     node = dig(seen.vm, "status", "nodeName") or pod_state.node_of(seen.source)
     # The domain needs on the target what it has on the source: a kvm guest goes nowhere without kvm.
     kvm = pod_state.has_kvm(seen.source)
@@ -111,6 +223,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
     placement = scheduling.Placement(
         kvm=kvm,
         not_on_node=node,
+        never_on=tuple(sorted(seen.strangers)),
         node_selector=selector,
         source_labels=cpu.of_source(seen.source_labels),
         chosen=chosen_cpu.running(seen.vm) if kvm else None,
@@ -126,10 +239,21 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
         "sourcePod": name_of(seen.source),
         "sourcePodUID": uid_of(seen.source),
         "targetPod": name_of(pod),
+        "attempt": max(migration_attempts.number_of(seen.migration), 1),
         "message": message,
     }
+    if "options" not in status:  # another attempt is carried out as the first one was
+        status |= _terms(seen.vm, seen.policy or migration_policies.NO_POLICY, seen.settings)
     created = WriteStatus(status, "targetPodUID")
     return (CreatePod(pod, seen.vm), created, Emit("Normal", "SuccessfulCreate", f"created target pod {name_of(pod)}"))
+
+
+def _terms(vm: Object, policy: Object, settings: Settings) -> Object:
+    """Return the fields that say how the guest moves, whatever becomes of the policy meanwhile."""
+    domain = domain_of(vm)
+    copied = sum(disks.overlay_bytes(each) for each in disks.defaulted(domain))
+    options = migration_policies.options(policy, memory.guest_bytes(domain) + copied, settings.migrations)
+    return {"policy": name_of(policy), "options": options} if policy else {"options": options}
 
 
 def _schedule(seen: Observed) -> tuple[Action, ...]:
@@ -143,6 +267,7 @@ def _schedule(seen: Observed) -> tuple[Action, ...]:
         **phases.enter(_status(seen), phases.PREPARING_TARGET, seen.now),
         "targetNode": node,
         "targetPodUID": uid_of(target),
+        "targetPodIPs": list(pod_state.addresses_of(target)),
         "message": f"virt-handler of node {node} prepares the target",
     }
     return (
@@ -157,6 +282,8 @@ def _say_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
     if found is None:
         return ()
     told = [f"pod {name_of(target)}: {found[1]}"]
+    if pod_state.is_unschedulable(target):
+        told += sorted(seen.strangers.values())[:MAX_STRANGERS]
     if seen.vm is not None and pod_state.is_unschedulable(target) and pod_state.has_kvm(target):
         told += filter(None, [cpu.demands(seen.vm, chosen_cpu.running(seen.vm))])
         if cpu.is_the_nodes(seen.vm):
@@ -167,6 +294,8 @@ def _say_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _await_target(seen: Observed) -> tuple[Action, ...]:
+    if migration_attempts.failure_of(seen.migration) is not None:
+        return _try_again(seen)
     if (ended := _target_ended(seen)) is not None:
         return ended
     left = _entered(seen, phases.PREPARING_TARGET) + timedelta(seconds=PREPARE_SECONDS) - seen.now
@@ -184,10 +313,14 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
     if seen.vm is None:
         return _finish(seen, phases.FAILED, "VirtualMachineNotFound", "the virtual machine was deleted")
     if dig(seen.vm, "status", "podName") == target_name:
-        # virt-handler of the target moves the machine to itself as the last thing before it writes this.
+        # virt-handler of the target moves the machine to itself as the last thing before it writes this, with what it took.
+        if (left := _handlers_turn(seen)) > timedelta():
+            return (LookAgain(max(left.total_seconds(), 0.5)),)
         return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {dig(seen.migration, 'status', 'targetNode')}")
     if phases.phase_of(seen.vm) in phases.ENDED:
         return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
+    if _has_failed(seen):
+        return _try_again(seen)
     if (ended := _target_ended(seen)) is not None:
         return ended
     if pod_state.is_over(seen.source) and not release.is_released(seen.migration):
@@ -221,9 +354,55 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
     if not pod_state.is_over(seen.target):
         if phases.phase_of(seen.migration) not in _OURS:
             return None  # it is going, and the guest may be in it
-        return _finish(seen, phases.FAILED, "TargetPodDeleted", f"target pod {name} is being deleted")
+        return _fail_attempt(seen, migration_attempts.TARGET_POD_DELETED, f"target pod {name} is being deleted")
     how = pod_state.end_of(seen.target).message if seen.target is not None else "it was deleted"
-    return _finish(seen, phases.FAILED, "TargetPodEnded", f"target pod {name} ended: {how}")
+    return _fail_attempt(seen, migration_attempts.TARGET_POD_ENDED, f"target pod {name} ended: {how}")
+
+
+def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
+    """The target pod ended: what follows once the guest is known to have stayed, which before ``Running`` it is."""
+    phase, failure = phases.phase_of(seen.migration), migration_attempts.failure_of(seen.migration)
+    if not migration_attempts.number_of(seen.migration) or phase == phases.SCHEDULING or release.is_released(seen.migration):
+        return _finish(seen, phases.FAILED, reason, message)
+    if failure is None:
+        status = {**_status(seen), "attempts": migration_attempts.failed(seen.migration, reason, message, seen.now)}
+        if phase == phases.RUNNING:
+            return (WriteStatus({**status, "message": message}), LookAgain(SOURCE_WORD_SECONDS))
+        return _try_again(replace(seen, migration={**seen.migration, "status": status}))
+    left = SOURCE_WORD_SECONDS - (_ago(seen, failure["endTime"]) if failure.get("endTime") else SOURCE_WORD_SECONDS)
+    return (LookAgain(max(left, 0.5)),) if left > 0 else _finish(seen, phases.FAILED, reason, message)
+
+
+def _has_failed(seen: Observed) -> bool:
+    """Return whether the present attempt is known to be over, and the guest to have stayed."""
+    if release.is_released(seen.migration) or migration_attempts.failure_of(seen.migration) is None:
+        return False
+    return phases.phase_of(seen.migration) == phases.TARGET_READY or migration_attempts.is_reported(seen.migration)
+
+
+def _try_again(seen: Observed) -> tuple[Action, ...]:
+    """The present attempt failed for a cause that may be gone at the next one."""
+    failure = migration_attempts.failure_of(seen.migration) or {}
+    if is_deleting(seen.migration):
+        return _finish(seen, phases.CANCELLED, "Cancelled", f"deleted after an attempt failed: {failure.get('message') or 'it failed'}")
+    if (why := _impossible(seen)) is not None:
+        return _finish(seen, phases.FAILED, *why)
+    match migration_retries.step(seen.migration, seen.target, seen.now):
+        case migration_retries.GiveUp(reason, message):
+            return _finish(seen, phases.FAILED, reason, message)
+        case migration_retries.AwaitEnd(message, seconds, pod):
+            status = {**_status(seen), "message": message}
+            told = (WriteStatus(status),) if status != seen.migration.get("status") else ()
+            deletion = (DeletePod(name_of(pod), uid_of(pod), migration_retries.GRACE_SECONDS),) if pod is not None else ()
+            return (*told, *deletion, LookAgain(max(seconds, 0.5)))
+        case migration_retries.Again(status, message):
+            again = replace(seen, migration={**seen.migration, "status": status})
+            written = WriteStatus({**status, "conditions": _conditions(again, "Unknown", ATTEMPT_FAILED, message)})
+            return (
+                written,
+                Emit("Warning", ATTEMPT_FAILED, message),
+                LookAgain(max(migration_retries.rest(again.migration, seen.now), 0.5)),
+            )
 
 
 def _tidy_up(seen: Observed) -> tuple[Action, ...]:
@@ -269,6 +448,18 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
     return max(left.total_seconds(), 0.5) if ended and left > timedelta() else None
 
 
+def _handlers_turn(seen: Observed) -> timedelta:
+    """Return how long virt-handler of the target may yet take to end what it has moved; nothing where its clock is another."""
+    record, turn = dig(seen.vm, "status", "migration") or {}, timedelta(seconds=HANDLER_SECONDS)
+    if record.get("uid") != uid_of(seen.migration):
+        return timedelta()
+    try:
+        since = seen.now - times.parse(str(record.get("endTime") or ""))
+    except ValueError:
+        return timedelta()
+    return turn - since if abs(since) < turn else timedelta()
+
+
 def _finish(seen: Observed, phase: str, reason: str, message: str) -> tuple[Action, ...]:
     status = {
         **phases.enter(_status(seen), phase, seen.now),
@@ -279,9 +470,10 @@ def _finish(seen: Observed, phase: str, reason: str, message: str) -> tuple[Acti
     return (WriteStatus(status), Emit("Warning" if phase == phases.FAILED else "Normal", phase, message))
 
 
-def _say(seen: Observed, phase: str, reason: str, message: str) -> tuple[Action, ...]:
+def _say(seen: Observed, phase: str, reason: str, message: str, **fields: str) -> tuple[Action, ...]:
     status = {
         **phases.enter(_status(seen), phase, seen.now),
+        **fields,
         "message": message,
         "conditions": _conditions(seen, "Unknown", reason, message),
     }

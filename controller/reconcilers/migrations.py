@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Final
 
-from apiserver.apis.core.resources import NODES, PODS
+from apiserver.apis.core.resources import NAMESPACES, NODES, PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of
-from apiserver.apis.virt import phases
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt import evictions, migration_attempts, migration_policies, phases, structure
+from apiserver.apis.virt.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
+from controller.reconcilers import migration_history, ownership, pod_state
 from controller.reconcilers import migration_plan as planning
-from controller.reconcilers import ownership, pod_state
 from controller.reconcilers.actions import REFUSED_SECONDS, Action, Deeds, PodRefused, RemoveFinalizer, sooner
+from controller.reconcilers.migration_queue import Turn, waits
+from controller.reconcilers.migration_turns import MigrationTurns
+from controller.reconcilers.node_reports import strangers
 from controller.reconcilers.ownership import Reference
-from controller.reconcilers.settings import Settings
+from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.reconcilers.virtual_machines import BY_MACHINE, UNWATCHED_SECONDS, Informers, claims_for, is_unwatched
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
+
+AGAIN_SECONDS: Final = 0.05
+"""Before one is looked at again whose turn came while it was looked at."""
+
+logger = logging.getLogger(__name__)
 
 
 def _has_unwatched(seen: planning.Observed) -> bool:
@@ -31,11 +42,21 @@ def _has_unwatched(seen: planning.Observed) -> bool:
 class Migrations:
     """The reconciler of ``migrations``."""
 
-    def __init__(self, client: Client, recorder: Recorder, clock: Clock, settings: Settings, informers: Informers) -> None:
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        clock: Clock,
+        settings: Settings,
+        informers: Informers,
+        limits: MigrationLimits | None = None,
+    ) -> None:
         self._client = client
         self._clock = clock
         self._settings = settings
         self._informers = informers
+        self._limits = limits or MigrationLimits()
+        self._turns = MigrationTurns(informers, self._limits, clock)
         self._recorder = recorder
         self._deeds = Deeds(client, recorder, MIGRATIONS, informers.migrations, informers.pods)
 
@@ -45,10 +66,12 @@ class Migrations:
         def migration_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
             controller.enqueue(namespace_of(obj), name_of(obj))
+            if old is not None and new is not None and ownership.held_by(old) and not ownership.held_by(new):
+                of_machine(namespace_of(new), evictions.machine_of(new))  # an older one may be one too many now
 
         def of_machine(namespace: str, name: str) -> None:
             for each in self._informers.migrations.by_index(BY_MACHINE, f"{namespace}/{name}"):
-                migration_changed(None, each)
+                controller.enqueue(namespace_of(each), name_of(each))
 
         def machine_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
@@ -58,6 +81,7 @@ class Migrations:
             for namespace, machine in ownership.owner_names(old, new):
                 of_machine(namespace, machine)
 
+        self._turns.subscribe(controller)
         self._informers.migrations.subscribe(migration_changed)
         self._informers.vms.subscribe(machine_changed)
         self._informers.pods.subscribe(pod_changed)
@@ -65,24 +89,49 @@ class Migrations:
     async def reconcile(self, request: Request) -> Result:
         """Bring one migration closer to its end."""
         migration = self._informers.migrations.get(request.namespace, request.name)
-        if migration is None or not ownership.held_by(migration):
-            return Result()  # it is over and tidied up: of these each look would cost the server three reads
-        seen = await self._gather(migration)
+        if migration is None:
+            return Result()
+        if not ownership.held_by(migration):
+            return await self._put_away(migration)
+        if adopting := migration_history.adopt(migration, self._informers.vms.get(request.namespace, evictions.machine_of(migration))):
+            await self._deeds.carry_out(migration, adopting)
+            migration = self._informers.migrations.get(request.namespace, request.name) or migration
+        turn = self._turns.of(migration)
+        with self._turns.tried(migration) if turn.may_begin and waits(migration) else nullcontext():
+            return await self._move(migration, turn)
+
+    async def _move(self, migration: Object, turn: Turn) -> Result:
+        seen = await self._gather(migration, turn)
+        now = self._turns.of(migration)  # the others went on meanwhile
+        if now.may_begin and not turn.may_begin:
+            return Result(AGAIN_SECONDS)
+        seen = dataclasses.replace(seen, turn=now)
         actions = planning.plan(seen)
-        try:
-            again = await self._deeds.carry_out(migration, actions)
-        except PodRefused as refused:
-            told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
-            await self._deeds.carry_out(migration, told)
-            return Result(REFUSED_SECONDS)
+        with self._turns.beginning(migration) if planning.begins(actions) else nullcontext():
+            if planning.begins(actions) and seen.vm is not None:
+                seen = dataclasses.replace(seen, policy=await self._policy(seen.vm))
+                actions = planning.plan(seen)
+            try:
+                again = await self._deeds.carry_out(migration, actions)
+            except PodRefused as refused:
+                told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
+                await self._deeds.carry_out(migration, told)
+                return Result(REFUSED_SECONDS)
         self._tell_machine(seen, actions)
         return Result(sooner(again, UNWATCHED_SECONDS if _has_unwatched(seen) else None))
 
-    async def _gather(self, migration: Object) -> planning.Observed:
+    async def _put_away(self, migration: Object) -> Result:
+        """See to one that is over and tidied up, by the copy here alone: of these each look would cost the server three reads."""
+        others = self._informers.migrations.by_index(BY_MACHINE, f"{namespace_of(migration)}/{evictions.machine_of(migration)}")
+        actions = migration_history.put_away(migration, others, self._limits.kept, self._clock.now())
+        return Result(await self._deeds.carry_out(migration, actions))
+
+    async def _gather(self, migration: Object, turn: Turn) -> planning.Observed:
         namespace = namespace_of(migration)
         selected = dig(migration, "spec", "selector", "name") or ""
         vm = self._informers.vms.get(namespace, selected)
-        if vm is None or phases.phase_of(migration) in phases.MIGRATION_FINAL:
+        failed = migration_attempts.failure_of(migration) is not None
+        if vm is None or failed or phases.phase_of(migration) in phases.MIGRATION_FINAL:
             vm = await self._live(namespace, selected)
         source, target = ownership.source_of(migration, vm), ownership.target_of(migration)
         known = phases.phase_of(migration) not in ("", phases.PENDING)
@@ -95,8 +144,30 @@ class Migrations:
             claims=claims_for(vm, self._informers.claims) if vm is not None else {},
             now=self._clock.now(),
             settings=self._settings,
-            source_labels=await self._labels_of_node(pod) if planning.relies_on_node(migration, vm, pod) else {},
+            source_labels=await self._labels_of_node(pod) if turn.may_begin and planning.relies_on_node(migration, vm, pod) else {},
+            limits=self._limits,
+            strangers=strangers(self._informers.leases),
         )
+
+    async def _policy(self, vm: Object) -> Object:
+        """Return the MigrationPolicy that holds for a machine now; read, not watched: migrations begin seldom.
+
+        One of unsound structure holds for nothing, and keeps no guest from moving.
+        """
+        try:
+            listed = (await self._client.list(MIGRATION_POLICIES))["items"]
+        except errors.NotFound:  # virt-api is of the release before
+            return migration_policies.NO_POLICY
+        sound = []
+        for each in listed:
+            if faults := structure.of_migration_policy(each):
+                logger.warning("a MigrationPolicy is not sound, and is ignored: %s", "; ".join(faults))
+            else:
+                sound.append(each)
+        namespace: Object = {}
+        if migration_policies.asks_for_namespaces(sound):
+            namespace = await self._client.get(NAMESPACES, namespace_of(vm))
+        return migration_policies.choose(sound, labels_of(namespace), labels_of(vm))
 
     async def _labels_of_node(self, pod: Object | None) -> Mapping[str, str]:
         """Return the labels of the Node that a pod runs on, as the server has them: the copy here has none, for they are long."""
@@ -108,8 +179,8 @@ class Migrations:
     async def _live(self, namespace: str, name: str) -> Object | None:
         """Return the machine as the server has it.
 
-        Its absence decides something, and so does which pod it is in once the migration is over: the other is deleted. The two kinds
-        are watched apart, so the copy here may be older than the migration that was read beside it.
+        Its absence decides something, and so does which pod it is in once the migration, or an attempt, is over: the other is
+        deleted. The two kinds are watched apart, so the copy here may be older than the migration that was read beside it.
         """
         try:
             return await self._client.get(VIRTUAL_MACHINES, name, namespace) if name else None

@@ -15,7 +15,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import access_credentials, cloud_init, disk_imports, service_accounts
+from apiserver.apis.virt import access_credentials, cloud_init, disk_imports, layout, service_accounts
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.hardware import disks, filesystems, network_disks
 from controller.reconcilers import pod_state
@@ -34,6 +34,8 @@ LOOK_SECONDS: Final = (2.0, 30.0)
 """Shortest and longest wait between two looks: about as long as the pod is waiting."""
 SAME_TIME: Final = timedelta(minutes=6)
 """Events that are so much older than the newest one are of what was mended: the kubelet repeats each at least every five minutes."""
+AHEAD: Final = timedelta(minutes=1)
+"""Events that say they are of a later time than this from now on are left out: they would hide what the kubelet says until then."""
 LOOKS_AGAIN: Final = (
     "as the kubelet last found it: it looks again at least every two minutes, and the virtual machine starts when that is there"
 )
@@ -84,7 +86,10 @@ def _of_disk(disk: Object, volume: str, path: str) -> Iterable[Source]:
     elif disk.get("type") == cloud_init.SERVICE_ACCOUNT:
         yield Source(volume, cloud_init.CONFIG_MAP, service_accounts.AUTHORITY_CONFIG_MAP, service_accounts.AUTHORITY, path)
     elif secret := network_disks.login_secret(disk):
-        yield from (Source(volume, cloud_init.SECRET, secret, key, f"{path}.secretRef") for key in network_disks.LOGIN_KEYS)
+        yield from (Source(volume, cloud_init.SECRET, secret, key, f"{path}.secretRef") for key in network_disks.login_keys(disk))
+    elif secret := network_disks.tls_secret(disk):
+        of_all = layout.NBD_TLS_VOLUME
+        yield from (Source(of_all, cloud_init.SECRET, secret, key, f"{path}.tlsSecretRef") for key in network_disks.AUTHORITY_KEYS)
     elif disk.get("type") in cloud_init.TYPES:
         for datum in cloud_init.DATA:
             if (reference := cloud_init.reference(source, datum)) is not None:
@@ -101,17 +106,18 @@ def _of_import(disk: Object, volume: str, path: str) -> Iterable[Source]:
 
 def is_to_look(vm: Object, pod: Object, now: datetime) -> bool:
     """Return whether the kubelet may have said why the volumes of a pod are not there yet."""
-    waited = _waited(pod, now)
+    waited = waiting_seconds(pod, now)
     return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS and bool(of(vm))
 
 
 def next_look(vm: Object, pod: Object, now: datetime) -> float | None:
     """Return after how many seconds to look again at a pod that waits for its volumes; None where it does not, or nothing is mounted."""
-    waited = _waited(pod, now)
+    waited = waiting_seconds(pod, now)
     return None if waited is None or not of(vm) else min(max(waited, LOOK_SECONDS[0]), LOOK_SECONDS[1])
 
 
-def _waited(pod: Object, now: datetime) -> float | None:
+def waiting_seconds(pod: Object, now: datetime) -> float | None:
+    """Return for how long a pod has had a node and not its volumes and networks; None where it has no node, or has them."""
     bound_at = pod_state.bound_at(pod)
     if bound_at is None or pod_state.phase_of(pod) != "Pending" or pod_state.has_volumes(pod):
         return None
@@ -122,6 +128,11 @@ def trim_event(event: Object) -> Object:
     """Return what of an Event matters here."""
     last = dig(event, "series", "lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return {"message": str(event.get("message") or "")[: pod_state.MAX_MESSAGE], "last": str(last or "")}
+
+
+def is_of_now(event: Object, now: datetime) -> bool:
+    """Return whether an Event, as :func:`trim_event` returns it, is of a time that a kubelet's can be of."""
+    return time_of(event) <= now + AHEAD
 
 
 def fault(vm: Object, events: Sequence[Object]) -> tuple[str, str] | None:
@@ -146,7 +157,7 @@ def _newest(events: Sequence[Object]) -> list[Object]:
     Of two that are equally old the later one in the list counts: the server has them in the order of their names, which begin alike and
     end with the time at which they were made.
     """
-    dated = sorted(((_time(event), event) for event in reversed(events)), key=lambda each: each[0], reverse=True)
+    dated = sorted(((time_of(event), event) for event in reversed(events)), key=lambda each: each[0], reverse=True)
     found: dict[str, Object] = {}
     for time, event in dated:
         match = _VOLUME.search(str(event["message"]))
@@ -155,7 +166,8 @@ def _newest(events: Sequence[Object]) -> list[Object]:
     return list(found.values())
 
 
-def _time(event: Object) -> datetime:
+def time_of(event: Object) -> datetime:
+    """Return when the kubelet last said what is in an Event; an early time where that is not known."""
     try:
         return times.parse(event["last"])
     except ValueError:

@@ -18,13 +18,16 @@ from typing import Final
 
 from apiserver.apis.core.resources import LEASES
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, condition, dig, name_of
-from apiserver.apis.virt import names
+from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, name_of
+from apiserver.apis.virt import contract, names
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 
 HOLD_SECONDS: Final = 40.0
 """The time for which a sign of life counts that is no Lease, or one without a duration."""
+BY_CONTRACT: Final = "contract"
+"""Index of Leases: :data:`STRANGER`, of virt-handlers of another contract."""
+STRANGER: Final = "stranger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ class NodeReports:
             self._signs.lease_seen(new)
         elif old is not None:
             self._signs.lease_gone(old)
-        if bool(was) != bool(self._signs.left(node)):
+        if bool(was) != bool(self._signs.left(node)) or contract_of(old or {}) != contract_of(new or {}):
             self._tell(node)
 
     def _tell(self, node: str) -> None:
@@ -152,10 +155,25 @@ def kubelet_is_silent(node: Object | None) -> bool:
     return ready is None or ready.get("status") == "Unknown"
 
 
+def contract_of(lease: Object) -> list[str]:
+    """Index function for ``BY_CONTRACT``."""
+    return [] if contract.is_understood(lease) else [STRANGER]
+
+
+def strangers(leases: Informer) -> dict[str, str]:
+    """Return the nodes whose virt-handlers speak no version of the contract that this process does, and the words for each."""
+    found = leases.by_index(BY_CONTRACT, STRANGER)
+    return {node: contract.refusal(node, each) for each in found if (node := name_of(each).removeprefix(names.handler_lease("")))}
+
+
 def trim_lease(lease: Object) -> Object:
     """Return what of a Lease matters here."""
     metadata, spec = lease.get("metadata") or {}, lease.get("spec") or {}
+    spoken = annotations_of(lease).get(contract.ANNOTATION)
     return {
-        "metadata": {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in metadata},
+        "metadata": {
+            **{key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in metadata},
+            **({"annotations": {contract.ANNOTATION: str(spoken)[: contract.MAX_TEXT + 1]}} if spoken is not None else {}),
+        },
         "spec": {key: spec[key] for key in ("renewTime", "leaseDurationSeconds") if key in spec},
     }

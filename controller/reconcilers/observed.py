@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from apiserver.apis.meta.objects import Object
-from controller.reconcilers import ownership
+from controller.reconcilers import networks, ownership
 from controller.reconcilers.node_reports import Silence
 from controller.reconcilers.settings import Settings
 
@@ -27,6 +27,8 @@ class Observed:
     """Which nodes of the pods do not report."""
     refusal: str = ""
     """Why the API server did not take the pod of this attempt a moment ago."""
+    migrations: tuple[Object, ...] = ()
+    """Migrations of the machine's name."""
     targets: frozenset[str] = frozenset()
     """Names of the target pods of the machine's Migrations that still hold pods: their own loop ends them."""
     lingers: float = 0.0
@@ -37,10 +39,16 @@ class Observed:
     """Names of the other machines of the namespace that have a pod, and a MAC address of this one."""
     rivals: tuple[tuple[str, str], ...] = ()
     """Claims that this machine needs and that another one uses now, each with the name of that one."""
+    files_in_use: tuple[str, ...] = ()
+    """Files of the pod's node that this machine needs and another one uses now, each with the words for that one."""
     mount_events: tuple[Object, ...] = ()
     """Events of its pod's kubelet about volumes that it cannot mount (:mod:`controller.reconcilers.mounted_sources`)."""
-    missing_networks: tuple[str, ...] = ()
-    """Networks that the machine names and that there are not, while it starts (:mod:`controller.reconcilers.networks`)."""
+    networks: networks.Found = field(default_factory=networks.Found)
+    """Networks that the machine names, while it starts."""
+    sandbox_events: tuple[Object, ...] = ()
+    """Events of its pod's kubelet about networks that it cannot make (:mod:`controller.reconcilers.sandboxes`)."""
+    strangers: Mapping[str, str] = field(default_factory=dict)
+    """Nodes whose virt-handlers speak another contract (:mod:`apiserver.apis.virt.contract`), and the words for each."""
     nodes: tuple[Object, ...] = ()
     """All nodes, where a CPU may have to be chosen for the machine (:mod:`controller.reconcilers.node_pool`)."""
 

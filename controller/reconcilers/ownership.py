@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, controller_of, dig, finalizers_of, labels_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import layout, names, phases
+from apiserver.apis.virt import layout, migration_attempts, names, phases
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 
 _PREFIX: Final = f"{names.GROUP}/"
@@ -126,8 +126,8 @@ def source_of(migration: Object, vm: Object | None) -> Reference | None:
 
 
 def target_name(migration: Object) -> str:
-    """Return the name of the Migration's target pod, whether it exists or not."""
-    return names.target_pod_name(dig(migration, "spec", "selector", "name") or "", uid_of(migration))
+    """Return the name of the target pod of the Migration's present attempt, whether it exists or not."""
+    return names.target_pod_name(dig(migration, "spec", "selector", "name") or "", migration_attempts.uid_of(migration))
 
 
 def target_of(migration: Object) -> Reference:

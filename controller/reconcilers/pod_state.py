@@ -8,7 +8,7 @@ from typing import Final
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, name_of
-from apiserver.apis.virt import names, power
+from apiserver.apis.virt import forms, names, power
 
 _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 
@@ -43,6 +43,17 @@ def phase_of(pod: Object | None) -> str:
 def node_of(pod: Object | None) -> str:
     """Return the node the pod is bound to, or the empty string."""
     return dig(pod, "spec", "nodeName") or ""
+
+
+def addresses_of(pod: Object) -> tuple[str, ...]:
+    """Return the pod's addresses, the first of them ``status.podIP``."""
+    found = [str(each.get("ip") or "") for each in dig(pod, "status", "podIPs") or ()] or [str(dig(pod, "status", "podIP") or "")]
+    return tuple(each for each in found if forms.ip(each) is not None)
+
+
+def is_ready(pod: Object) -> bool:
+    """Return whether its kubelet has told everybody that connections may come to it."""
+    return (condition(dig(pod, "status", "conditions"), "Ready") or {}).get("status") == "True"
 
 
 def is_over(pod: Object | None) -> bool:

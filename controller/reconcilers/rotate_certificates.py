@@ -11,7 +11,6 @@ a Secret cannot be changed.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
@@ -130,7 +129,7 @@ class ApiServiceBundle:
 
     async def tell(self, bundle: bytes) -> None:
         """Write ``caBundle``, and have it verified."""
-        patch = {"spec": {"caBundle": _encode(bundle), "insecureSkipTLSVerify": False}}
+        patch = {"spec": {"caBundle": certificate_plan.encoded(bundle), "insecureSkipTLSVerify": False}}
         await self.client.patch(API_SERVICES, self.name, patch, field_manager="virt-controller")
 
 
@@ -217,9 +216,11 @@ class CertificateRotation:
         namespace: str,
         *,
         policy: Policy | None = None,
+        consumers: Mapping[str, Consumer] | None = None,
         interval: float = INTERVAL_SECONDS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """``consumers``: whom else to tell of the authorities of our API, by name."""
         self._client = client
         self._namespace = namespace
         self._policy = policy or Policy()
@@ -228,7 +229,7 @@ class CertificateRotation:
         self._tidied = False
         api, etcd = authorities(namespace)
         self._wanted: tuple[tuple[Authority, Mapping[str, Consumer]], ...] = (
-            (api, {"APIService": ApiServiceBundle(client), "ConfigMap": TrustBundle(client, namespace)}),
+            (api, {"APIService": ApiServiceBundle(client), "ConfigMap": TrustBundle(client, namespace), **(consumers or {})}),
             (etcd, {"StatefulSet": EtcdRestart(client, namespace)}),
         )
 
@@ -340,13 +341,9 @@ class CertificateRotation:
             metadata["labels"] = {**(dig(current, "metadata", "labels") or {}), **LABELS}
         if notes := {**annotations_of(current or {}), **(annotations or {})}:
             metadata["annotations"] = notes
-        encoded = {key: _encode(value) for key, value in data.items()}
+        encoded = {key: certificate_plan.encoded(value) for key, value in data.items()}
         secret = {"apiVersion": "v1", "kind": "Secret", "type": TLS_TYPE, "metadata": metadata, "data": encoded}
         if current is None:
             seen.secrets[name] = await self._client.create(SECRETS, secret, self._namespace)
         else:
             seen.secrets[name] = await self._client.update(SECRETS, secret)
-
-
-def _encode(value: bytes) -> str:
-    return base64.b64encode(value).decode()

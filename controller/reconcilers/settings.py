@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from apiserver.apis.virt import evictions
+from apiserver.apis.virt.migration_policies import Defaults
+
+UpdateStrategy: TypeAlias = Literal["LiveMigrate", "Evict", "None"]
 Acceleration: TypeAlias = Literal["auto", "kvm", "emulation"]
 
 FIELD_MANAGER: Final = "virt-controller"
 
 
 @dataclass(frozen=True, slots=True)
+class MigrationLimits:
+    """Of Migrations."""
+
+    per_node: int = 2
+    """That leave a node at a time."""
+    per_cluster: int = 5
+    """That are under way at a time."""
+    scheduling_seconds: int = 300
+    """For the target of one that people made to have a node; 0: for ever."""
+    kept: int = 5
+    """Finished ones of a machine, the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadUpdate:
+    """Of guests whose virt-launcher is of another release."""
+
+    strategy: UpdateStrategy = "LiveMigrate"
+    batch_size: int = 5
+    """Guests at a time, and in each interval."""
+    batch_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """Of launcher pods."""
+    """Of launcher pods, and of the migrations between them."""
 
     launcher_image: str
     launcher_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     acceleration: Acceleration = "auto"
     """``auto``: ask for kvm when some node offers it; ``kvm``: always ask; ``emulation``: never."""
+    migrations: Defaults = field(default_factory=Defaults)
+    rewritten_images: tuple[str, ...] = ()
+    """What webhooks of the cluster make of ``launcher_image``."""
+    workload_update: WorkloadUpdate = field(default_factory=WorkloadUpdate)
+    eviction_strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
+    """Of machines that say none."""
 
     def wants_kvm(self, *, offered: bool) -> bool:
         """Return whether a pod asks for the kvm device; ``offered``: some node advertises one."""

@@ -34,7 +34,20 @@ from apiserver.apis.meta.objects import (
 )
 from apiserver.apis.virt import attachments, chosen_cpu, names, phases, power, summary
 from apiserver.apis.virt import conditions as words
-from controller.reconcilers import attempts, disk_claims, disruptions, mounted_sources, networks, node_pool, pod_state, saying, silent_nodes
+from controller.reconcilers import (
+    attempts,
+    disk_claims,
+    disruptions,
+    migration_record,
+    mounted_sources,
+    networks,
+    node_pool,
+    outdated,
+    pod_state,
+    sandboxes,
+    saying,
+    silent_nodes,
+)
 from controller.reconcilers.actions import (
     MIN_LOOK_SECONDS,
     Action,
@@ -53,13 +66,20 @@ POD_END_SECONDS: Final = 30.0
 """A pod may live this long after its guest."""
 QUICK_SECONDS: Final = 1
 """The grace period of a pod without a guest."""
+MAX_STRANGERS: Final = 3
+"""Nodes whose virt-handlers speak another contract, that are named."""
 SLOW_SECONDS: Final = 60.0
 """From when on a pod that has a node and no running container is worth a word."""
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return what brings the machine closer to what it should be."""
-    return (*_hold(seen), *(disruptions.told(seen) or _decide(seen)), *silent_nodes.until_silent(seen))
+    return (
+        *_hold(seen),
+        *(disruptions.told(seen) or outdated.over(seen) or _decide(seen)),
+        *disruptions.until_settled(seen),
+        *silent_nodes.until_silent(seen),
+    )
 
 
 def _hold(seen: Observed) -> tuple[Action, ...]:
@@ -151,12 +171,17 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
 
 
 def _follow(seen: Observed) -> tuple[Action, ...]:
-    """The guest moved: the attempt is where the machine is. Where it came from stays in ``status.migration``."""
-    place = {key: str(dig(seen.vm, "status", key) or "") for key in ("nodeName", "podName")}
+    """The guest moves, or moved: status and attempt say by what Migration and where to; a condition says that the pod is outdated."""
+    old = saying.status_of(seen)
+    status = dict(old)
+    if (record := migration_record.record(seen.vm, seen.migrations, seen.now)) is not None:
+        status["migration"] = record
+    place = {key: str(old.get(key) or "") for key in ("nodeName", "podName")}
     newest = power.newest_attempt(seen.vm)
-    if not newest or not all(place.values()) or all(newest.get(key) == value for key, value in place.items()):
-        return ()
-    return (WriteStatus({**saying.status_of(seen), "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), place)}),)
+    if newest and all(place.values()) and not all(newest.get(key) == value for key, value in place.items()):
+        status["attempts"] = attempts.changed(seen.vm, power.current_attempt(seen.vm), place)
+    status = outdated.told(seen, status)
+    return (WriteStatus(status),) if status != old else ()
 
 
 def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
@@ -190,12 +215,12 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    if seen.rivals:  # which began in the same moment, and were handed over first
+    if seen.rivals or seen.files_in_use:  # which began in the same moment, and were handed over first; which node it is, is known now alone
         status = {**saying.status_of(seen), "conditions": _disks_lacking(seen, words.DISK_IN_USE, _in_use(seen))}
         return saying.write(seen, status, Emit("Warning", words.DISK_IN_USE, _in_use(seen)))
     node = pod_state.node_of(pod)
     conditions = saying.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest")
-    if words.waits_for_source(seen.vm) or words.waits_for_claim(seen.vm):
+    if words.waits_for_source(seen.vm) or words.waits_for_claim(seen.vm) or words.waits_for_volume(seen.vm):
         conditions = with_condition(conditions, _disks_ready(seen), now=times.to_rfc3339(seen.now))
     if words.waits_for_network(seen.vm):
         conditions = without_condition(conditions, words.NETWORK_READY)
@@ -216,15 +241,30 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     found = pod_state.obstacle(pod)
-    if found is None and seen.missing_networks:
-        return _wait_for_networks(seen, phases.SCHEDULING)
+    unbound = _unbound(seen, pod)
+    if words.waits_for_volume(seen.vm) and not unbound:
+        conditions = with_condition(saying.status_of(seen).get("conditions"), _disks_ready(seen), now=times.to_rfc3339(seen.now))
+        return (WriteStatus({**saying.status_of(seen), "conditions": conditions}), LookAgain(MIN_LOOK_SECONDS))
+    if found is None and (told := networks.fault(seen.networks)):
+        return _wait_for_networks(seen, phases.SCHEDULING, told)
     if found is None:
-        return _say_sources_came(seen, pod) or _wait_for_sources(seen, pod) or _say_slow(seen, pod)
+        return _say_sources_came(seen, pod) or _wait_for_sandbox(seen, pod) or _wait_for_sources(seen, pod) or _say_slow(seen, pod)
     reason, message = found
     chosen = chosen_cpu.chosen(seen.vm)
     demands = cpu.demands(seen.vm, chosen) if pod_state.is_unschedulable(pod) and pod_state.has_kvm(pod) else ""
-    text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands)))
-    return saying.write(seen, _without_lack(seen, pod, saying.ready(seen, "False", reason, text)), Emit("Warning", reason, text))
+    foreign = "; ".join(sorted(seen.strangers.values())[:MAX_STRANGERS]) if pod_state.is_unschedulable(pod) else ""
+    text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands, unbound, foreign)))
+    status = _without_lack(seen, pod, saying.ready(seen, "False", reason, text))
+    if unbound:
+        lacking = saying.a_condition(seen, words.DISKS_READY, "False", words.CLAIM_NOT_BOUND, unbound)
+        status["conditions"] = with_condition(status["conditions"], lacking, now=times.to_rfc3339(seen.now))
+    return saying.write(seen, status, Emit("Warning", reason, text))
+
+
+def _unbound(seen: Observed, pod: Object) -> str:
+    """Return which claims have no volume, once no node takes the pod: many classes of storage make volumes only when a node is chosen."""
+    found = disk_claims.unbound(seen.vm, seen.claims) if pod_state.is_unschedulable(pod) else ()
+    return one_line(f"PersistentVolumeClaim not bound: {', '.join(found)}", pod_state.MAX_MESSAGE) if found else ""
 
 
 def _without_lack(seen: Observed, pod: Object, conditions: list[Object]) -> Object:
@@ -257,15 +297,24 @@ def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
     return (*saying.write(seen, status, Emit("Warning", *lacking)), LookAgain(again))
 
 
-def _wait_for_networks(seen: Observed, phase: str) -> tuple[Action, ...]:
-    """Say which network is missing, before there is a pod or while the kubelet tries to make its sandbox, and look again."""
-    told = (words.NETWORK_NOT_FOUND, networks.message(seen.missing_networks))
+def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """Say which network the node's plugins refuse to the pod; that it has its volumes by then, too."""
+    told = sandboxes.fault(seen.networks.definitions, pod_state.node_of(pod), seen.sandbox_events, seen.mount_events)
+    if told is None:
+        return ()
+    return _wait_for_networks(seen, phases.SCHEDULING, told, *((_disks_ready(seen),) if words.waits_for_source(seen.vm) else ()))
+
+
+def _wait_for_networks(seen: Observed, phase: str, told: tuple[str, str], *others: Object) -> tuple[Action, ...]:
+    """Say (reason, message) of a network, before there is a pod or while the kubelet tries to make its sandbox, and look again."""
     lacking = saying.a_condition(seen, words.NETWORK_READY, "False", *told)
     status = {
         **phases.enter(saying.status_of(seen), phase, seen.now),
-        "conditions": with_condition(saying.ready(seen, "False", *told), lacking, now=times.to_rfc3339(seen.now)),
+        "conditions": saying.ready(seen, "False", *told),
         "observedGeneration": saying.generation(seen),
     }
+    for each in (lacking, *others):
+        status["conditions"] = with_condition(status["conditions"], each, now=times.to_rfc3339(seen.now))
     return (*saying.write(seen, status, Emit("Warning", *told)), LookAgain(networks.LOOK_SECONDS))
 
 
@@ -313,11 +362,11 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         "observedGeneration": saying.generation(seen),
     }
     if any(
-        waits(seen.vm) for waits in (words.waits_for_image, words.waits_for_source, words.waits_for_claim)
+        waits(seen.vm) for waits in (words.waits_for_image, words.waits_for_source, words.waits_for_claim, words.waits_for_volume)
     ):  # nobody looks for it any more
         status["conditions"] = without_condition(status["conditions"], words.DISKS_READY)
     gone = (words.NETWORK_READY,) if words.waits_for_network(seen.vm) else ()
-    for kind in (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS, words.FILESYSTEMS_READY, *gone):
+    for kind in (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS, words.FILESYSTEMS_READY, words.LAUNCHER_OUTDATED, *gone):
         status["conditions"] = without_condition(status["conditions"], kind)
     for key in phases.OF_A_PLACE:
         status.pop(key, None)
@@ -333,7 +382,7 @@ def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
         why = "the spec was edited before the guest was started" if attempts.is_outdated(seen.vm) else "it was asked to stop"
         return power.RESULT_STOPPED, why
     ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
-    if ready.get("reason") == words.START_TIMEOUT:
+    if ready.get("reason") in (words.START_TIMEOUT, words.LIVENESS_FAILED):
         return power.RESULT_FAILED, str(ready.get("message"))
     if last is None:
         return power.RESULT_FAILED, "the pod was deleted, not by virt-controller"
@@ -356,6 +405,12 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if missing:
         message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
         return _wait_for_disks(seen, words.CLAIM_NOT_FOUND, message)
+    if going := disk_claims.going(seen.vm, seen.claims):
+        message = (
+            f"PersistentVolumeClaim is being deleted: {', '.join(going)}; the virtual machine starts when it is gone, which it is once "
+            "nobody uses it, and there is another one of that name"
+        )
+        return _wait_for_disks(seen, words.CLAIM_BEING_DELETED, message)
     if claim := disk_claims.without_directory(seen.vm, seen.claims):
         message = f"PersistentVolumeClaim {claim} is a block device: spec.domain.firmware.persistentState needs volume mode Filesystem"
         return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
@@ -363,17 +418,16 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         named = one_line(", ".join(on_devices), pod_state.MAX_MESSAGE)
         message = f"PersistentVolumeClaim is a block device: {named}; spec.domain.devices.filesystems needs volume mode Filesystem"
         return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
-    if claim := disk_claims.imported_to_device(seen.vm, seen.claims):
-        message = f"PersistentVolumeClaim {claim} is a block device: source.import of a disk needs volume mode Filesystem"
-        return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
     if without := disk_claims.luns_without_device(seen.vm, seen.claims):
         named = one_line(", ".join(without), pod_state.MAX_MESSAGE)
         message = f"PersistentVolumeClaim is no block device: {named}; device lun of a disk needs volume mode Block"
         return _wait_for_disks(seen, words.CLAIM_WITHOUT_DEVICE, message)
     if seen.rivals:
         return _wait_for_disks(seen, words.DISK_IN_USE, _in_use(seen))
-    if seen.missing_networks:
-        return _wait_for_networks(seen, phases.PENDING)
+    if told := networks.fault(seen.networks):
+        return _wait_for_networks(seen, phases.PENDING, told)
+    if (foreign := seen.strangers.get(dig(seen.vm, "spec", "nodeName") or "")) is not None:
+        return saying.say(seen, "False", words.HANDLER_NOT_UNDERSTOOD, foreign, warn=True, phase=phases.PENDING)
     if dig(seen.vm, "spec", "nodeName") in seen.silence.missing:
         return silent_nodes.wait_for_node(seen)
     if pause := attempts.pause_before(wish, seen.rested):
@@ -385,8 +439,10 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
 
 
 def _in_use(seen: Observed) -> str:
-    held = one_line(", ".join(f"{claim} by virtual machine {other}" for claim, other in seen.rivals), pod_state.MAX_MESSAGE)
-    return f"PersistentVolumeClaim in use: {held}; the virtual machine starts when that is off"
+    claims = [f"{claim} by virtual machine {other}" for claim, other in seen.rivals]
+    kinds = (("PersistentVolumeClaim", claims), ("file", seen.files_in_use))
+    held = one_line("; ".join(f"{kind} in use: {', '.join(found)}" for kind, found in kinds if found), pod_state.MAX_MESSAGE)
+    return f"{held}; the virtual machine starts when that is off"
 
 
 def _say_pause(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
@@ -400,7 +456,7 @@ def _begin(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if seen.refusal:
         return saying.say(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
-    placement = scheduling.Placement(kvm=kvm, avoid_nodes=attempts.failed_nodes(seen.vm))
+    placement = scheduling.Placement(kvm=kvm, avoid_nodes=attempts.failed_nodes(seen.vm), never_on=tuple(sorted(seen.strangers)))
     choice = _choose_cpu(seen, placement)
     placement = dataclasses.replace(placement, chosen=choice.chosen if choice is not None else None)
     pod = launcher_pod.launcher_pod(seen.vm, wish.attempt, seen.claims, seen.settings, placement)
@@ -433,7 +489,11 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: node_pool.C
         "attempts": [*(dig(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
         "observedGeneration": saying.generation(seen),
     }
-    status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
+    for kind in (words.DISRUPTION_TARGET, words.MIGRATABLE):
+        status["conditions"] = without_condition(status["conditions"], kind)
+    if barrier := disk_claims.not_migratable(seen.vm, seen.claims):
+        told = saying.a_condition(seen, words.MIGRATABLE, "False", words.DISKS_NOT_SHARED, barrier)
+        status["conditions"] = with_condition(status["conditions"], told, now=now)
     if words.waits_for_network(seen.vm):
         status["conditions"] = without_condition(status["conditions"], words.NETWORK_READY)
     for key in (*phases.OF_A_PLACE, "cpu"):  # of the attempt before
@@ -441,7 +501,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: node_pool.C
     if choice is not None:
         status["cpu"] = choice.status()
     made = Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}")
-    return (WriteStatus(status, "podUID"), made, *_warn_of_namesakes(seen))
+    return (WriteStatus(status, "podUID"), made, *_warn_of_namesakes(seen), *_warn_of_sizes(seen))
 
 
 def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
@@ -451,6 +511,14 @@ def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
     others = one_line(", ".join(seen.namesakes), pod_state.MAX_MESSAGE)
     message = f"a MAC address of this machine is also one of {others}: the network does not mind, software that knows guests by it may"
     return (Emit("Warning", "DuplicateMAC", message),)
+
+
+def _warn_of_sizes(seen: Observed) -> tuple[Action, ...]:
+    """Much storage does not hold to the size of a claim: a larger disk works there until the storage, which others use, too, is full."""
+    if not (found := disk_claims.too_small(seen.vm, seen.claims)):
+        return ()
+    message = f"{'; '.join(found)}: the guest may find its disk full before it is, or fill what others need"
+    return (Emit("Warning", words.CLAIM_TOO_SMALL, one_line(message, pod_state.MAX_MESSAGE)),)
 
 
 def _wait_for_disks(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
@@ -471,6 +539,9 @@ def _disks_lacking(seen: Observed, reason: str, message: str) -> list[Object]:
 def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Off, and it should be: keep the phase that the last attempt ended in."""
     status = saying.status_of(seen)
+    if wish.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
+        # What would say so again is gone. If it stayed, an edit of the strategy would start the machine, days later.
+        status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
     ready = condition(status.get("conditions"), words.READY) or {}
     if ready.get("reason") == summary.BACK_OFF and wish.reason in power.ASKED_TO_BE_OFF:
         status = phases.enter(status, phases.STOPPED, seen.now) | {"observedGeneration": saying.generation(seen)}

@@ -165,7 +165,11 @@ class Recorder:
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
-            await self._write(await self._waiting.get())
+            waiting = await self._waiting.get()
+            try:
+                await self._write(waiting)
+            except Exception:  # one event: what stands in an object must not end the telling of the others, and the process with it
+                logger.exception("event lost", extra={"reason": waiting.occurrence.reason, "object": waiting.occurrence.reference})
 
     async def _write(self, waiting: _Waiting) -> None:
         for tried in range(TRIES):

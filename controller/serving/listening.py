@@ -1,19 +1,21 @@
 """Listens with an aiohttp application for few clients: the kubelet, Prometheus, and whoever else finds the port.
 
-A newcomer always gets in, because it may be the kubelet; if that makes too many, the oldest connection goes. Nobody is named here by a
-certificate, and aiohttp gives a request's head all the time it likes, so whoever held connections open without a word could otherwise
-hold all of them.
+A newcomer gets in, because it may be the kubelet; if that makes too many, the oldest connection goes of the address that has most. Nobody
+is named here by a certificate, and aiohttp gives a request's head all the time it likes, so whoever held connections open without a word
+could otherwise hold all of them. Connections that the application says it is answering stay; where there are no others, the newcomer goes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
 MOST: Final = 64
 """Connections at once."""
@@ -22,14 +24,71 @@ SHUTDOWN_SECONDS: Final = 1.0
 """For answers under way at the end, and for the goodbye of a client that has to go, which would have half a minute for it otherwise."""
 
 
+class Connections:
+    """How many connections a server has at once, and which of them may not be closed now."""
+
+    def __init__(self, most: int | None = None) -> None:
+        """``most``: by default :data:`MOST`."""
+        self.most = MOST if most is None else most
+        self._answered: Counter[asyncio.BaseProtocol] = Counter()
+
+    @contextmanager
+    def answering(self, request: web.Request) -> Iterator[None]:
+        """Keep the connection of a request while the block runs: for those alone who have shown that they may ask."""
+        self._answered[request.protocol] += 1
+        try:
+            yield
+        finally:
+            self._answered[request.protocol] -= 1
+            self._answered += Counter()  # drops what is zero
+
+    def make_room(self, served: web.Server) -> bool:
+        """Close connections until there is room for one more; return whether there is."""
+        open_ones = [each for each in served.connections if each.transport is not None and not each.transport.is_closing()]
+        while len(open_ones) >= self.most:
+            idle = [each for each in open_ones if each not in self._answered]
+            if not idle:
+                return False
+            addresses = Counter(_address(each) for each in idle)
+            most = max(addresses.values())
+            oldest = next(each for each in idle if addresses[_address(each)] == most)
+            oldest.force_close()
+            open_ones.remove(oldest)
+        return True
+
+
+def _address(connection: RequestHandler) -> str:
+    peer = connection.transport.get_extra_info("peername") if connection.transport is not None else None
+    return str(peer[0]) if isinstance(peer, tuple) and peer else ""
+
+
+class _Refused(asyncio.Protocol):
+    """A newcomer for whom there is no room."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
 @asynccontextmanager
-async def listening(app: web.Application, host: str | None, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+async def listening(
+    app: web.Application,
+    host: str | None,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    *,
+    connections: Connections | None = None,
+    shutdown: float | None = None,
+) -> AsyncIterator[int]:
     """Serve the application while the block runs; yields the port, which for a 0 is any that was free.
+
+    ``shutdown`` is how many seconds answers under way have at the end, by default :data:`SHUTDOWN_SECONDS`.
 
     Raises:
         OSError: the address cannot be bound.
     """
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
+    room = connections or Connections()
+    timeout = SHUTDOWN_SECONDS if shutdown is None else shutdown
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=timeout)
     await runner.setup()
     try:
         served = runner.server
@@ -37,10 +96,7 @@ async def listening(app: web.Application, host: str | None, port: int, tls: ssl.
             raise RuntimeError("the application has no server after its setup")
 
         def newcomer() -> asyncio.Protocol:
-            open_ones = [each for each in served.connections if each.transport is not None and not each.transport.is_closing()]
-            for oldest in open_ones[: max(0, len(open_ones) + 1 - MOST)]:
-                oldest.force_close()
-            return served()
+            return served() if room.make_room(served) else _Refused()
 
         handshake, goodbye = (HANDSHAKE_SECONDS, SHUTDOWN_SECONDS) if tls is not None else (None, None)
         server = await asyncio.get_running_loop().create_server(

@@ -49,7 +49,7 @@ VHOST_VSOCK: Final = Node("/dev/vhost-vsock", "char", (10, 241), required=False)
 
 def disk(name: str, *, read_only: bool = False) -> Node:
     """Return the node of a claim with ``volumeMode: Block``; absent for other disks."""
-    return Node(f"{layout.DISKS_DIRECTORY}/{name}", "block", required=False, read_only=read_only)
+    return Node(f"{layout.DEVICES_DIRECTORY}/{name}", "block", required=False, read_only=read_only)
 
 
 def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:

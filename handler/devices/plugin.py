@@ -13,13 +13,13 @@ import asyncio
 import logging
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from grpclib.client import Channel, UnaryUnaryMethod
-from grpclib.const import Cardinality, Handler
+from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from grpclib.server import Server, Stream
 
@@ -37,6 +37,37 @@ RETRY_SECONDS: Final = 5.0
 REGISTER_SECONDS: Final = 10.0
 
 
+class Offered(Protocol):
+    """What stands for a resource."""
+
+    @property
+    def resource(self) -> str:
+        """Such as ``devices.kubevirt.io/tun``."""
+
+    @property
+    def name(self) -> str:
+        """Short name, part of ids and of the socket's name."""
+
+    def ids(self) -> tuple[str, ...]:
+        """Return what the kubelet hands out."""
+
+    def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """Return (path on the node, path in the container) of the device nodes of a container with some of them."""
+
+    def problem(self) -> str:
+        """Return why it cannot be used on this node; empty when it can."""
+
+    def refusal(self, ids: Iterable[str]) -> str:
+        """Return why some of them cannot be given to a container now; empty when they can."""
+
+    @property
+    def has_preference(self) -> bool:
+        """Whether the kubelet is to ask which ones to give."""
+
+    def preferred(self, available: Iterable[str], count: int) -> tuple[str, ...]:
+        """Return the best of those that the kubelet has, so many at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """One device node and the resource that stands for it."""
@@ -51,6 +82,33 @@ class Device:
     def name(self) -> str:
         """Short name, part of ids and of the socket's name."""
         return self.resource.rsplit("/", 1)[-1]
+
+    def ids(self) -> tuple[str, ...]:
+        """Return as many names as there can be pods."""
+        return tuple(f"{self.name}{index}" for index in range(IDS))
+
+    def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """Return the one device node, whatever the names."""
+        del ids
+        return ((self.path, self.path),)
+
+    def problem(self) -> str:
+        """Return why the device cannot be used on this node; empty when it was opened."""
+        return problem(self)
+
+    def refusal(self, ids: Iterable[str]) -> str:
+        """Refuse nothing: any number of containers have the device."""
+        del ids
+        return ""
+
+    @property
+    def has_preference(self) -> bool:
+        """All names are the same device's."""
+        return False
+
+    def preferred(self, available: Iterable[str], count: int) -> tuple[str, ...]:
+        """Return the first ones."""
+        return tuple(available)[:count]
 
 
 def problem(device: Device) -> str:
@@ -68,11 +126,11 @@ def problem(device: Device) -> str:
     return ""
 
 
-def advertised(device: Device, *, offered: bool, fault: str) -> api_pb2.ListAndWatchResponse:
+def advertised(device: Offered, *, offered: bool, fault: str) -> api_pb2.ListAndWatchResponse:
     """Return the list for the kubelet: none at all where the device is not to be offered, unhealthy ones where it broke."""
     health = "Unhealthy" if fault else "Healthy"
-    ids = range(IDS) if offered else ()
-    return api_pb2.ListAndWatchResponse(devices=[api_pb2.Device(ID=f"{device.name}{index}", health=health) for index in ids])
+    ids = device.ids() if offered else ()
+    return api_pb2.ListAndWatchResponse(devices=[api_pb2.Device(ID=each, health=health) for each in ids])
 
 
 class Plugin:
@@ -82,14 +140,14 @@ class Plugin:
     with no devices, so that the node says 0 instead of the figure of an earlier run.
     """
 
-    def __init__(self, device: Device, directory: Path, *, offered: bool, check: Callable[[Device], str] = problem) -> None:
+    def __init__(self, device: Offered, directory: Path, *, offered: bool, check: Callable[[Offered], str] | None = None) -> None:
         self.device = device
         self.registrations = 0
         self._directory = directory
         self._endpoint = f"kubevirt-{device.name}.sock"
         self._offered = offered
-        self._check = check
-        self._fault = check(device) if offered else ""
+        self._check = check or (lambda each: each.problem())
+        self._fault = self._check(device) if offered else ""
         self._changed = asyncio.Event()
         """Replaced by another when it is set: whoever waits holds on to the one that it saw."""
 
@@ -150,7 +208,7 @@ class Plugin:
 
     async def _register(self) -> None:
         request = api_pb2.RegisterRequest(
-            version=API_VERSION, endpoint=self._endpoint, resource_name=self.device.resource, options=api_pb2.DevicePluginOptions()
+            version=API_VERSION, endpoint=self._endpoint, resource_name=self.device.resource, options=self._said()
         )
         async with Channel(path=str(self._directory / KUBELET_SOCKET)) as channel, asyncio.timeout(REGISTER_SECONDS):
             register = UnaryUnaryMethod(channel, "/v1beta1.Registration/Register", api_pb2.RegisterRequest, api_pb2.Empty)
@@ -171,13 +229,19 @@ class Plugin:
         service = "/v1beta1.DevicePlugin"
         return {
             f"{service}/GetDevicePluginOptions": Handler(self._options, unary, api_pb2.Empty, api_pb2.DevicePluginOptions),
+            f"{service}/GetPreferredAllocation": Handler(
+                self._prefer, unary, api_pb2.PreferredAllocationRequest, api_pb2.PreferredAllocationResponse
+            ),
             f"{service}/Allocate": Handler(self._allocate, unary, api_pb2.AllocateRequest, api_pb2.AllocateResponse),
             f"{service}/ListAndWatch": Handler(self._list_and_watch, streaming, api_pb2.Empty, api_pb2.ListAndWatchResponse),
         }
 
     async def _options(self, stream: Stream[api_pb2.Empty, api_pb2.DevicePluginOptions]) -> None:
         await stream.recv_message()
-        await stream.send_message(api_pb2.DevicePluginOptions())
+        await stream.send_message(self._said())
+
+    def _said(self) -> api_pb2.DevicePluginOptions:
+        return api_pb2.DevicePluginOptions(get_preferred_allocation_available=self.device.has_preference)
 
     async def _list_and_watch(self, stream: Stream[api_pb2.Empty, api_pb2.ListAndWatchResponse]) -> None:
         await stream.recv_message()
@@ -186,11 +250,31 @@ class Plugin:
             await stream.send_message(advertised(self.device, offered=self._offered, fault=self._fault))
             await changed.wait()
 
+    async def _prefer(self, stream: Stream[api_pb2.PreferredAllocationRequest, api_pb2.PreferredAllocationResponse]) -> None:
+        request = await stream.recv_message()
+        answers = [self._preferred(each) for each in request.container_requests] if request else []
+        await stream.send_message(api_pb2.PreferredAllocationResponse(container_responses=answers))
+
+    def _preferred(self, asked: api_pb2.ContainerPreferredAllocationRequest) -> api_pb2.ContainerPreferredAllocationResponse:
+        fixed = tuple(asked.must_include_deviceIDs)
+        others = (each for each in asked.available_deviceIDs if each not in fixed)
+        chosen = self.device.preferred(others, max(asked.allocation_size - len(fixed), 0))
+        return api_pb2.ContainerPreferredAllocationResponse(deviceIDs=[*fixed, *chosen])
+
     async def _allocate(self, stream: Stream[api_pb2.AllocateRequest, api_pb2.AllocateResponse]) -> None:
         request = await stream.recv_message()
-        device = api_pb2.DeviceSpec(container_path=self.device.path, host_path=self.device.path, permissions="rw")
-        answers = [api_pb2.ContainerAllocateResponse(devices=[device]) for _ in request.container_requests] if request else []
+        asked = [each.devices_ids for each in request.container_requests] if request else []
+        if refusal := next(filter(None, map(self.device.refusal, asked)), ""):
+            logger.warning("a container is given no %s: %s", self.device.resource, refusal)
+            await stream.send_trailing_metadata(status=Status.FAILED_PRECONDITION, status_message=refusal)
+            return
+        answers = [self._answer(each) for each in asked]
         await stream.send_message(api_pb2.AllocateResponse(container_responses=answers))
+
+    def _answer(self, ids: Iterable[str]) -> api_pb2.ContainerAllocateResponse:
+        found = self.device.paths(ids)
+        specs = [api_pb2.DeviceSpec(host_path=on_node, container_path=inside, permissions="rw") for on_node, inside in found]
+        return api_pb2.ContainerAllocateResponse(devices=specs)
 
 
 def _words(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""``bridge`` on the pod's own network: the guest takes the pod's place, with its IPv4 address and its MAC address. Pure.
+"""``bridge`` on the pod's own network: the guest takes the pod's place, with its addresses and its MAC address. Pure.
 
 ::
 
@@ -7,118 +7,154 @@
 
 The guest has the pod's MAC address, unless the machine names one, because CNI plugins may let no other through. What the pod had is kept
 as the alias of ``eth0``, so that it is known when everything is set up again: the address itself is the guest's then, and the routes are
-gone. virt-launcher tells the guest by DHCP; its requests are turned to the bridge's own MAC address at the tap, and do not leave the pod.
+gone. virt-launcher tells the guest by DHCP; its requests are turned to the bridge's own MAC address at the tap, and stay in the pod, as
+the answers do.
 
-The pod itself has no network any more. virt-launcher needs none: its streams are Unix sockets, and it has no probes.
+Of IPv6 it tells by router advertisements and DHCPv6 through a tap of its own. The router that it advertises is the pod's gateway: by the
+gateway's own link-local address, or, where the pod has its route by another address, by one of ours, for which virt-launcher gives the
+gateway's MAC address. What others on the network advertise is kept from the guest, because it would make addresses of it that are not the
+pod's, and that its filter drops.
+
+The pod itself has no network any more. virt-launcher needs none: its streams are Unix sockets, and its container has no
+probes of the kubelet's.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass
 from typing import Final
 
-from apiserver.apis.virt import layout, network
-from handler.network import filters
-from handler.network.binding import NO_FILTER, Interface, Link, Observed, Plan, Unsupported, Wanted
-from launcher.protocol.messages import Lease, Route
+from apiserver.apis.virt import network
+from handler.network import aliases, filters, ipv6, scripts
+from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted, in_order
+from launcher.protocol.messages import Lease, Lease6
 
 _ALIAS: Final = "kubevirt"
-_MAX_ALIAS: Final = 255
-"""Bytes (IFALIASZ)."""
+_IPV6: Final = "6"
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
     """Return how the guest takes the pod's place.
 
     Raises:
-        Unsupported: the pod has no interface named ``eth0`` with an IPv4 address, or more routes than can be kept.
+        Unsupported: the pod has no interface named ``eth0`` with an address, or more routes than can be kept.
     """
     uplink = observed.link(wanted.uplink)
     if uplink is None:
         raise Unsupported(f"the pod has no interface {wanted.uplink}")
-    found = _kept(observed.alias) or _of_pod(wanted, uplink, observed)
-    pods_mac, lease = found
-    alias = _alias(pods_mac, lease)
-    if len(alias) > _MAX_ALIAS:
-        raise Unsupported(f"interface {wanted.uplink} of the pod has too many routes for a guest to take its place")
-    mac, address = wanted.mac or pods_mac, lease.address.partition("/")[0]
-    interface = Interface(wanted.name, mac, wanted.tap, wanted.model, (address,), lease=lease)
-    return Plan(_script(wanted, observed, uplink, mac, address, alias), interface)
+    kept = _kept(observed.alias) or _of_pod(wanted, uplink, observed)
+    alias = _alias(kept, f"interface {wanted.uplink} of the pod has too many routes for a guest to take its place")
+    mac = wanted.mac or kept.mac
+    interface = Interface(
+        wanted.name,
+        mac,
+        wanted.tap,
+        wanted.model,
+        in_order(wanted, [kept.lease.address] if kept.lease else [], [kept.lease6.address] if kept.lease6 else []),
+        lease=kept.lease,
+        lease6=kept.lease6,
+        ipv4=kept.lease is not None,
+    )
+    return Plan(_script(wanted, observed, uplink, interface, alias), interface)
 
 
-def _of_pod(wanted: Wanted, uplink: Link, observed: Observed) -> tuple[str, Lease]:
-    addresses = [each for each in uplink.addresses if ":" not in each]
-    if not addresses:
-        raise Unsupported(f"interface {wanted.uplink} of the pod has no IPv4 address")
-    return uplink.mac, Lease(addresses[0], network.BRIDGED_SERVER, observed.routes)
+def unknown_gateway(observed: Observed) -> str:
+    """Return the IPv6 gateway whose MAC address has to be found out before the guest takes the pod's place; empty: none."""
+    gateway, uplink = observed.gateway6, observed.link(network.UPLINK)
+    if not gateway or uplink is None or not uplink.of_family(6) or _kept(observed.alias):
+        return ""
+    return "" if ipaddress.IPv6Address(gateway).is_link_local else gateway
 
 
-def _alias(mac: str, lease: Lease) -> str:
-    return ",".join((_ALIAS, mac, lease.address, *(f"{each.destination}>{each.gateway}" for each in lease.routes)))
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the pod had."""
+
+    mac: str
+    lease: Lease | None
+    lease6: Lease6 | None
 
 
-def _kept(alias: str) -> tuple[str, Lease] | None:
+def _of_pod(wanted: Wanted, uplink: Link, observed: Observed) -> _Kept:
+    addresses, addresses6 = uplink.of_family(4), uplink.of_family(6)
+    if not addresses and not addresses6:
+        raise Unsupported(f"interface {wanted.uplink} of the pod has neither an IPv4 nor an IPv6 address")
+    lease = Lease(addresses[0], network.BRIDGED_SERVER, observed.routes) if addresses else None
+    lease6 = _lease6(addresses6[0], observed.gateway6, observed.gateway6_mac) if addresses6 else None
+    return _Kept(uplink.mac, lease, lease6)
+
+
+def _lease6(address: str, gateway: str | None, gateway_mac: str) -> Lease6:
+    if not gateway:
+        return Lease6(address, network.BRIDGED_ROUTER6, is_default=False)
+    if ipaddress.IPv6Address(gateway).is_link_local:
+        return Lease6(address, gateway)
+    if not network.is_mac(gateway_mac):
+        raise Unsupported(f"the pod's gateway {gateway} has no MAC address by which its guest could reach it")
+    return Lease6(address, network.BRIDGED_ROUTER6, gateway_mac, (network.BRIDGED_ROUTER6,))
+
+
+def _alias(kept: _Kept, problem: str) -> str:
+    """Return what keeps it: MAC address, IPv4 address and routes, and as ``6>address>router>MAC address of the router`` IPv6."""
+    six = kept.lease6
+    told = () if six is None else (f"{_IPV6}>{six.address}>{six.router if six.is_default else ''}>{six.router_mac}",)
+    return aliases.text(_ALIAS, (kept.mac, *aliases.of_lease(kept.lease), *told), problem)
+
+
+def _kept(alias: str) -> _Kept | None:
     """Return what an alias keeps; None: nothing, or it is not ours."""
-    word, *rest = alias.split(",")
-    if word != _ALIAS or len(rest) < 2 or not network.is_mac(rest[0]):
+    mac, *rest = aliases.parts(_ALIAS, alias) or [""]
+    if not network.is_mac(mac):
         return None
+    four, six = [each for each in rest if not _is_six(each)], [each for each in rest if _is_six(each)]
     try:
-        address = str(ipaddress.IPv4Interface(rest[1]))
-        routes = tuple(_route(each) for each in rest[2:])
+        lease, lease6 = aliases.lease(four), _kept6(six[0]) if six else None
     except ValueError:
         return None
-    return rest[0], Lease(address, network.BRIDGED_SERVER, routes)
+    return _Kept(mac, lease, lease6) if lease or lease6 else None
 
 
-def _route(text: str) -> Route:
-    destination, _, gateway = text.partition(">")
-    return Route(str(ipaddress.IPv4Network(destination)), str(ipaddress.IPv4Address(gateway)) if gateway else "")
+def _is_six(text: str) -> bool:
+    return text.startswith(f"{_IPV6}>")
 
 
-def _script(wanted: Wanted, observed: Observed, uplink: Link, mac: str, address: str, alias: str) -> str:
-    bridge_mac = network.derived_mac(mac, "bridge")
-    return f"""set -e
-ip -batch - <<'END'
-link set dev {wanted.uplink} alias {alias}
-{_links(wanted, observed, uplink, mac)}END
-nft -f - <<'END' || {{
-{filters.bridged(mac, address, bridge_mac)}END
-  nft list table netdev {filters.TABLE} >/dev/null 2>&1 || ip link set dev {wanted.tap} down
-  exit {NO_FILTER}
-}}
-for link in {wanted.bridge} {wanted.tap} {wanted.uplink}; do
-  [ ! -d /proc/sys/net/ipv6 ] || echo 1 >/proc/sys/net/ipv6/conf/$link/disable_ipv6
-done
-echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start
-ip -batch - <<'END'
-{_joined(wanted, uplink, mac, address)}END
-"""
+def _kept6(text: str) -> Lease6:
+    _, address, router, mac = text.split(">")
+    if mac and not network.is_mac(mac):
+        raise ValueError(mac)
+    given = str(ipaddress.IPv6Interface(address))
+    if mac:
+        return Lease6(given, network.BRIDGED_ROUTER6, mac, (network.BRIDGED_ROUTER6,))
+    return _lease6(given, str(ipaddress.IPv6Address(router)) if router else None, "")
 
 
-def _links(wanted: Wanted, observed: Observed, uplink: Link, mac: str) -> str:
-    lines: list[str] = []
-    own = network.derived_mac(mac, "bridge")
-    if observed.link(wanted.bridge) is None:
-        lines.append(f"link add {wanted.bridge} address {own} type bridge stp_state 0 forward_delay 0")
-    if observed.link(wanted.tap) is None:
-        several = " multi_queue" if wanted.queues > 1 else ""  # QEMU has to open it the way it was made
-        lines.append(f"tuntap add dev {wanted.tap} mode tap user {layout.USER_ID} group {layout.USER_ID}{several}")
-        lines.append(f"link set dev {wanted.tap} address {network.derived_mac(mac, 'tap')}")
-    lines += [f"link set dev {wanted.bridge} mtu {uplink.mtu} address {own}", f"link set dev {wanted.tap} mtu {uplink.mtu}"]
-    return "".join(f"{line}\n" for line in lines)
+def _script(wanted: Wanted, observed: Observed, uplink: Link, interface: Interface, alias: str) -> str:
+    mac, lease, lease6 = interface.mac, interface.lease, interface.lease6
+    address, address6 = (each.address.partition("/")[0] if each else "" for each in (lease, lease6))
+    answered = lease6.answers[0] if lease6 and lease6.answers else ""
+    bridge_mac, tap_mac = (network.derived_mac(mac, each) for each in ("bridge", "tap"))
+    made = scripts.tap_and_bridge(wanted, observed, uplink.mtu, bridge_mac=bridge_mac, tap_mac=tap_mac)
+    links = [wanted.bridge, wanted.tap, wanted.uplink, *([network.CONTROL_TAP] if lease6 else ())]
+    return "".join(
+        (
+            "set -e\n",
+            scripts.batch((f"link set dev {wanted.uplink} alias {alias}", *(ipv6.control_tap(observed) if lease6 else ()), *made)),
+            scripts.filtered(wanted.tap, filters.table(wanted.tap), filters.bridged(wanted, mac, address, address6, answered)),
+            ipv6.none(*links),
+            scripts.LOW_PORTS,
+            scripts.batch(_joined(wanted, uplink, interface, address)),
+        )
+    )
 
 
-def _joined(wanted: Wanted, uplink: Link, mac: str, address: str) -> str:
+def _joined(wanted: Wanted, uplink: Link, interface: Interface, address: str) -> list[str]:
     # A bridge takes what is sent to the addresses of its links for itself, so the pod's own MAC address cannot stay there.
-    others = network.derived_mac(mac, "uplink")
+    others = network.derived_mac(interface.mac, "uplink")
     lines = [f"address flush dev {wanted.uplink}"]
     if uplink.mac != others:
         lines.append(f"link set dev {wanted.uplink} address {others}")
-    lines += [f"link set dev {each} master {wanted.bridge}" for each in (wanted.uplink, wanted.tap)]
-    lines += [
-        f"address replace {network.BRIDGED_SERVER}/32 dev {wanted.bridge}",
-        *(f"link set dev {each} up" for each in (wanted.bridge, wanted.uplink, wanted.tap)),
-        f"route replace {address}/32 dev {wanted.bridge}",
-        f"neighbour replace {address} lladdr {mac} dev {wanted.bridge} nud permanent",
-    ]
-    return "".join(f"{line}\n" for line in lines)
+    lines += scripts.joined(wanted)
+    if interface.lease6:
+        lines.append(f"link set dev {network.CONTROL_TAP} up")
+    return lines + scripts.served(wanted.bridge, interface.mac, address)

@@ -14,13 +14,17 @@ What was dropped is counted: ``nsenter --net=/proc/<pid of virt-launcher>/ns/net
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from apiserver.apis.virt import network
-from handler.network.binding import Port
+from handler.network import filters6
+from handler.network.binding import Port, Wanted
+from handler.network.portmatches import forwarding, kept_from_guest, matching, translating
 
 TABLE: Final = "kubevirt"
+RESERVED_GROUP: Final = "01:80:c2:00:00:00-01:80:c2:00:00:0f"
+"""For bridges alone (IEEE 802.1Q, table 8-1): a guest that spoke spanning tree could take the network for itself."""
 DHCP_PER_SECOND: Final = 20
 """Packets of a guest that virt-launcher reads; a client sends one every few seconds."""
 _DHCP_SERVERS: Final = f"{{ {network.GATEWAY}, {network.BROADCAST}, 255.255.255.255 }}"
@@ -33,6 +37,10 @@ KERNEL_OPTIONS: Final = (
     "CONFIG_NFT_LIMIT",
 )
 """Options of the node's kernel that these rules need; Debian, Ubuntu, Red Hat, Flatcar and Talos have them."""
+KERNEL_OPTIONS_BRIDGED: Final = ("CONFIG_NF_TABLES_BRIDGE",)
+"""Needed in addition where virt-launcher answers on a bridge with the pod's link."""
+KERNEL_OPTIONS6: Final = ("CONFIG_NF_TABLES_IPV6", "CONFIG_NFT_FWD_NETDEV")
+"""Needed in addition where the pod has an IPv6 address."""
 
 _NOT_IN_THIS_KERNEL: Final = (
     "Operation not supported",
@@ -47,51 +55,106 @@ def is_not_in_this_kernel(said: str) -> bool:
     return any(words in said for words in _NOT_IN_THIS_KERNEL)
 
 
-def rules(mac: str, ports: Sequence[Port] | None = None) -> str:
+def table(tap: str) -> str:
+    """Return the name of nft's table for a guest's tap."""
+    return TABLE if tap == network.TAP else f"{TABLE}_{tap}"
+
+
+def rules(mac: str, ports: Sequence[Port] | None = None, *, ipv6: bool = False) -> str:
     """Return the input of ``nft -f -`` for the guest with this (valid, normal) MAC address; the tap must exist.
 
-    ``ports`` are those of the pod's address that are the guest's, None for all.
+    ``ports`` are those of the pod's address that are the guest's, None for all. ``ipv6``: the pod has it, and virt-launcher's tap is there.
 
     "table; delete; table" in one file is one transaction, whether or not the table was there: a filter in force is never away.
     """
+    guest = _guest(network.TAP, mac, network.GUEST, _DHCP_SERVERS, judged6=filters6.JUDGED if ipv6 else "")
     return f"""table netdev {TABLE} {{}}
 delete table netdev {TABLE}
 table netdev {TABLE} {{
-{_guest(mac)}
+{filters6.guest() if ipv6 else ""}{guest}
 }}
 table ip {TABLE} {{}}
 delete table ip {TABLE}
 table ip {TABLE} {{
 {_pod(ports)}
 }}
-"""
+{filters6.pod(TABLE, ports) if ipv6 else ""}"""
 
 
-def bridged(mac: str, address: str, bridge_mac: str) -> str:
-    """Return the input of ``nft -f -`` for a guest that has the pod's own address; tap and bridge must exist.
+def bridged(wanted: Wanted, mac: str, address: str, address6: str = "", router6: str = "") -> str:
+    """Return the input of ``nft -f -`` for a guest that has addresses of the pod's; taps and bridge must exist.
 
-    What it asks of DHCP is sent to the bridge's own MAC address, so that it is heard in the pod alone.
+    What it asks of DHCP is sent to the bridge's own MAC address, so that it is heard in the pod alone; nobody out there was asked, so what
+    comes from there to a client of DHCP is dropped. On a further network IPv6 is not judged: nobody in the pod tells the guest of any.
+
+    Args:
+        wanted: the interface.
+        mac: the guest's.
+        address: IPv4; empty: it has none.
+        address6: IPv6, on the pod's own network; empty: it has none.
+        router6: the router for which virt-launcher answers; empty: there is none.
     """
+    name, own = table(wanted.tap), network.derived_mac(mac, "bridge")
     servers = f"{{ {network.BRIDGED_SERVER}, 255.255.255.255 }}"
-    return f"""table netdev {TABLE} {{}}
-delete table netdev {TABLE}
-table netdev {TABLE} {{
-{_guest(mac, address, servers, f"ether daddr set {bridge_mac} ")}
+    judged6 = filters6.JUDGED if address6 else _ANY6 if wanted.network else ""
+    return f"""table netdev {name} {{}}
+delete table netdev {name}
+table netdev {name} {{
+{filters6.bridged_guest(mac, address6, router6) if address6 else ""}{_guest(wanted.tap, mac, address, servers, own, judged6=judged6)}
+  counter server_outside {{}}
+  chain outside {{
+    type filter hook ingress device "{wanted.uplink}" priority -500; policy accept;
+    meta protocol ip udp dport {network.DHCP_CLIENT_PORT} counter name server_outside drop
+{filters6.outside(mac) if address6 else ""}  }}
   counter to_pod {{}}
   chain pod {{
-    type filter hook ingress device "{network.BRIDGE}" priority -500; policy drop;
-    ether saddr {mac} ether daddr {bridge_mac} ip daddr {servers} udp dport {network.DHCP_SERVER_PORT} accept
+    type filter hook ingress device "{wanted.bridge}" priority -500; policy drop;
+    ether saddr {mac} ether daddr {own} ip daddr {servers} udp dport {network.DHCP_SERVER_PORT} accept
     counter name to_pod drop
+  }}
+}}
+{_kept_in(name, wanted.uplink)}"""
+
+
+def _kept_in(name: str, uplink: str) -> str:
+    """Return rules by which nothing that the pod says leaves it through a link: answers to a guest may be sent to everybody."""
+    return f"""table bridge {name} {{}}
+delete table bridge {name}
+table bridge {name} {{
+  counter from_pod {{}}
+  chain pod {{
+    type filter hook output priority 0; policy accept;
+    oifname "{uplink}" counter name from_pod drop
   }}
 }}
 """
 
 
-def _guest(mac: str, address: str = network.GUEST, servers: str = _DHCP_SERVERS, turned: str = "") -> str:
+_JUDGED4: Final = """    ether type arp goto guest_arp
+    ether type ip goto guest_ipv4
+"""
+_ANY6: Final = "    ether type ip6 accept\n"
+
+
+def _guest(tap: str, mac: str, address: str, servers: str, turned_to: str = "", *, judged6: str) -> str:
+    """Return the chains that judge what the guest sends.
+
+    Args:
+        tap: the guest's.
+        mac: the guest's.
+        address: IPv4; empty: nothing of IPv4 is let in.
+        servers: a set of addresses; of what is sent there to a server of DHCP, so much a second is let in.
+        turned_to: the MAC address to which that is sent on; empty: the one that it has.
+        judged6: the rule for frames of IPv6; empty: none is let in.
+    """
+    own = address or "0.0.0.0"  # noqa: S104 - no address to listen on: nothing of IPv4 is let in then
+    judged = (_JUDGED4 if address else "") + judged6
+    turned = f"ether daddr set {turned_to} " if turned_to else ""
     return f"""  counter foreign_mac {{}}
   counter foreign_arp {{}}
   counter foreign_ipv4 {{}}
   counter to_loopback {{}}
+  counter as_server {{}}
   counter other_protocol {{}}
   counter too_much_dhcp {{}}
   chain guest_dhcp {{
@@ -103,43 +166,22 @@ def _guest(mac: str, address: str = network.GUEST, servers: str = _DHCP_SERVERS,
     counter name foreign_arp drop
   }}
   chain guest_sender {{
-    arp saddr ether {mac} arp saddr ip {{ {address}, 0.0.0.0 }} accept
+    arp saddr ether {mac} arp saddr ip {{ {own}, 0.0.0.0 }} accept
     counter name foreign_arp drop
   }}
   chain guest_ipv4 {{
     ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport {network.DHCP_CLIENT_PORT} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
-    ip saddr != {address} counter name foreign_ipv4 drop
+    ip saddr != {own} counter name foreign_ipv4 drop
     ip daddr 127.0.0.0/8 counter name to_loopback drop
     ip daddr {servers} udp dport {network.DHCP_SERVER_PORT} goto guest_dhcp
+    udp dport {network.DHCP_CLIENT_PORT} counter name as_server drop
     accept
   }}
   chain guest {{
-    type filter hook ingress device "{network.TAP}" priority -500; policy drop;
+    type filter hook ingress device "{tap}" priority -500; policy drop;
     ether saddr != {mac} counter name foreign_mac drop
-    ether daddr 01:80:c2:00:00:00-01:80:c2:00:00:0f counter name other_protocol drop
-    ether type arp goto guest_arp
-    ether type ip goto guest_ipv4
-    counter name other_protocol drop
-  }}"""
-
-
-def _matching(ports: Sequence[Port], protocol: str) -> tuple[str, ...]:
-    """Return what matches packets of a protocol to the ports; nothing where there are none."""
-    numbers = sorted({each.port for each in ports if each.protocol == protocol})
-    return (f"{protocol.lower()} dport {{ {', '.join(map(str, numbers))} }}",) if numbers else ()
-
-
-def _translating(matches: Iterable[str]) -> str:
-    return "".join(f"    {each} dnat to {network.GUEST}\n" for each in matches)
-
-
-_OTHER_PORTS: Final = f"""
-  counter to_other_port {{}}
-  chain forward {{
-    type filter hook forward priority 0; policy accept;
-    iifname "{network.UPLINK}" ct state established,related accept
-    iifname "{network.UPLINK}" ct status dnat accept
-    iifname "{network.UPLINK}" counter name to_other_port drop
+    ether daddr {RESERVED_GROUP} counter name other_protocol drop
+{judged}    counter name other_protocol drop
   }}"""
 
 
@@ -148,16 +190,16 @@ def _pod(ports: Sequence[Port] | None) -> str:
         arriving: tuple[str, ...] = (f'iifname "{network.UPLINK}"',)
         local: tuple[str, ...] = ("meta l4proto tcp",)
     else:
-        local = _matching(ports, "TCP")
-        arriving = tuple(f'iifname "{network.UPLINK}" {each}' for each in (*local, *_matching(ports, "UDP")))
+        local = matching(ports, "TCP")
+        arriving = tuple(f'iifname "{network.UPLINK}" {each}' for each in (*local, *matching(ports, "UDP")))
     return f"""  counter to_pod {{}}
   counter untranslated {{}}
   chain prerouting {{
     type nat hook prerouting priority -100; policy accept;
-{_translating(arriving)}  }}
+{kept_from_guest(ports, network.DHCP_CLIENT_PORT)}{translating(arriving, network.GUEST)}  }}
   chain output {{
     type nat hook output priority -100; policy accept;
-{_translating(f"ip daddr 127.0.0.1 {each}" for each in local)}  }}
+{translating((f"ip daddr 127.0.0.1 {each}" for each in local), network.GUEST)}  }}
   chain postrouting {{
     type nat hook postrouting priority 100; policy accept;
     ip saddr 127.0.0.1 oifname "{network.BRIDGE}" snat to {network.GATEWAY}
@@ -177,4 +219,4 @@ def _pod(ports: Sequence[Port] | None) -> str:
     iifname "{network.BRIDGE}" ip daddr {_DHCP_SERVERS} udp dport {network.DHCP_SERVER_PORT} accept
     iifname "{network.BRIDGE}" ip daddr {network.GATEWAY} icmp type echo-request accept
     counter name to_pod drop
-  }}{"" if ports is None else _OTHER_PORTS}"""
+  }}{forwarding(ports)}"""

@@ -8,76 +8,76 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.apis.virt import layout, network
-from handler.network import filters
-from handler.network.binding import NO_FILTER, Interface, Link, Observed, Plan, Unsupported, Wanted
+from apiserver.apis.virt import network
+from handler.network import filters, ipv6, scripts
+from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted, in_order
+from launcher.protocol.messages import Lease6
+
+_LEASE6: Final = Lease6(f"{network.GUEST6}/128", network.ROUTER6, network.BRIDGE_MAC, (network.ROUTER6, network.GATEWAY6))
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
     """Return how the guest gets behind the pod's address.
 
     Raises:
-        Unsupported: the pod has no interface named ``eth0`` with an IPv4 address.
+        Unsupported: the pod has no interface named ``eth0`` with an address.
     """
     uplink = observed.link(wanted.uplink)
     if uplink is None:
         raise Unsupported(f"the pod has no interface {wanted.uplink}")
-    addresses = tuple(each.partition("/")[0] for each in uplink.addresses if ":" not in each)
-    if not addresses:
-        raise Unsupported(f"interface {wanted.uplink} of the pod has no IPv4 address")
+    addresses4, addresses6 = uplink.of_family(4), uplink.of_family(6)
+    if not addresses4 and not addresses6:
+        raise Unsupported(f"interface {wanted.uplink} of the pod has neither an IPv4 nor an IPv6 address")
     if wrong := [each for each in wanted.ports or () if not 0 < each.port < 65536]:
         raise Unsupported(f"interface {wanted.name}: {wrong[0].port} is no port")
-    interface = Interface(wanted.name, wanted.mac, wanted.tap, wanted.model, addresses)
+    interface = Interface(
+        wanted.name,
+        wanted.mac,
+        wanted.tap,
+        wanted.model,
+        in_order(wanted, addresses4, addresses6),
+        lease6=_LEASE6 if addresses6 else None,
+        ipv4=bool(addresses4),
+    )
     return Plan(_script(wanted, observed, uplink), interface)
 
 
 def _script(wanted: Wanted, observed: Observed, uplink: Link) -> str:
-    return f"""set -e
-ip -batch - <<'END'
-{_links(wanted, observed, uplink)}END
-nft -f - <<'END' || {{
-{filters.rules(wanted.mac, wanted.ports)}END
-  nft list table netdev {filters.TABLE} >/dev/null 2>&1 || ip link set dev {network.TAP} down
-  exit {NO_FILTER}
-}}
-{_SETTINGS}ip -batch - <<'END'
-{_joined(wanted.mac)}END
-"""
+    has_ipv6 = bool(uplink.of_family(6))
+    settings = ipv6.routing(wanted.uplink, network.BRIDGE) if has_ipv6 else ipv6.none(network.BRIDGE)
+    settings += ipv6.none(network.TAP) + _SETTINGS
+    links = scripts.tap_and_bridge(wanted, observed, uplink.mtu, bridge_mac=network.BRIDGE_MAC, tap_mac=network.TAP_MAC)
+    return "".join(
+        (
+            "set -e\n",
+            scripts.batch((*(ipv6.control_tap(observed) if has_ipv6 else ()), *links)),
+            scripts.filtered(wanted.tap, filters.table(wanted.tap), filters.rules(wanted.mac, wanted.ports, ipv6=has_ipv6)),
+            settings,
+            scripts.batch(_joined(wanted.mac, has_ipv6=has_ipv6)),
+        )
+    )
 
 
-def _links(wanted: Wanted, observed: Observed, uplink: Link) -> str:
-    lines: list[str] = []
-    if observed.link(network.BRIDGE) is None:
-        lines.append(f"link add {network.BRIDGE} address {network.BRIDGE_MAC} type bridge stp_state 0 forward_delay 0")
-    if observed.link(network.TAP) is None:
-        several = " multi_queue" if wanted.queues > 1 else ""  # QEMU has to open it the way it was made
-        lines.append(f"tuntap add dev {network.TAP} mode tap user {layout.USER_ID} group {layout.USER_ID}{several}")
-        lines.append(f"link set dev {network.TAP} address {network.TAP_MAC}")
-    lines += [
-        f"link set dev {network.BRIDGE} mtu {uplink.mtu} address {network.BRIDGE_MAC}",
-        f"link set dev {network.TAP} mtu {uplink.mtu}",
-    ]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _joined(mac: str) -> str:
+def _joined(mac: str, *, has_ipv6: bool) -> list[str]:
     # The neighbour is ours to say: a guest is sent to by its address before it has answered, and cannot make it another's.
-    lines = (
+    lines = [
         f"address replace {network.GATEWAY}/{network.PREFIX} dev {network.BRIDGE}",
         f"link set dev {network.TAP} master {network.BRIDGE}",
         f"link set dev {network.BRIDGE} up",
         f"link set dev {network.TAP} up",
         f"neighbour replace {network.GUEST} lladdr {mac} dev {network.BRIDGE} nud permanent",
-    )
-    return "".join(f"{line}\n" for line in lines)
+    ]
+    if has_ipv6:
+        lines += [
+            f"link set dev {network.CONTROL_TAP} up",
+            f"address replace {network.GATEWAY6}/128 dev {network.BRIDGE} nodad",
+            f"route replace {network.GUEST6}/128 dev {network.BRIDGE}",
+            f"neighbour replace {network.GUEST6} lladdr {mac} dev {network.BRIDGE} nud permanent",
+            f"route replace local ::1/128 dev {network.BRIDGE} table local",
+        ]
+    return lines
 
 
-# The shell's own words open these files inside the namespace: /proc/sys/net shows that of whoever looks. Where the kernel has no IPv6,
-# there is nothing to turn off. virt-launcher serves DHCP without privileges; most container runtimes let pods have every port anyway.
-_SETTINGS: Final = f"""for link in {network.BRIDGE} {network.TAP}; do
-  [ ! -d /proc/sys/net/ipv6 ] || echo 1 >/proc/sys/net/ipv6/conf/$link/disable_ipv6
-done
-echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start
-echo 1 >/proc/sys/net/ipv4/ip_forward
+_SETTINGS: Final = f"""{scripts.LOW_PORTS}echo 1 >/proc/sys/net/ipv4/ip_forward
 echo 1 >/proc/sys/net/ipv4/conf/{network.BRIDGE}/route_localnet
 """

@@ -47,6 +47,10 @@ class Disconnected(Exception):
     """The connection to virt-launcher is gone, or could not be made."""
 
 
+class NotUnderstood(Disconnected):
+    """virt-launcher speaks no version of the wire that this process does; the text is for people."""
+
+
 class Refused(Exception):
     """Virt-launcher answered that it did not do it."""
 
@@ -96,7 +100,7 @@ class Connection:
         """Return whether it can be asked for by :class:`messages.Read`: launchers outlive releases."""
         return what in self._reads
 
-    def knows(self, request: type[messages.Import]) -> bool:
+    def knows(self, request: type[messages.Import | messages.PauseForMigration]) -> bool:
         """Return whether it can be sent a request that not every release knows."""
         return request.__name__ in self._actions
 
@@ -119,7 +123,8 @@ class Connection:
         """Wait for virt-launcher's first words.
 
         Raises:
-            Disconnected: none came, or it speaks another version of the wire.
+            Disconnected: none came.
+            NotUnderstood: it speaks another version of the wire.
         """
         try:
             async with asyncio.timeout(HELLO_SECONDS):
@@ -177,6 +182,9 @@ class Connection:
                 self._receiver.close()
                 raise Disconnected("virt-launcher hung up")
             found = self._receiver.receive(data)
+        except codec.OtherProtocol as error:
+            self.cut()
+            raise NotUnderstood(str(error)) from error
         except (OSError, codec.ProtocolError) as error:
             self.cut()
             raise Disconnected(f"virt-launcher: {error}") from error
@@ -196,8 +204,6 @@ class Connection:
             self._take(max(told, key=lambda message: message.status.revision))
 
     def _take(self, message: messages.FromLauncher) -> None:
-        if isinstance(message, messages.Hello) and message.protocol != messages.PROTOCOL:
-            raise Disconnected(f"virt-launcher {message.launcher_version} speaks version {message.protocol} of the wire")
         if self._status is None and not isinstance(message, messages.Hello):
             raise Disconnected("virt-launcher spoke before its hello")
         if isinstance(message, messages.Hello):
@@ -285,6 +291,7 @@ async def connect(
 
     Raises:
         Disconnected: nobody listens there (yet, or any more).
+        NotUnderstood: it speaks another version of the wire.
         NotOfThisPod: somebody does who is not of this pod.
     """
     try:

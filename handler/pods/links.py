@@ -21,7 +21,7 @@ from apiserver.client.backoff import Backoff
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Request
 from handler.pods import launcher, places
-from handler.pods.launcher import Connection, Disconnected
+from handler.pods.launcher import Connection, Disconnected, NotUnderstood
 from handler.pods.process import NotOfThisPod
 from launcher.protocol import messages
 
@@ -33,7 +33,7 @@ LONGEST_RETRY_SECONDS: Final = 2.0
 EXIT_SECONDS: Final = 2.0
 """How long after hanging up a launcher may take to exit before the link tries again."""
 FAULT_SECONDS: Final = 30.0
-"""Before a link is tried again whose task met something that nobody expected."""
+"""Before a link is tried again whose task met something that nobody expected, or a launcher that speaks another version of the wire."""
 TOLD_BURST: Final = 32
 TOLD_PER_SECOND: Final = 4.0
 """A live migration, the most talkative thing that happens to a guest, changes its status twice a second."""
@@ -58,6 +58,8 @@ class Link:
         """None while there is none."""
         self.status: messages.Status | None = None
         """The newest, also after the connection is gone."""
+        self.not_understood = ""
+        """Why there is none, of a launcher that speaks another version of the wire; for people."""
         self.gone = False
         """The launcher's process has ended: nothing in the pod runs any more."""
         self.wanted: set[Who] = set()
@@ -140,6 +142,12 @@ class Links:
             pause = 0.0
             try:
                 await self._session(link, backoff)
+            except NotUnderstood as error:
+                pause = FAULT_SECONDS
+                if not link.not_understood:
+                    logger.warning("the launcher of pod %s is not understood: %s", link.pod_uid, error)
+                    link.not_understood = str(error)
+                    self._tell(link)
             except (Disconnected, NotOfThisPod) as error:
                 logger.debug("no connection to the launcher of pod %s: %s", link.pod_uid, error)
             except Exception:  # the loop of one launcher: what a pod can provoke here must not end those of the others
@@ -160,7 +168,7 @@ class Links:
 
         async with self._connect(link.pod_uid, on_status, link.budget) as connection:
             backoff.reset()
-            link.connection = connection
+            link.connection, link.not_understood = connection, ""
             self._tell(link)
             try:
                 await connection.run()

@@ -40,6 +40,11 @@ def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[i
         os.close(descriptor)
 
 
+def has_volumes(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> bool:
+    """Return whether a pod has its volumes on this node: the kubelet takes them away once none of its containers runs any more."""
+    return (kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.RUN_VOLUME).is_dir()
+
+
 def connect(directory: int, name: str) -> socket.socket:
     """Return a non-blocking connection to the unix socket ``name`` below a run directory.
 

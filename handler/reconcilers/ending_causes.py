@@ -18,6 +18,8 @@ from handler.reconcilers.guest_status import End
 from launcher.protocol import messages
 
 POD_DELETED: Final = "PodDeleted"
+_FAILURES: Final = frozenset({conditions.START_TIMEOUT, conditions.LIVENESS_FAILED})
+"""Reasons of Ready=False, written down before the guest was asked to end: the attempt has failed."""
 
 
 def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
@@ -33,8 +35,8 @@ def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
         return end
     known = objects.dig(vm, "status", "conditions")
     ready = objects.condition(known, conditions.READY) or {}
-    if ready.get("reason") == conditions.START_TIMEOUT:
-        return End(power.RESULT_FAILED, conditions.START_TIMEOUT, guest_status.printable(str(ready.get("message"))))
+    if (reason := str(ready.get("reason"))) in _FAILURES:
+        return End(power.RESULT_FAILED, reason, guest_status.printable(str(ready.get("message"))))
     disruption = objects.condition(known, conditions.DISRUPTION_TARGET)
     if disruption is not None:
         return replace(end, reason=str(disruption["reason"]), message=_because(str(disruption.get("message")), end))

@@ -88,6 +88,15 @@ def plan(observed: Observed) -> Action:
     return _alive(observed, observed.vm, launcher)
 
 
+def why_down(vm: Mapping[str, Any]) -> str:
+    """Return why a guest has to shut down: the wish that it is off, or what began its end while it should be on."""
+    wish = power.decide(vm)
+    if not wish.on or wish.attempt > power.current_attempt(vm):
+        return wish.message
+    ready = objects.condition(objects.dig(vm, "status", "conditions"), words.READY) or {}
+    return str(ready["message"]) if ready.get("reason") == words.LIVENESS_FAILED else "the attempt has begun to end"
+
+
 def _alive(observed: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> Action:
     wish = power.decide(vm)
     # What has begun to stop stops: an attempt has no way back from there.
@@ -104,7 +113,7 @@ def _alive(observed: Observed, vm: Mapping[str, Any], launcher: messages.Status)
         return Start(paused=power.wants_paused(vm))  # until it is answered: on its way a guest is paused by nobody's wish
     if phases.phase_of(vm) == phases.STOPPING:
         return Wait()  # the states a guest goes through on its way down are worth no write; its end is
-    if _is_migrating(launcher):
+    if is_migrating(launcher):
         return Wait()  # what libvirt pauses and resumes on the way is nobody's business; the outcome is reported
     if not launcher.stopping:
         pause = power.wants_paused(vm)
@@ -113,7 +122,8 @@ def _alive(observed: Observed, vm: Mapping[str, Any], launcher: messages.Status)
         if not pause and launcher.domain.state == "paused" and launcher.domain.reason in RESUMABLE:
             # Until libvirt has started it, a guest is paused by libvirt, which lets it go on itself.
             return Call(messages.Resume()) if launcher.started else Wait()
-        if stands_still(launcher) and _asks_to_go_on(vm, observed.answered):
+        may_go_on = launcher.has_room and not pause  # nobody but whoever paused a machine ends that
+        if stands_still(launcher) and (may_go_on or _asks_to_go_on(vm, observed.answered)):
             return Call(messages.Resume())
     return Report()
 
@@ -166,8 +176,16 @@ def _is_leaving(launcher: messages.Status | None) -> bool:
     return any(each.direction == "outgoing" and each.state == "running" for each in migrations)
 
 
-def _is_migrating(launcher: messages.Status) -> bool:
+def is_migrating(launcher: messages.Status) -> bool:
+    """Return whether the guest is on its way to another pod, or to this one."""
     return any(each.state in ("prepared", "running", "arrived") for each in launcher.migrations)
+
+
+def may_be_asked(launcher: messages.Status | None) -> bool:
+    """Return whether a guest runs, stays in its pod and is to go on: only then it can answer a probe."""
+    if launcher is None or launcher.domain is None or launcher.stopping or launcher.ending is not None:
+        return False
+    return launcher.domain.state == "running" and not is_migrating(launcher) and not _left(launcher)
 
 
 def _vanished() -> End:

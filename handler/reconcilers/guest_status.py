@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,8 +14,11 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import chosen_cpu, layout, phases, power
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import disks, graphics, network_disks, vsock
+from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_disks, vsock
+from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
 from handler.network.binding import Interface
+from handler.probes.tally import UNKNOWN, Verdict
+from handler.reconcilers import disk_faults, guest_probes
 from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
@@ -22,6 +26,8 @@ MAX_MESSAGE: Final = 1024
 MAX_REASON: Final = 64
 """Of what should be one word of libvirt's, but comes from the pod."""
 MAX_DETAIL: Final = 256
+_ROOM: Final = re.compile(r"has room for [0-9]+(?:[KMGTPE]i| bytes)?")
+"""Of launchers of older releases, too, which count to the byte."""
 
 RESULTS: Final[Mapping[messages.EndingKind, str]] = {
     "shutdown": power.RESULT_SUCCEEDED,
@@ -41,9 +47,9 @@ PAUSES: Final[Mapping[str, tuple[str, str]]] = {
     "user": ("User", words.PAUSED_ON_REQUEST),
     "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
     DISK_FULL: (
-        "DiskFull",
-        "the storage of a disk is full, and the guest has lost nothing: expand the PersistentVolumeClaim or make room where it lies, then "
-        "unpause lets the guest go on",
+        words.DISK_FULL,
+        "the storage of a disk is full, and the guest has lost nothing: expand the PersistentVolumeClaim or make room where it lies; the "
+        "guest goes on by itself some time after that, and at once by unpause",
     ),
     "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
     "crashed": (words.GUEST_PANICKED, "the guest panicked"),
@@ -95,10 +101,13 @@ def printable(text: str) -> str:
     return one_line(text, MAX_MESSAGE)
 
 
-def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interface] | None, now: datetime) -> Object:
+def running(
+    vm: Object, observed: messages.Status, interfaces: Sequence[Interface] | None, now: datetime, verdict: Verdict = UNKNOWN
+) -> Object:
     """Return the status of a machine whose domain exists; the same content as before when nothing changed.
 
     ``interfaces`` is None where the network was not looked at in this pass: what the status says then stays.
+    ``verdict`` is that of the probes.
     """
     old = vm.get("status") or {}
     domain = observed.domain
@@ -115,7 +124,7 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
         status["domain"]["cpuModel"] = chosen.model
     if interfaces is not None:
         status["interfaces"] = [_interface(each) for each in interfaces]
-        if own := next((each.addresses for each in interfaces if each.addresses and not each.network), None):
+        if own := next((each.addresses for each in interfaces if each.addresses and each.is_own), None):
             status["podIP"] = own[0]
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
     for field in ("vsock", "imports"):
@@ -123,13 +132,19 @@ def running(vm: Object, observed: messages.Status, interfaces: Sequence[Interfac
     if vsock.defaulted(domain_of(vm)) and domain.cid in vsock.CIDS:
         status["vsock"] = {"cid": domain.cid}
     status["attempts"] = _with_running_time(vm, old, stamp)
-    for condition in _conditions(observed, domain, generation):
+    barrier = observed.not_migratable or _plugin_barrier(vm, interfaces)
+    for condition in _conditions(observed, domain, generation, barrier, guest_probes.unready(vm, verdict)):
+        if condition["type"] == words.MIGRATABLE and not barrier and _is_held_by_claims(old):
+            continue  # this side knows nothing of claims
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
     if silent := _silent_servers(vm, observed.servers_silent):
         message = printable(f"{silent}; what the guest reads and writes there waits, or fails, until it does")
         away: Object = {"type": words.DISKS_READY, "status": "False", "reason": words.DISK_SERVER_SILENT, "message": message}
         away["observedGeneration"] = generation
         return {**status, "conditions": objects.with_condition(status.get("conditions"), away, now=stamp)}
+    if failing := disk_faults.condition(vm, observed.disk_faults):
+        failing["observedGeneration"] = generation
+        return {**status, "conditions": objects.with_condition(status.get("conditions"), failing, now=stamp)}
     return _with_disks_found(status, generation, stamp)
 
 
@@ -157,16 +172,36 @@ def _with_running_time(vm: Object, old: Mapping[str, Any], stamp: str) -> list[O
     ]
 
 
-def _conditions(observed: messages.Status, domain: messages.DomainStatus, generation: int) -> list[Object]:
+def _plugin_barrier(vm: Object, interfaces: Sequence[Interface] | None) -> str:
+    """Return why a plugin of the node keeps the machine from migrating live, or an empty string."""
+    made = {each.name: each for each in interfaces or ()}
+    for each in hardware_interfaces.defaulted(domain_of(vm)):
+        if each["type"] != hardware_interfaces.PLUGIN:
+            continue
+        if (found := made.get(each["name"])) is None:
+            return f"interface {each['name']!r}: plugin {each.get('plugin')} has not set it up since virt-handler began"
+        if not found.live_migration:
+            return f"interface {each['name']!r}: plugin {each.get('plugin')} does not say that its guests may move to another node"
+    return ""
+
+
+def _is_held_by_claims(status: Object) -> bool:
+    """Return whether virt-controller has said that the machine's claims keep it where it is."""
+    found = objects.condition(status.get("conditions"), words.MIGRATABLE)
+    return found is not None and (found.get("status"), found.get("reason")) == ("False", words.DISKS_NOT_SHARED)
+
+
+def _conditions(observed: messages.Status, domain: messages.DomainStatus, generation: int, barrier: str, unready: str) -> list[Object]:
     paused = domain.state in ("paused", "pmsuspended")
     if observed.stopping:
         ready = ("False", "Stopping", "the guest was asked to shut down")
     elif paused:
         ready = ("False", "Paused", f"the guest is {words.paused(_pause(domain)[1])}")
+    elif unready:
+        ready = ("False", words.NOT_PROBED, unready)
     else:
         ready = ("True", "GuestRunning", "the guest runs")
     pause = ("True", *_pause(domain)) if paused else ("False", "Running", "")
-    barrier = observed.not_migratable
     migratable = ("False", "NotMigratable", printable(barrier)) if barrier else ("True", "Migratable", "")
     found = {words.READY: ready, words.PAUSED: pause, words.MIGRATABLE: migratable}
     return [
@@ -211,6 +246,16 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
     return status
 
 
+def not_understood(vm: Object, why: str, now: datetime) -> Object:
+    """Return the status of a machine whose launcher is not understood here; the same content as before when it already says so."""
+    rest = "no guest can be started there" if phases.phase_of(vm) == phases.SCHEDULED else "its guest goes on, and a restart ends that"
+    message = f"nothing is known of the machine: {printable(why)}; {rest}"
+    told: Object = {"type": words.READY, "status": "Unknown", "reason": words.LAUNCHER_NOT_UNDERSTOOD, "message": message}
+    told["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
+    old = vm.get("status") or {}
+    return {**old, "conditions": objects.with_condition(old.get("conditions"), told, now=times.to_rfc3339(now))}
+
+
 @dataclass(frozen=True, slots=True)
 class NetworkFault:
     """Why the network of the guest's pod is not set up."""
@@ -230,13 +275,11 @@ def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: da
     return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
 
 
-def with_disks_problem(vm: Object, message: str, now: datetime) -> Object:
-    """Return the status that says why a disk cannot be used on this node."""
-    old = vm.get("status") or {}
-    generation = objects.dig(vm, "metadata", "generation") or 0
-    condition: Object = {"type": words.DISKS_READY, "status": "False", "reason": "NotUsable", "message": printable(message)}
-    condition["observedGeneration"] = generation
-    return {**old, "conditions": objects.with_condition(old.get("conditions"), condition, now=times.to_rfc3339(now))}
+def with_disks_fault(vm: Object, status: Object, reason: str, message: str, now: datetime) -> Object:
+    """Return the status with what is wrong with a disk, whether its guest runs or cannot start on this node yet."""
+    condition: Object = {"type": words.DISKS_READY, "status": "False", "reason": reason, "message": printable(message)}
+    condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
+    return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
 
 
 def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Object:
@@ -258,14 +301,28 @@ def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Obje
 
 def _silent_servers(vm: Object, names: Sequence[str]) -> str:
     told = frozenset(names)  # of unknown length: only the machine's own disks are gone through
-    silent = [each for each in disks.defaulted(domain_of(vm)) if each["name"] in told and network_disks.is_network(each)]
-    places = {each["name"]: ", ".join(f"{host} port {port}" for host, port in network_disks.endpoints(each)) for each in silent}
-    return "; ".join(f"disk {each['name']!r}: {each['type']} server {places[each['name']]} does not answer" for each in silent)
+    named = ((each["name"], _server(each)) for each in disks.defaulted(domain_of(vm)) if each["name"] in told)
+    return "; ".join(f"disk {name!r}: {server} does not answer" for name, server in named if server)
+
+
+def _server(disk: Object) -> str:
+    """Return the words for the server of a disk; empty for a disk without one."""
+    if plugin_disks.is_plugin(disk):
+        return f"the NBD server of plugin {plugin_disks.plugin_of(disk)}"
+    places = ", ".join(f"{host} port {port}" for host, port in network_disks.endpoints(disk))
+    return f"{disk['type']} server {places}" if network_disks.is_network(disk) else ""
 
 
 def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:
     """Return the status while the pod waits for room in claims; the same content as before when it already says so."""
     return waiting(vm, words.CLAIM_TOO_SMALL, printable(message), now)
+
+
+def is_news_of_disks(vm: Object, status: Object) -> bool:
+    """Return whether DisksReady says more than that the room in claims is another one, which changes all the time."""
+    before, after = (objects.condition(each.get("conditions"), words.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
+    texts = [_ROOM.sub("", str(each.get("message"))) for each in (before, after)]
+    return before.get("reason") != after.get("reason") or texts[0] != texts[1]
 
 
 def waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:

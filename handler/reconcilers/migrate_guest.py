@@ -7,29 +7,31 @@ once whatever it is told, relays that are open stay open, writes carry the resou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
 
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import chosen_cpu, phases, power, release, structure
+from apiserver.apis.virt import chosen_cpu, migration_attempts, phases, power, release, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import InvalidObject, Request, Result
 from handler.devices import ownership
-from handler.network.binding import Interface, Unsupported
+from handler.network.binding import Unsupported
 from handler.network.namespaces import CommandFailed
-from handler.pods import places
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, Refused
 from handler.pods.links import Link, Who
-from handler.reconcilers import guest_status, migration_causes, migration_plan
+from handler.reconcilers import guest_status, migration_causes, migration_limits, migration_plan, migration_progress
 from handler.reconcilers.migration_ports import Door, Outgoing, Ports
 from handler.reconcilers.run_guest import DISAGREE_SECONDS, WRITE_SECONDS, WRITES_BURST, machine_of
+from handler.reconcilers.wiring import HEALING
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
+from handler.storage.adding import DisksFault
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -45,13 +47,16 @@ class _Side:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self.ending = False
+        """This virt-handler ends soon: no migration begins."""
         self._uids: dict[Request, str] = {}
+        """Of the attempts (``migration_attempts.uid_of``), as everywhere here."""
 
     def _is_another(self, request: Request, migration: Object) -> bool:
-        """Return whether this was deleted and made again under its name between two looks: something is held for its predecessor."""
-        return self._uids.setdefault(request, objects.uid_of(migration)) != objects.uid_of(migration)
+        """Return whether this is another attempt than at the last look, or another Migration of the name: something is held for that."""
+        return self._uids.setdefault(request, migration_attempts.uid_of(migration)) != migration_attempts.uid_of(migration)
 
-    async def _write(self, migration: Object, phase: str, **more: str) -> None:
+    async def _write(self, migration: Object, phase: str, **more: str | Object | list[Object]) -> None:
         now = self._ports.clock.now()
         old = migration.get("status") or {}
         status = {**phases.enter(old, phase, now), **more}
@@ -61,6 +66,10 @@ class _Side:
             return
         written = await self._ports.api.update(MIGRATIONS, {**migration, "status": status}, subresource="status")
         self._ports.migrations.remember(written)
+
+    def _figures(self, migration: Object, link: Link | None) -> dict[str, Object]:
+        known = link.status.migration_of(migration_attempts.uid_of(migration)) if link is not None and link.status is not None else None
+        return migration_progress.at_end(known, self._ports.clock.now(), objects.dig(migration, "status", "progress"))
 
     def _say(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Say it of the Migration, and of its virtual machine where this node knows it."""
@@ -79,6 +88,12 @@ class MigrateSource(_Side):
         """The source's pod of each migration: the VM names the target's as soon as the guest is there."""
         self._told: set[str] = set()
         """uids of the migrations whose target has answered that it released the domain."""
+        self._passed_on: set[str] = set()
+        """uids of the migrations whose source's connections are passed on, or cannot be."""
+        self._paused: set[str] = set()
+        """uids of the migrations of which was said that their guest is paused."""
+        self._moved: dict[str, tuple[int, float]] = {}
+        """By uid: how many bytes have moved, and when that was last another number."""
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the source's side closer to its end."""
@@ -97,15 +112,22 @@ class MigrateSource(_Side):
                 launcher=link.status if link else None,
                 connected=link is not None and link.connection is not None,
                 gone=link is not None and link.gone,
-                told=objects.uid_of(migration) in self._told,
+                told=migration_attempts.uid_of(migration) in self._told,
+                passed_on=migration_attempts.uid_of(migration) in self._passed_on,
                 stop=migration_causes.stop_of(self._ports.machines.get(request.namespace, _vm_name(migration))),
+                now=self._ports.clock.now(),
+                stalled_seconds=self._stalled(migration_attempts.uid_of(migration), link),
+                can_pause=link is not None and link.connection is not None and link.connection.knows(messages.PauseForMigration),
+                ending=self.ending,
             )
             action = migration_plan.plan_source(observed)
             if action == before:
                 break  # it was done, and nothing came of it
             before = action
             if isinstance(action, migration_plan.Tell):
-                return await self._tell(migration, link)
+                if (rest := await self._tell(migration, link)) is not None:
+                    return rest
+                continue
             if not await self._apply(request, migration, link, action):
                 return Result(requeue_after=LOOK_AGAIN_SECONDS if phases.phase_of(migration) == phases.RUNNING else None)
         return Result(requeue_after=DISAGREE_SECONDS)
@@ -113,21 +135,35 @@ class MigrateSource(_Side):
     def _link(self, request: Request, migration: Object) -> Link | None:
         """Return the link to the source's pod; it was known before the guest moved, or this process was restarted since."""
         vm = self._ports.machines.get(request.namespace, _vm_name(migration))
-        pod_uid = objects.dig(vm, "status", "podUID") or ""
-        if places.is_uid(pod_uid) and objects.dig(vm, "status", "podName") == objects.dig(migration, "status", "sourcePod"):
+        if pod_uid := migration_plan.source_pod(vm, migration):
             self._pods[request] = pod_uid
         known = self._pods.get(request)
         return self._ports.links.want(known, Who("source", request)) if known else None
 
+    def _stalled(self, uid: str, link: Link | None) -> float:
+        """Return for how many seconds this process has seen nothing of the guest move; 0 where nobody can tell."""
+        known = link.status.migration_of(uid) if link is not None and link.status is not None else None
+        if link is None or link.connection is None or known is None or known.state not in ("running", "cancelled"):
+            self._moved.pop(uid, None)
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        moved = max(known.data_processed_bytes, known.memory_processed_bytes)
+        if known.state == "running" and self._moved.get(uid, (-1, now))[0] != moved:
+            self._moved[uid] = (moved, now)
+        return now - self._moved.get(uid, (0, now))[1]
+
     def _close(self, request: Request) -> None:
         uid = self._uids.pop(request, "")
+        self._moved.pop(uid, None)
+        self._paused.discard(uid)
         self._relays.close(uid)
         self._told.discard(uid)
+        self._passed_on.discard(uid)
         self._pods.pop(request, None)
         self._ports.links.release(Who("source", request))
 
     async def _apply(self, request: Request, migration: Object, link: Link | None, action: migration_plan.Action) -> bool:
-        uid = objects.uid_of(migration)
+        uid = migration_attempts.uid_of(migration)
         match action:
             case migration_plan.Close():
                 self._close(request)
@@ -141,8 +177,21 @@ class MigrateSource(_Side):
             case migration_plan.Abort():
                 await _live(link).call(messages.AbortMigration(uid))
                 return False  # the launcher's next status says what became of it
+            case migration_plan.Pause():
+                await self._pause(migration, _live(link))
+                return False
+            case migration_plan.PassOn():
+                await self._pass_on(migration, _live(link), action.addresses)
+                return True
+            case migration_plan.Linger():
+                self._relays.close(uid)
+                return False
+            case migration_plan.Report():
+                await self._report(migration, guest_status.printable(action.message))
+                return True
             case migration_plan.Conclude():
-                await self._write(migration, action.phase, message=guest_status.printable(action.message))
+                figures = self._figures(migration, link) if phases.phase_of(migration) == phases.RUNNING else {}
+                await self._write(migration, action.phase, message=guest_status.printable(action.message), **figures)
                 reason = "MigrationFailed" if action.phase == phases.FAILED else "MigrationCancelled"
                 self._say(migration, "Warning", reason, f"the guest stays on its node: {guest_status.printable(action.message)}")
                 return True
@@ -150,10 +199,10 @@ class MigrateSource(_Side):
                 return False
 
     async def _migrate(self, migration: Object, pod_uid: str, connection: Connection) -> bool:
-        uid, destination = objects.uid_of(migration), _destination(migration)
+        uid, destination = migration_attempts.uid_of(migration), _destination(migration)
         try:
             await self._relays.open(uid, pod_uid, destination)
-            await connection.call(messages.Migrate(uid))
+            await connection.call(migration_limits.request(migration))
         except Refused as refused:
             if refused.status.migration_of(uid) is not None or refused.reason == "Timeout":
                 return True  # its status says more
@@ -166,9 +215,27 @@ class MigrateSource(_Side):
             self._say(migration, "Normal", "MigrationStarted", f"the guest moves to node {objects.dig(migration, 'status', 'targetNode')}")
         return True
 
-    async def _tell(self, migration: Object, link: Link | None) -> Result:
-        """The domain left: have it released. Without the target's answer the word goes into the Migration, too, and is said again."""
-        uid, destination = objects.uid_of(migration), _destination(migration)
+    async def _pause(self, migration: Object, connection: Connection) -> None:
+        await connection.call(messages.PauseForMigration(migration_attempts.uid_of(migration)))
+        if migration_attempts.uid_of(migration) not in self._paused:
+            self._paused.add(migration_attempts.uid_of(migration))
+            message = "the guest is paused until it has arrived, because it did not within the time that its policy gives it"
+            self._say(migration, "Normal", "MigrationPaused", message)
+
+    async def _pass_on(self, migration: Object, connection: Connection, addresses: Sequence[str]) -> None:
+        """Pass connections on that still come to the pod. Where that fails they wait for nobody, as without it: once is enough."""
+        self._passed_on.add(migration_attempts.uid_of(migration))
+        try:
+            await self._ports.node.pass_on(connection, addresses)
+        except CommandFailed as error:
+            logger.warning("pass connections on to the target of migration %s: %s", objects.uid_of(migration), error)
+
+    async def _tell(self, migration: Object, link: Link | None) -> Result | None:
+        """The domain left: have it released. Without the target's answer the word goes into the Migration, too, and is said again.
+
+        Return when to look again; None: it was released.
+        """
+        uid, destination = migration_attempts.uid_of(migration), _destination(migration)
         vm = self._ports.machines.get(objects.namespace_of(migration), _vm_name(migration))
         paused = vm is not None and power.wants_paused(_sound(vm))
         try:
@@ -177,13 +244,22 @@ class MigrateSource(_Side):
             logger.warning("release the guest of migration %s at %s: %s", uid, destination, str(error) or "no answer")
         else:
             self._told.add(uid)
-            return Result()
+            return None
         if not release.is_released(migration):
             message = "the guest left the source; virt-handler of the target lets it run"
             status = release.released(migration, release.BY_HANDLER, message, self._ports.clock.now())
             written = await self._ports.api.update(MIGRATIONS, {**migration, "status": status}, subresource="status")
             self._ports.migrations.remember(written)
         return Result(requeue_after=TELL_AGAIN_SECONDS)
+
+    async def _report(self, migration: Object, message: str) -> None:
+        """Say that the attempt failed; of a virt-api or a policy that takes no such word, that the Migration did."""
+        found = migration_attempts.failed(migration, migration_attempts.CONNECTION_BROKEN, message, self._ports.clock.now())
+        try:
+            await self._write(migration, phases.phase_of(migration), attempts=found)
+        except (errors.Forbidden, errors.Invalid, errors.BadRequest) as error:
+            logger.warning("that an attempt of migration %s failed cannot be said: %s", objects.uid_of(migration), error)
+            await self._fail(migration, message)
 
     async def _fail(self, migration: Object, message: str) -> None:
         """End it before the launcher began: the domain has not moved."""
@@ -200,7 +276,6 @@ class MigrateTarget(_Side):
         self._address = address
         self._expected: set[str] = set()
         """uids of the migrations for which the door is open."""
-        self._wired: dict[str, tuple[Interface, ...]] = {}
         self._faults: dict[str, TokenBucket] = {}
         """By uid: how many faults of its target may still be told, whose words are the launcher's."""
 
@@ -222,27 +297,30 @@ class MigrateTarget(_Side):
                 launcher=link.status if link else None,
                 connected=link is not None and link.connection is not None,
                 gone=link is not None and link.gone,
-                relaying=objects.uid_of(migration) in self._expected,
+                relaying=migration_attempts.uid_of(migration) in self._expected,
                 address=self._address(),
+                now=self._ports.clock.now(),
+                ending=self.ending,
             )
             action = migration_plan.plan_target(observed)
             if action == before:
                 break  # it was done, and nothing came of it
             before = action
             if link is None or not await self._apply(request, migration, link, action):
-                return Result()
+                return Result(requeue_after=LOOK_AGAIN_SECONDS if isinstance(action, migration_plan.Listen) else None)
         return Result(requeue_after=DISAGREE_SECONDS)
 
     def _close(self, request: Request) -> None:
-        uid = self._uids.pop(request, "")
-        self._expected.discard(uid)
-        self._door.forget(uid)
-        self._wired.pop(uid, None)
-        self._faults.pop(uid, None)
+        self._forget(self._uids.pop(request, ""))
         self._ports.links.release(Who("target", request))
 
+    def _forget(self, uid: str) -> None:
+        self._expected.discard(uid)
+        self._door.forget(uid)
+        self._faults.pop(uid, None)
+
     async def _apply(self, request: Request, migration: Object, link: Link, action: migration_plan.Action) -> bool:
-        uid = objects.uid_of(migration)
+        uid = migration_attempts.uid_of(migration)
         match action:
             case migration_plan.Close():
                 self._close(request)
@@ -250,7 +328,7 @@ class MigrateTarget(_Side):
             case migration_plan.Prepare():
                 try:
                     await self._prepare(migration, link)
-                except (Refused, Unsupported, CommandFailed, ownership.NotTheDevice, StorageHangs, OSError) as error:
+                except (Refused, Unsupported, *HEALING, ownership.NotTheDevice, StorageHangs, DisksFault, OSError) as error:
                     await self._tell_fault(migration, error)
                     raise
                 return True
@@ -271,6 +349,14 @@ class MigrateTarget(_Side):
             case migration_plan.TakeOver():
                 await self._take_over(migration, link)
                 return True
+            case migration_plan.Listen():
+                self._forget(uid)
+                return False
+            case migration_plan.Measure():
+                with contextlib.suppress(errors.Forbidden, errors.Invalid, errors.BadRequest):  # of a virt-api that is older
+                    await self._write(migration, phases.SUCCEEDED, **self._figures(migration, link))
+                self._close(request)
+                return False
             case _:
                 return False
 
@@ -281,9 +367,10 @@ class MigrateTarget(_Side):
         accelerator: messages.Accelerator = "kvm" if objects.dig(vm, "status", "domain", "type") == "kvm" else "qemu"
         if accelerator == "kvm" and given != "kvm":
             raise ownership.NotTheDevice("the guest runs with KVM, and there is no /dev/kvm in the pod")
-        interfaces = await self._wire(vm, migration, link)
-        machine = machine_of(vm, accelerator, interfaces, chosen_cpu.running(vm))
-        request = messages.PrepareMigrationTarget(objects.uid_of(migration), machine)
+        served = await self._ports.disks.add(vm, link.pod_uid)
+        interfaces = await self._ports.wiring.wire(vm, link.pod_uid, connection)
+        machine = machine_of(vm, accelerator, interfaces, chosen_cpu.running(vm), served)
+        request = messages.PrepareMigrationTarget(migration_attempts.uid_of(migration), machine, relays_disks=True)
         await connection.call(request)
 
     async def _tell_fault(self, migration: Object, error: Exception) -> None:
@@ -295,7 +382,7 @@ class MigrateTarget(_Side):
         if phases.phase_of(migration) != phases.PREPARING_TARGET or objects.dig(migration, "status", "message") == message:
             return
         now = asyncio.get_running_loop().time()
-        if self._faults.setdefault(objects.uid_of(migration), TokenBucket(WRITES_BURST, 1 / WRITE_SECONDS, now)).try_accept(now):
+        if self._faults.setdefault(migration_attempts.uid_of(migration), TokenBucket(WRITES_BURST, 1 / WRITE_SECONDS, now)).try_accept(now):
             await self._write(migration, phases.PREPARING_TARGET, message=message)
             self._say(migration, "Warning", "MigrationTargetNotReady", message)
 
@@ -310,11 +397,12 @@ class MigrateTarget(_Side):
         if link.status is not None and objects.dig(vm, "status", "podUID") != link.pod_uid:
             if objects.dig(vm, "status", "nodeName") != source:
                 raise errors.Conflict(f"virtual machine {_vm_name(migration)} is not on {source}, where it came from")
-            interfaces = await self._wire(vm, migration, link)
+            interfaces = await self._ports.wiring.wire(vm, link.pod_uid, _live(link))
             status = self._moved(guest_status.running(vm, link.status, interfaces, self._ports.clock.now()), migration)
             written = await self._ports.api.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
             self._ports.machines.remember(written)
-        await self._write(migration, phases.SUCCEEDED, message=f"the guest moved to node {objects.dig(migration, 'status', 'targetNode')}")
+        message = f"the guest moved to node {objects.dig(migration, 'status', 'targetNode')}"
+        await self._write(migration, phases.SUCCEEDED, message=message, **self._figures(migration, link))
         self._say(migration, "Normal", "Migrated", f"the guest moved from node {source}")
 
     def _moved(self, status: Object, migration: Object) -> Object:
@@ -332,12 +420,6 @@ class MigrateTarget(_Side):
     async def _machine(self, migration: Object) -> Object:
         # It is on the other node, so the informer of this one does not know it.
         return _sound(await self._ports.api.get(VIRTUAL_MACHINES, _vm_name(migration), objects.namespace_of(migration)))
-
-    async def _wire(self, vm: Mapping[str, Any], migration: Object, link: Link) -> tuple[Interface, ...]:
-        uid = objects.uid_of(migration)
-        if uid not in self._wired:
-            self._wired[uid] = await self._ports.node.prepare_network(vm, _live(link))
-        return self._wired[uid]
 
 
 def _sound(vm: Object) -> Object:

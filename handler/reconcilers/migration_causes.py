@@ -7,6 +7,7 @@ stand behind the cause where that is a guess.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -26,8 +27,14 @@ BROKEN_CONNECTION: Final = (
     "connection was closed",
     "lost connection",
     "received hangup",
+    "failed: input/output error",
 )
-"""Parts of what libvirt (``rpc/virnetsocket.c``, ``rpc/virnetclient.c``, ``qemu/qemu_migration.c``) says of a connection that ended."""
+"""Parts of what libvirt (``rpc/virnetsocket.c``, ``rpc/virnetclient.c``, ``qemu/qemu_migration.c``) says of a connection that ended, and
+QEMU of the target when the guest's memory did (``load of migration failed``), or that of the source when a copied disk did
+(``migration of disk vda failed``): any other error of its own would be met again."""
+
+_KILLED: Final = re.compile(r"unexpectedly closed the monitor(?: \(vm='[^']*'\))?\s*\Z", re.IGNORECASE)
+"""What libvirt says of a QEMU that ended without a word of its own: it was killed. One that refused the guest says why behind this."""
 
 
 def stop_of(vm: Mapping[str, Any] | None) -> str:
@@ -38,13 +45,28 @@ def stop_of(vm: Mapping[str, Any] | None) -> str:
     return "" if wanted.on else wanted.message
 
 
-def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop: str) -> str:
+def is_broken_connection(known: messages.MigrationStatus) -> bool:
+    """Return whether libvirt names a connection that ended, or the target's QEMU that was killed, as the cause."""
+    return any(part in known.message.lower() for part in BROKEN_CONNECTION) or _KILLED.search(known.message) is not None
+
+
+def may_pass(known: messages.MigrationStatus, launcher: messages.Status, stop: str) -> bool:
+    """Return whether a migration that virt-launcher of the source calls failed may succeed at the next attempt, with another target pod.
+
+    The guest goes on here and is to go on, and what broke is a connection or a process, which has nothing to do with the guest.
+    """
+    is_off = launcher.stopping or launcher.ending is not None or bool(stop)
+    return known.state == "failed" and not is_off and is_broken_connection(known)
+
+
+def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop: str, limit: str = "") -> str:
     """Return the cause of a migration that virt-launcher of the source calls failed or cancelled.
 
     Args:
         known: what virt-launcher says of the migration.
         launcher: what it says of the guest.
         stop: why the machine should be off, as ``power.decide`` says it; empty: it should be on.
+        limit: the limit for which it was aborted, where it was; empty: for another reason.
     """
     ending = launcher.ending
     if ending is not None and ending.kind == "shutdown":
@@ -54,8 +76,8 @@ def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop:
     if launcher.stopping or ending is not None or stop:
         return f"the virtual machine was stopped while it moved: {stop or 'its pod was asked to end'}"
     if known.state == "cancelled":
-        return known.message or "the migration was aborted"
-    if any(part in known.message.lower() for part in BROKEN_CONNECTION):
+        return limit or known.message or "the migration was aborted"
+    if is_broken_connection(known):
         return (
             f"the connection to the target broke: its pod ended, virt-handler of one of the nodes was restarted, or "
             f"the network between them failed (libvirt: {known.message})"

@@ -10,7 +10,8 @@ from apiserver.apis.meta.resources import Resource
 from controller.runtime.clock import Clock
 from controller.runtime.validating import Events
 from handler.pods.links import Links
-from handler.reconcilers.run_guest import Node
+from handler.reconcilers.run_guest import Disks, Node
+from handler.reconcilers.wiring import Wiring
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 
@@ -67,5 +68,7 @@ class Ports:
     machines: Objects
     events: Events
     node: Node
+    disks: Disks
+    wiring: Wiring
     links: Links
     clock: Clock

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, assert_never, get_args
 
 from apiserver.apis.meta import objects
@@ -24,6 +25,8 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import access_credentials, chosen_cpu, conditions, phases, power
 from apiserver.apis.virt.chosen_cpu import Chosen
 from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.hardware import plugin_disks
+from apiserver.apis.virt.hardware.plugin_disks import Served
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.runtime.clock import Clock
 from controller.runtime.flowcontrol import TokenBucket
@@ -31,13 +34,25 @@ from controller.runtime.reconciling import Request, Result
 from controller.runtime.validating import Events
 from handler.devices import ownership
 from handler.network.binding import Interface, Unsupported
-from handler.network.namespaces import CommandFailed
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, Pending, Refused
 from handler.pods.links import Link, Links, Who
-from handler.reconcilers import guest_imports, guest_plan, guest_status, guest_words, shared_filesystems, wiring
+from handler.probes.tally import Verdict
+from handler.reconcilers import (
+    dhcp_faults,
+    disk_faults,
+    guest_imports,
+    guest_plan,
+    guest_probes,
+    guest_status,
+    guest_words,
+    passt_faults,
+    shared_filesystems,
+    wiring,
+)
 from handler.reconcilers.access_credentials import told as access_credentials_told
 from handler.reconcilers.guest_status import End
+from handler.storage.adding import DisksFault
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -51,6 +66,8 @@ MAX_STEPS: Final = 8
 """Actions in one pass; more would mean that launcher and plan disagree for ever."""
 DISAGREE_SECONDS: Final = 5.0
 """Until a launcher is asked again that says it did something and does not show it."""
+NOT_UNDERSTOOD_SECONDS: Final = 30.0
+"""Until a machine is looked at again whose launcher is not understood: another write of it may not have had its turn."""
 WRITES_BURST: Final = 20
 WRITE_SECONDS: Final = 5.0
 """Twelve writes a minute in the long run; a live migration, which is worth more, writes five in all."""
@@ -83,8 +100,44 @@ class Node(Protocol):
         """Give the pod's device nodes to its user; return what they let its guest run with. Raises NotTheDevice, StorageHangs, OSError."""
         ...
 
-    async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
-        """Set up the pod's network. Raises Unsupported, CommandFailed."""
+    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+        """Set up the pod's network. Raises Unsupported, CommandFailed, Fault."""
+        ...
+
+    async def pass_on(self, connection: Connection, addresses: Sequence[str]) -> None:
+        """Pass what comes to a pod that its guest has left on to a pod with these addresses. Raises CommandFailed."""
+        ...
+
+
+class Probes(Protocol):
+    """What asks guests whether they are ready and alive."""
+
+    def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
+        """Have the guest asked what its machine wants to know, and return what came of it so far."""
+        ...
+
+    def forget(self, is_alive: Callable[[str], bool]) -> None:
+        """Ask no more in pods that are gone."""
+        ...
+
+
+class Disks(Protocol):
+    """The disks that plugins set up: ``storage.adding.PluginDisks``."""
+
+    async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
+        """Have those of a pod set up whose guest does not run yet; return them by name. Raises DisksFault."""
+        ...
+
+    async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
+        """Return what is wrong with those of a guest that runs; the servers of ``silent`` ones do not answer."""
+        ...
+
+    def is_wrong(self, pod_uid: str) -> bool:
+        """Return whether :meth:`check` has to be called again, because something was wrong."""
+        ...
+
+    def forget(self, is_alive: Callable[[str], bool]) -> None:
+        """Drop what is known of pods that are gone."""
         ...
 
 
@@ -96,21 +149,36 @@ class Ports:
     writer: Writer
     events: Events
     node: Node
+    disks: Disks
+    wiring: wiring.Wiring
+    """Shared with the targets of migrations: what was set up for a guest that comes need not be set up again once it is here."""
     links: Links
     clock: Clock
+    probes: Probes
 
 
 def machine_of(
-    vm: Mapping[str, Any], accelerator: messages.Accelerator, interfaces: Sequence[Interface], chosen: Chosen | None
+    vm: Mapping[str, Any],
+    accelerator: messages.Accelerator,
+    interfaces: Sequence[Interface],
+    chosen: Chosen | None,
+    served: Mapping[str, Served] = MappingProxyType({}),
 ) -> messages.Machine:
-    """Return what the launcher needs to know of ``vm``; ``chosen``: the CPU that its guest has with KVM because it names none."""
+    """Return what the launcher needs to know of ``vm``.
+
+    ``chosen``: the CPU that its guest has with KVM because it names none; ``served``: disks that plugins have set up in the pod, by name.
+    """
     return messages.Machine(
         namespace=objects.namespace_of(vm),
         name=objects.name_of(vm),
         uid=objects.uid_of(vm),
-        domain=dict(chosen_cpu.given(domain_of(vm), chosen if accelerator == "kvm" else None)),
+        domain=plugin_disks.with_served(chosen_cpu.given(domain_of(vm), chosen if accelerator == "kvm" else None), served),
         accelerator=accelerator,
-        interfaces=tuple(messages.Interface(each.name, each.mac, each.tap, each.model, each.lease) for each in interfaces if each.tap),
+        interfaces=tuple(
+            messages.Interface(each.name, each.mac, each.tap, each.model, each.lease, each.lease6, each.ipv4)
+            for each in interfaces
+            if each.tap or each.model
+        ),
         grace_seconds=guest_plan.grace_seconds(vm),
         access_credentials=tuple(_credential(each) for each in access_credentials.of(vm["spec"])),
         domain_xml=vm["spec"].get("domainXML") or "",
@@ -127,7 +195,7 @@ class RunGuest:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._wiring = wiring.Wiring(ports.node.prepare_network, ports.clock)
+        self._wiring = ports.wiring
         self._accelerators: dict[str, messages.Accelerator] = {}
         """By uid of the pod: what its devices, which were given since this process began, let its guest run with."""
         self._agreed: dict[str, tuple[Object, Object]] = {}
@@ -137,7 +205,7 @@ class RunGuest:
         """Uids of pods whose images were imported, or are no concern of theirs."""
         self._starting: dict[str, Pending] = {}
         """By uid of the pod: the start that its launcher has not answered yet."""
-        self._told: dict[str, tuple[int, int]] = {}
+        self._told: dict[str, tuple[int, int, int]] = {}
         """By uid of the pod: how many of its guest's reboots, and firings of its watchdog, were told, or are older than this process."""
         self._answered: dict[str, str] = {}
         """By uid of the pod whose guest stands still: the time of the request that was answered (``guest_plan.Observed``)."""
@@ -152,12 +220,15 @@ class RunGuest:
             pod_uid = objects.dig(vm, "status", "podUID") or ""
             concerned = phases.phase_of(vm or {}) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
             self._ports.links.release(who, keep=pod_uid if concerned else "")
-            self._forget()
             if vm is None:
                 self._writes.pop(request, None)
             if vm is None or not pod_uid or not concerned:
+                self._forget()
                 return Result()
             link = self._ports.links.want(pod_uid, who)
+            self._forget()  # only now: of a guest that has just come here, the target of its migration may want nothing any more
+            if link.not_understood and not link.gone:
+                return await self._not_understood(vm, link)
             observed = guest_plan.Observed(
                 vm=vm,
                 launcher=link.status,
@@ -174,6 +245,14 @@ class RunGuest:
                 return rest
         logger.warning("virt-launcher of virtual machine %s and this process do not agree about its guest", request)
         return Result(requeue_after=DISAGREE_SECONDS)
+
+    async def _not_understood(self, vm: Object, link: Link) -> Result:
+        """Tell it, by condition and Event, once while it lasts; the guest goes on."""
+        status = guest_status.not_understood(vm, link.not_understood, self._ports.clock.now())
+        if await self._write(vm, status):
+            found = objects.condition(status["conditions"], conditions.READY) or {}
+            self._say(vm, "Warning", conditions.LAUNCHER_NOT_UNDERSTOOD, str(found.get("message")))
+        return Result(requeue_after=NOT_UNDERSTOOD_SECONDS)
 
     async def _apply(self, vm: Object, link: Link, action: guest_plan.Action) -> Result | None:
         """Carry the action out; return when to look again, or None where there may be more to do at once."""
@@ -193,36 +272,68 @@ class RunGuest:
         return Result()
 
     async def _start(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
-        connection = _live(link)
         try:
-            accelerator = self._accelerators.get(link.pod_uid)  # a pod that waits for an image is asked again and again, and prepared once
-            if accelerator is None:
-                accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
-            if (rest := await self._import(vm, link, connection, accelerator)) is not None:
-                return rest  # before the pod's network becomes the guest's
-            interfaces = await self._wiring.wire(vm, link.pod_uid, connection)
-            machine = machine_of(vm, accelerator, interfaces, chosen_cpu.chosen(vm))
-            if not await self._sync(link, connection, machine, paused=paused):
-                return Result(requeue_after=START_AGAIN_SECONDS)
+            return await self._begin(vm, link, paused=paused)
         except StorageHangs as error:
-            if await self._write(vm, guest_status.with_disks_problem(vm, str(error), self._ports.clock.now())):
-                self._say(vm, "Warning", "DiskNotAnswering", str(error))
+            await self._tell_disks(vm, conditions.DISK_NOT_ANSWERING, str(error))
             return Result(requeue_after=START_AGAIN_SECONDS)
         except ownership.NotTheDevice as error:
-            await self._write(vm, guest_status.with_disks_problem(vm, str(error), self._ports.clock.now()))
-            self._say(vm, "Warning", "DiskNotUsable", str(error))
+            await self._tell_disks(vm, conditions.DISK_NOT_USABLE, str(error))
             raise
+        except DisksFault as wrong:
+            return await self._not_set_up(vm, wrong)
         except Unsupported as error:
             await self._finish(vm, End(power.RESULT_FAILED, conditions.NETWORK_NOT_SUPPORTED, guest_status.printable(str(error))))
             return Result()
-        except CommandFailed as error:
-            if (fault := self._wiring.lasting(link.pod_uid, error)) is not None:
-                self._say(vm, "Warning", fault.reason, guest_status.printable(fault.message))
-                await self._write(vm, guest_status.with_network(vm, vm.get("status") or {}, fault, self._ports.clock.now()))
+        except wiring.HEALING as error:
+            await self._network_failed(vm, self._wiring.lasting(link.pod_uid, error))
             raise
         except Refused as refused:
             return await self._not_started(vm, refused)
+
+    async def _begin(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
+        """Prepare the pod and have the guest started. Raises what is wrong with one of them."""
+        connection = _live(link)
+        accelerator = self._accelerators.get(link.pod_uid)  # a pod that waits for an image is asked again and again, and prepared once
+        if accelerator is None:
+            accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
+        if (rest := await self._import(vm, link, connection, accelerator)) is not None:
+            return rest  # before the pod's network becomes the guest's
+        served = await self._ports.disks.add(vm, link.pod_uid)
+        interfaces = await self._wiring.wire(vm, link.pod_uid, connection)
+        if await self._is_network_found(vm):
+            return Result(requeue_after=START_AGAIN_SECONDS)
+        machine = machine_of(vm, accelerator, interfaces, chosen_cpu.chosen(vm), served)
+        if not await self._sync(link, connection, machine, paused=paused):
+            return Result(requeue_after=START_AGAIN_SECONDS)
         return None
+
+    async def _tell_disks(self, vm: Object, reason: str, message: str) -> None:
+        """Tell what keeps a guest from starting here, by condition and Event, once while it lasts."""
+        status = guest_status.with_disks_fault(vm, vm.get("status") or {}, reason, message, self._ports.clock.now())
+        if await self._write(vm, status):
+            self._say(vm, "Warning", reason, guest_status.printable(message))
+
+    async def _network_failed(self, vm: Object, fault: guest_status.NetworkFault | None) -> None:
+        status = guest_status.with_network(vm, vm.get("status") or {}, fault, self._ports.clock.now())
+        if fault is not None and await self._write(vm, status):
+            self._say(vm, "Warning", fault.reason, guest_status.printable(fault.message))
+
+    async def _not_set_up(self, vm: Object, fault: DisksFault) -> Result:
+        """Tell what plugins of disks say, and wait as for any other storage; or end where they say that it cannot be."""
+        message = guest_status.printable(str(fault))
+        if fault.final:
+            await self._finish(vm, End(power.RESULT_FAILED, conditions.DISK_NOT_SUPPORTED, message))
+            return Result()
+        if await self._write(vm, guest_status.waiting(vm, fault.reason, message, self._ports.clock.now())):
+            self._say(vm, "Warning", fault.reason, message)
+        return Result(requeue_after=fault.retry_seconds)
+
+    async def _is_network_found(self, vm: Object) -> bool:
+        """Write that no plugin of an interface is waited for any more: what is slow from now on is the start, and that has a limit."""
+        if not conditions.waits_for_network_plugin(vm):
+            return False
+        return await self._write(vm, guest_status.with_network(vm, vm.get("status") or {}, None, self._ports.clock.now()))
 
     async def _import(self, vm: Object, link: Link, connection: Connection, accelerator: messages.Accelerator) -> Result | None:
         """Have images imported; return None once there is nothing to wait for."""
@@ -270,7 +381,8 @@ class RunGuest:
             status = waiting or guest_status.waiting_for_images(vm, refused.disks, now)
             if await self._write(vm, status):
                 found = objects.condition(status["conditions"], conditions.DISKS_READY) or {}
-                self._say(vm, "Warning", str(found.get("reason")), str(found.get("message")))
+                if guest_status.is_news_of_disks(vm, status):
+                    self._say(vm, "Warning", str(found.get("reason")), str(found.get("message")))
             return Result(requeue_after=IMAGE_SECONDS)
         if refused.reason == "Timeout":
             if conditions.waits_for_image(vm):  # not any more: what is slow now is the start, and that has a limit
@@ -304,7 +416,7 @@ class RunGuest:
             raise
         match request:
             case messages.Shutdown():
-                words = f"{power.decide(vm).message}; the guest has {request.grace_seconds:.0f} s to shut down"
+                words = f"{guest_plan.why_down(vm)}; the guest has {request.grace_seconds:.0f} s to shut down"
                 self._say(vm, "Normal", "ShuttingDown", words)
             case messages.Suspend():
                 self._say(vm, "Normal", "Paused", "the guest was paused")
@@ -312,7 +424,7 @@ class RunGuest:
                 self._say(vm, "Normal", "Unpaused", "the guest goes on")
         return None
 
-    async def _report(self, vm: Object, link: Link) -> Result:
+    async def _report(self, vm: Object, link: Link) -> Result | None:
         connection, observed = link.connection, link.status
         if connection is None or observed is None:
             return Result()
@@ -320,16 +432,32 @@ class RunGuest:
         if (fault := await self._wiring.make_sure(vm, link.pod_uid, connection)) is not None:
             self._say(vm, "Warning", fault.reason, guest_status.printable(fault.message))
         now, interfaces = self._ports.clock.now(), self._wiring.interfaces(link.pod_uid)
-        status = guest_status.with_network(vm, guest_status.running(vm, observed, interfaces, now), fault, now)
+        verdict = self._ports.probes.verdict(vm, link, _address_of(interfaces))
+        fault = fault or dhcp_faults.fault(observed) or passt_faults.fault(vm, observed)
+        status = guest_status.with_network(vm, guest_status.running(vm, observed, interfaces, now, verdict), fault, now)
+        if verdict.dead and not observed.stopping:
+            return await self._end_dead(vm, guest_probes.ending(vm, status, verdict, now))
+        status = dhcp_faults.with_restarts(vm, status, observed, now)
+        wrong = await self._ports.disks.check(vm, link.pod_uid, observed.servers_silent)
+        status = guest_status.with_disks_fault(vm, status, wrong.reason, str(wrong), now) if wrong is not None else status
         status = access_credentials_told(vm, status, observed, now)
         status = shared_filesystems.told(vm, status, observed, now)
         status, again = guest_words.told(vm, status, observed, now)
         # A fault of a program may be gone at the next look; whether it is has no event.
-        rest = Result(requeue_after=wiring.NETWORK_SECONDS if self._wiring.may_heal(link.pod_uid) else again)
+        heals = self._wiring.may_heal(link.pod_uid) or self._ports.disks.is_wrong(link.pod_uid)
+        rest = Result(requeue_after=wiring.NETWORK_SECONDS if heals else again)
         if status == vm.get("status") or self._agreed.get(link.pod_uid) == (vm.get("status"), status):
             return rest
         if not await self._write(vm, status):
             return Result(requeue_after=self._bucket(vm).delay(_elapsed()))
+        if failing := disk_faults.news(vm, status):
+            self._say(vm, "Warning", *failing)
+        if why := guest_probes.became_unready(vm, status):
+            self._say(vm, "Warning", conditions.NOT_PROBED, why)
+        if (of_addresses := dhcp_faults.news(vm, status)) is not None:
+            self._say(vm, "Warning", *of_addresses)
+        if wrong is not None:
+            self._say(vm, "Warning", wrong.reason, guest_status.printable(str(wrong)))
         if lost := shared_filesystems.loss(vm, status):
             self._say(vm, "Warning", conditions.FILESYSTEM_LOST, lost)
         if phases.phase_of(vm) == phases.SCHEDULED and not power.has_run(vm):  # it may be in that phase again by an edit of the status
@@ -337,16 +465,29 @@ class RunGuest:
             self._say(vm, "Normal", "Started", f"the guest runs ({kind})")
         return rest
 
+    async def _end_dead(self, vm: Object, status: Object) -> Result | None:
+        """Write down why the guest has to end, before it is asked to: what is to be done follows from that."""
+        if not await self._write(vm, status):
+            return Result(requeue_after=self._bucket(vm).delay(_elapsed()))
+        told = objects.condition(status["conditions"], conditions.READY) or {}
+        self._say(vm, "Warning", conditions.LIVENESS_FAILED, str(told.get("message")))
+        return None
+
     def _tell(self, vm: Object, pod_uid: str, observed: messages.Status) -> None:
-        reboots, watchdogs = self._told.setdefault(pod_uid, (observed.reboots, observed.watchdogs))
+        counts = (observed.reboots, observed.watchdogs, observed.passt_ends)
+        reboots, watchdogs, passt_ends = self._told.setdefault(pod_uid, counts)
         if observed.watchdogs > watchdogs:
             self._say(vm, "Warning", guest_status.WATCHDOG_FIRED, "the guest's watchdog fired")
         if observed.reboots > reboots:
             self._say(vm, "Normal", "Rebooted", "the guest rebooted")
-        self._told[pod_uid] = (observed.reboots, observed.watchdogs)
+        if observed.passt_ends > passt_ends:
+            self._say(vm, "Warning", passt_faults.PASST_ENDED, passt_faults.LOST)
+        self._told[pod_uid] = counts
 
     def _forget(self) -> None:
         self._wiring.forget(self._ports.links.is_alive)
+        self._ports.probes.forget(self._ports.links.is_alive)
+        self._ports.disks.forget(self._ports.links.is_alive)
         self._accelerators = {uid: which for uid, which in self._accelerators.items() if self._ports.links.is_alive(uid)}
         self._starting = {uid: pending for uid, pending in self._starting.items() if self._ports.links.is_alive(uid)}
         self._told = {uid: counts for uid, counts in self._told.items() if self._ports.links.is_alive(uid)}
@@ -382,6 +523,16 @@ class RunGuest:
 
     def _say(self, vm: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)
+
+
+def _address_of(interfaces: Sequence[Interface] | None) -> str | None:
+    """Return the address in the pod's network by which others reach the guest; empty where there is none.
+
+    None: this process has not set up the pod's network yet. What the status has then may be a former pod's, and somebody else's by now.
+    """
+    if interfaces is None:
+        return None
+    return next((each.addresses[0] for each in interfaces if each.addresses and each.is_own), "")
 
 
 def _live(link: Link) -> Connection:

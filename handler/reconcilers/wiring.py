@@ -18,6 +18,7 @@ from controller.runtime.clock import Clock
 from controller.runtime.flowcontrol import TokenBucket
 from handler.network.binding import Interface, Unsupported
 from handler.network.namespaces import CommandFailed
+from handler.plugins.faults import Fault
 from handler.pods.launcher import Connection
 from handler.reconcilers.guest_status import NetworkFault, printable
 
@@ -29,8 +30,11 @@ TRIES_BURST: Final = 10
 HEALS_SECONDS: Final = 2.0
 """A fault of the pod's network that is gone after this long is nobody's business."""
 
-Prepare = Callable[[Mapping[str, Any], Connection], Awaitable[tuple[Interface, ...]]]
-"""Sets up the network of a pod. Raises Unsupported, CommandFailed."""
+Prepare = Callable[[Mapping[str, Any], str, Connection], Awaitable[tuple[Interface, ...]]]
+"""Sets up the network of a pod, given by its uid and its launcher. Raises Unsupported, CommandFailed, Fault."""
+
+HEALING: Final = (CommandFailed, Fault)
+"""What the next try may not meet."""
 
 
 @dataclass(slots=True)
@@ -39,7 +43,7 @@ class _Failing:
 
     since: datetime
     tries: TokenBucket
-    fault: CommandFailed | Unsupported
+    fault: CommandFailed | Fault | Unsupported
 
 
 class Wiring:
@@ -58,7 +62,7 @@ class Wiring:
     def may_heal(self, pod_uid: str) -> bool:
         """Return whether the last try failed for a reason that the next may not meet."""
         failing = self._failing.get(pod_uid)
-        return failing is not None and isinstance(failing.fault, CommandFailed)
+        return failing is not None and isinstance(failing.fault, HEALING)
 
     async def wire(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         """Set up the pod's network, once, and return the guest's interfaces.
@@ -66,18 +70,20 @@ class Wiring:
         Raises:
             Unsupported: the network cannot be as the machine asks.
             CommandFailed: a program failed, in this try or, where there were too many, in the last one.
+            Fault: a plugin did, likewise.
         """
         if (wired := self._wired.get(pod_uid)) is not None:
             return wired
         failing, now = self._failing.get(pod_uid), asyncio.get_running_loop().time()
         if failing is not None and not failing.tries.try_accept(now):
             raise type(failing.fault)(str(failing.fault))
+        begun = self._clock.now()
         try:
-            interfaces = await self._prepare(vm, connection)
-        except (CommandFailed, Unsupported) as fault:
+            interfaces = await self._prepare(vm, pod_uid, connection)
+        except (*HEALING, Unsupported) as fault:
             logger.warning("network of pod %s: %s", pod_uid, printable(str(fault)))
             if failing is None:
-                failing = self._failing[pod_uid] = _Failing(self._clock.now(), TokenBucket(TRIES_BURST, 1 / NETWORK_SECONDS, now), fault)
+                failing = self._failing[pod_uid] = _Failing(begun, TokenBucket(TRIES_BURST, 1 / NETWORK_SECONDS, now), fault)
             failing.fault = type(fault)(str(fault))  # without its frames
             raise
         self._wired[pod_uid] = interfaces
@@ -90,15 +96,16 @@ class Wiring:
             await self.wire(vm, pod_uid, connection)
         except Unsupported as error:
             return NetworkFault(conditions.NETWORK_NOT_SUPPORTED, str(error))
-        except CommandFailed as error:
+        except HEALING as error:
             return self.lasting(pod_uid, error)
         return None
 
-    def lasting(self, pod_uid: str, error: CommandFailed) -> NetworkFault | None:
+    def lasting(self, pod_uid: str, error: CommandFailed | Fault) -> NetworkFault | None:
         """Return the fault to be told once it has lasted ``HEALS_SECONDS``."""
         failing = self._failing.get(pod_uid)
         lasts = failing is not None and (self._clock.now() - failing.since).total_seconds() >= HEALS_SECONDS
-        return NetworkFault(conditions.NETWORK_NOT_READY, str(error)) if lasts else None
+        reason = error.reason if isinstance(error, Fault) else conditions.NETWORK_NOT_READY
+        return NetworkFault(reason, str(error)) if lasts else None
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
         """Drop what is known of pods that are gone."""

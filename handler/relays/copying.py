@@ -1,57 +1,47 @@
-"""Copy bytes both ways between two connections until either side ends; what was read before the end is still delivered."""
+"""What both sides of a relay have in common: how connections begin and end, and how many there may be."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Set
-from typing import Final
+import logging
+import socket
+from collections.abc import AsyncIterator, Set
+from typing import Final, Protocol
 
-CHUNK_BYTES: Final = 256 << 10
-FLUSH_SECONDS: Final = 5.0
+logger = logging.getLogger(__name__)
+
 MAX_CONNECTIONS: Final = 8
-"""Of one migration at a time: libvirt's, QEMU's, and their next attempt."""
-
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class _Ended(Exception):
-    """One direction is over, and with it the connection: TLS has no half-closed state that asyncio could use."""
+"""Of one channel of one migration at a time: libvirt's, QEMU's, and their next attempt; one for each disk that is copied."""
+DRAIN_SECONDS: Final = 10.0
+"""Twice what the carrier takes to deliver what was read."""
+ACCEPT_AGAIN_SECONDS: Final = 1.0
 
 
-async def both_ways(one: Connection, other: Connection) -> None:
-    """Copy until either side ends, then close both."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_copy(one[0], other[1]))
-            tasks.create_task(_copy(other[0], one[1]))
-    except* _Ended:
-        pass
-    finally:
-        for _, writer in (one, other):
-            writer.close()
-    # Closing flushes what was written; without waiting, the end of the process or of the task could cut it off.
-    for _, writer in (one, other):
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(FLUSH_SECONDS):
-                await writer.wait_closed()
+async def accepted(listener: socket.socket) -> AsyncIterator[socket.socket]:
+    """Yield each connection that is made; while this process has no descriptors left, they wait."""
+    while True:
+        try:
+            link, _ = await asyncio.get_running_loop().sock_accept(listener)
+        except OSError as error:
+            logger.warning("a relay cannot be accepted yet: %s", error)
+            await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
+        else:
+            yield link
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(CHUNK_BYTES):
-            writer.write(data)
-            await writer.drain()
-    except OSError as error:  # ssl.SSLError is one
-        raise _Ended from error
-    raise _Ended
+class Closable(Protocol):
+    """A connection."""
+
+    def close(self) -> None:
+        """Begin to end it."""
 
 
-async def drained(writers: Set[asyncio.StreamWriter]) -> None:
+async def drained(connections: Set[Closable]) -> None:
     """Close these connections and wait (a bounded while) until the tasks that carry them have taken them out of the set."""
-    for writer in list(writers):
-        writer.close()
+    for connection in list(connections):
+        connection.close()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(2 * FLUSH_SECONDS):
-            while writers:  # noqa: ASYNC110 - the set is emptied by tasks that asyncio keeps
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while connections:  # noqa: ASYNC110 - the set is emptied by tasks that take part in no group of ours
                 await asyncio.sleep(0.01)

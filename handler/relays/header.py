@@ -1,8 +1,8 @@
 """The line that begins each connection of a relay. Pure.
 
-``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``) is followed by the bytes of that channel. ``kubevirt-relay/1 <uid>
-released running`` (or ``paused``) is a request: the source's QEMU is gone, the guest may run in the target (or stay paused, if its user
-paused it). It is answered by ``ok`` or by ``no`` and the reason, and the connection ends.
+``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, or ``disks``) is followed by the bytes of that channel.
+``kubevirt-relay/1 <uid> released running`` (or ``paused``) is a request: the source's QEMU is gone, the guest may run in the target (or
+stay paused, if its user paused it). It is answered by ``ok`` or by ``no`` and the reason, and the connection ends.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final, Literal, cast
 
 from apiserver.apis.virt import forms, layout
 
-Channel = Literal["libvirt", "data"]
+Channel = Literal["libvirt", "data", "disks"]
 
 MAX_BYTES: Final = 128
 MAX_ANSWER_BYTES: Final = 512
 OK: Final = b"ok\n"
-_CHANNEL: Final = re.compile(rb"kubevirt-relay/1 (\S+) (libvirt|data)\n")
+_CHANNEL: Final = re.compile(rb"kubevirt-relay/1 (\S+) (libvirt|data|disks)\n")
 _RELEASE: Final = re.compile(rb"kubevirt-relay/1 (\S+) released (running|paused)\n")
 
 SOURCE_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType(
-    {"libvirt": layout.MIGRATION_LIBVIRT_SOCKET, "data": layout.MIGRATION_DATA_SOCKET}
+    {"libvirt": layout.MIGRATION_LIBVIRT_SOCKET, "data": layout.MIGRATION_DATA_SOCKET, "disks": layout.MIGRATION_DISKS_SOCKET}
 )
-TARGET_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType({"libvirt": layout.LIBVIRT_SOCKET, "data": layout.MIGRATION_DATA_SOCKET})
+TARGET_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType({**SOURCE_SOCKETS, "libvirt": layout.LIBVIRT_SOCKET})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import logging
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +19,15 @@ from handler.identity.trust import NodeOf, Stranger
 from handler.pods import places
 from handler.pods.launcher import Disconnected, Refused
 from handler.relays import copying, header
+from handler.relays.carrying import Carried, Carrier
 
 logger = logging.getLogger(__name__)
 
+HANDSHAKE_SECONDS: Final = 10.0
 HEADER_SECONDS: Final = 10.0
+MAX_UNSHAKEN: Final = 32
+"""Handshakes of one address at a time."""
+MAX_UNSHAKEN_IN_ALL: Final = 128
 
 Let = Callable[[bool], Awaitable[None]]
 """Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises ``Disconnected`` or ``Refused``."""
@@ -53,8 +61,13 @@ class Incoming:
         self._host = host
         self._kubelet = kubelet
         self._expected: dict[str, Expected] = {}
-        self._connections: dict[str, set[asyncio.StreamWriter]] = {}
-        self._all: set[asyncio.StreamWriter] = set()
+        self._connections: dict[header.Header, set[Carried]] = {}
+        """By migration and channel."""
+        self._all: set[Carried] = set()
+        """Those whose handshake is over."""
+        self._unshaken: Counter[str] = Counter()
+        """The others, by address."""
+        self._carrier = Carrier()
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
         """Let connections of this migration through from its source node to its pod."""
@@ -66,94 +79,126 @@ class Incoming:
 
     def judge_again(self) -> None:
         """End the connections of nodes that are not believed any more."""
-        for writer in list(self._all):
+        for carried in list(self._all):
             try:
-                self._node_of(writer.transport)
+                self._node_of(carried.transport)
             except Stranger as error:
                 logger.warning("end a relay: %s", error)
-                writer.transport.abort()
+                carried.abort()
 
     async def run(self) -> None:
         """Listen until cancelled."""
-        server = await asyncio.start_server(
-            self._serve,
-            self._host or None,
-            self.port,
-            ssl=self._tls.context,
-            limit=copying.CHUNK_BYTES,
-            ssl_handshake_timeout=HEADER_SECONDS,
-        )
-        self.port = server.sockets[0].getsockname()[1]
+        listener = _listener(self._host, self.port)
+        self.port = listener.getsockname()[1]
         self.ready.set()
         try:
-            await self._tls.run()
+            async with asyncio.TaskGroup() as connections:
+                try:
+                    async with asyncio.TaskGroup() as tasks:
+                        tasks.create_task(self._tls.run())
+                        tasks.create_task(self._accept(listener, connections))
+                finally:
+                    self.ready.clear()
+                    listener.close()
+                    self._expected.clear()
+                    await copying.drained(self._all)
         finally:
-            self.ready.clear()
-            server.close()
-            self._expected.clear()
-            await copying.drained(self._all)
+            await self._carrier.end()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._all.add(writer)
+    async def _accept(self, listener: socket.socket, connections: asyncio.TaskGroup) -> None:
+        async for link in copying.accepted(listener):
+            connections.create_task(self._serve(link))
+
+    async def _serve(self, link: socket.socket) -> None:
         try:
-            node = self._node_of(writer.transport)
-            async with asyncio.timeout(HEADER_SECONDS):
-                line = await reader.readuntil(b"\n")
-            wanted = header.decode(line) if len(line) <= header.MAX_BYTES else None
-            expected = self._expected.get(wanted.migration_uid) if wanted is not None else None
-            if wanted is None or expected is None:
-                why = f"migration {wanted.migration_uid} is not expected here" if wanted else "no header"
-                logger.warning("refused a relay of node %s: %s", node, why)
-            elif node != expected.source_node:
-                why = f"migration {wanted.migration_uid} comes from {expected.source_node}"
-                logger.warning("refused a relay of node %s: %s", node, why)
-            elif isinstance(wanted, header.Release):
-                await self._release(wanted, expected, writer)
-            else:
-                await self._lead(wanted, expected.pod_uid, (reader, writer))
+            async with contextlib.AsyncExitStack() as stack:
+                await self._judge(await self._shaken(stack, link), stack)
         except Stranger as error:
             logger.warning("refused a relay: %s", error)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
+        except (OSError, TimeoutError, ValueError) as error:
             logger.warning("a relay ended: %s", str(error) or type(error).__name__)
-        finally:
-            self._all.discard(writer)
-            writer.close()
+        except Exception:  # whatever one connection provokes here must not end the others
+            logger.exception("a relay failed")
 
-    async def _release(self, wanted: header.Release, expected: Expected, writer: asyncio.StreamWriter) -> None:
+    async def _shaken(self, stack: contextlib.AsyncExitStack, link: socket.socket) -> Carried:
+        """Return the connection once the handshake is over; the places for those who have not shown who they are yet are counted."""
+        with link:
+            try:
+                address = str(link.getpeername()[0])
+            except OSError:
+                address = ""
+            if self._unshaken[address] >= MAX_UNSHAKEN or self._unshaken.total() >= MAX_UNSHAKEN_IN_ALL:
+                raise Stranger(f"{address} has {self._unshaken[address]} handshakes open, all together have {self._unshaken.total()}")
+            self._unshaken[address] += 1
+            try:
+                async with asyncio.timeout(HANDSHAKE_SECONDS):
+                    carried = await stack.enter_async_context(self._carrier.carried(link, self._tls.material))
+                    await carried.shaken()
+            finally:
+                self._unshaken[address] -= 1
+                if not self._unshaken[address]:
+                    del self._unshaken[address]
+        return carried
+
+    async def _judge(self, carried: Carried, stack: contextlib.AsyncExitStack) -> None:
+        node = self._node_of(carried.transport)
+        self._all.add(carried)
+        stack.callback(self._all.discard, carried)
+        async with asyncio.timeout(HEADER_SECONDS):
+            line = await carried.line(header.MAX_BYTES)
+        wanted = header.decode(line)
+        expected = self._expected.get(wanted.migration_uid) if wanted is not None else None
+        if wanted is None or expected is None:
+            why = f"migration {wanted.migration_uid} is not expected here" if wanted else "no header"
+            logger.warning("refused a relay of node %s: %s", node, why)
+        elif node != expected.source_node:
+            why = f"migration {wanted.migration_uid} comes from {expected.source_node}"
+            logger.warning("refused a relay of node %s: %s", node, why)
+        elif isinstance(wanted, header.Release):
+            await self._release(wanted, expected, carried)
+        else:
+            await self._lead(wanted, expected.pod_uid, carried)
+
+    async def _release(self, wanted: header.Release, expected: Expected, carried: Carried) -> None:
         try:
             await expected.release(wanted.paused)
         except (Disconnected, Refused) as error:
             logger.warning("migration %s cannot be released yet: %s", wanted.migration_uid, error)
-            writer.write(header.refusal(str(error)))
+            answer = header.refusal(str(error))
         else:
-            writer.write(header.OK)
+            answer = header.OK
         async with asyncio.timeout(HEADER_SECONDS):
-            await writer.drain()
+            await carried.answer(answer)
 
-    async def _lead(self, wanted: header.Header, pod_uid: str, connection: copying.Connection) -> None:
-        open_ones = self._connections.setdefault(wanted.migration_uid, set())
+    async def _lead(self, wanted: header.Header, pod_uid: str, carried: Carried) -> None:
+        open_ones = self._connections.setdefault(wanted, set())
         if len(open_ones) >= copying.MAX_CONNECTIONS:
-            logger.warning("refused a relay: migration %s has %d connections already", wanted.migration_uid, len(open_ones))
+            logger.warning(
+                "refused a relay %s: migration %s has %d connections already", wanted.channel, wanted.migration_uid, len(open_ones)
+            )
             return
-        with places.run_directory(pod_uid, self._kubelet) as directory:
-            link = places.connect(directory, header.TARGET_SOCKETS[wanted.channel])
-        open_ones.add(connection[1])
-        _notice_vanished_peer(connection[1])
+        open_ones.add(carried)
         try:
-            await copying.both_ways(connection, await asyncio.open_unix_connection(sock=link, limit=copying.CHUNK_BYTES))
+            with places.run_directory(pod_uid, self._kubelet) as directory:
+                pod = places.connect(directory, header.TARGET_SOCKETS[wanted.channel])
+            why = await carried.lead(pod)
+            logger.info("relay %s of migration %s is over: %s", wanted.channel, wanted.migration_uid, why)
         finally:
-            open_ones.discard(connection[1])
+            open_ones.discard(carried)
             if not open_ones:
-                self._connections.pop(wanted.migration_uid, None)
+                self._connections.pop(wanted, None)
 
 
-def _notice_vanished_peer(writer: asyncio.StreamWriter) -> None:
-    """End the silence of a node that is gone after half a minute."""
-    link: socket.socket = writer.get_extra_info("socket")
-    for level, option, value in (
-        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    ):
-        link.setsockopt(level, option, value)
+def _listener(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; of no host: at every address, of IPv6 too where the node has that."""
+    if host or not socket.has_dualstack_ipv6():
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    else:
+        try:
+            listener = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            listener = socket.create_server(("", port))  # IPv6 is there, and switched off
+    listener.settimeout(0)
+    return listener

@@ -1,4 +1,4 @@
-"""The source's side: two unix sockets in the source pod that lead to the target's virt-handler."""
+"""The source's side: unix sockets in the source pod that lead to the target's virt-handler."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from certs.reloading import ClientTls
 from handler.identity.trust import NodeOf, Stranger
 from handler.pods import opening, places
 from handler.relays import copying, header
+from handler.relays.carrying import Carried, Carrier
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator
                 os.chown(f"/proc/self/fd/{made}", user, user)
             finally:
                 os.close(made)
-            server.listen(4)
+            server.listen(copying.MAX_CONNECTIONS)
             yield server
     finally:
         with contextlib.suppress(OSError):
@@ -105,12 +106,14 @@ class Outgoing:
         self.migration_uid = migration_uid
         self.destination = destination
         self.ready = asyncio.Event()
-        """Set once both sockets are there."""
+        """Set once the sockets are there."""
         self._pod_uid = pod_uid
         self._host, self._port = split_address(destination.address)
         self._server_name = names.handler_server_name(destination.node)
         self._node_of = node_of
-        self._open: set[asyncio.StreamWriter] = set()
+        self._open: set[Carried] = set()
+        """Connections to the target's virt-handler, once it has shown that it is that."""
+        self._carrier = Carrier()
         self._tls = tls
         self._kubelet = kubelet
 
@@ -121,10 +124,16 @@ class Outgoing:
             OSError: the sockets cannot be made.
         """
         async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._carrier.end)
             with places.run_directory(self._pod_uid, self._kubelet) as directory:
-                for channel, path in header.SOURCE_SOCKETS.items():
-                    server = stack.enter_context(listening(directory, path))
-                    await stack.enter_async_context(self._served(server, header.Header(self.migration_uid, channel)))
+                listeners = {name: stack.enter_context(listening(directory, path)) for name, path in header.SOURCE_SOCKETS.items()}
+            with contextlib.suppress(OSError):  # said by the first connection, which tries again
+                await self._carrier.start()
+            connections = await stack.enter_async_context(asyncio.TaskGroup())
+            stack.push_async_callback(copying.drained, self._open)
+            accepting = await stack.enter_async_context(asyncio.TaskGroup())
+            for channel, listener in listeners.items():
+                accepting.create_task(self._accept(listener, header.Header(self.migration_uid, channel), connections))
             self.ready.set()
             await asyncio.get_running_loop().create_future()
 
@@ -151,59 +160,67 @@ class Outgoing:
 
     def judge_again(self) -> None:
         """End what is open to a node that is not believed any more."""
-        for writer in list(self._open):
+        for carried in list(self._open):
             try:
-                self._node_of(writer.transport)
+                self._node_of(carried.transport)
             except Stranger as error:
                 logger.warning("end a relay of migration %s: %s", self.migration_uid, error)
-                writer.transport.abort()
+                carried.abort()
 
-    async def _connect(self) -> copying.Connection:
-        reader, writer = await asyncio.open_connection(
-            self._host, self._port, ssl=self._tls.context, server_hostname=self._server_name, limit=copying.CHUNK_BYTES
-        )
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls.context, server_hostname=self._server_name)
         try:
-            node = self._node_of(writer.transport)
+            self._judge(writer.transport)
+        except BaseException:  # a cancellation, too: the descriptor is ours to close
+            writer.transport.abort()
+            raise
+        return reader, writer
+
+    def _judge(self, transport: asyncio.BaseTransport) -> None:
+        """Raise ConnectionRefusedError unless the target's virt-handler is at the other end."""
+        try:
+            node = self._node_of(transport)
             if node != self.destination.node:  # OpenSSL has compared the name; this holds whatever its options are
                 raise Stranger(f"it is node {node}, not {self.destination.node}")
         except Stranger as error:
-            writer.transport.abort()
             raise ConnectionRefusedError(str(error)) from error
-        return reader, writer
 
-    @asynccontextmanager
-    async def _served(self, listener: socket.socket, first: header.Header) -> AsyncIterator[None]:
-        # start_unix_server runs each connection in a task of its own, which closing its writer ends.
-        writers: set[asyncio.StreamWriter] = set()
-        server = await asyncio.start_unix_server(self._carrier(first, writers), sock=listener, limit=copying.CHUNK_BYTES)
+    async def _accept(self, listener: socket.socket, first: header.Header, connections: asyncio.TaskGroup) -> None:
+        pods: set[socket.socket] = set()
+        async for pod in copying.accepted(listener):
+            if len(pods) >= copying.MAX_CONNECTIONS:  # the guest's pod dials as often as it likes, and each costs us descriptors
+                logger.debug("refused a relay: migration %s has %d connections already", self.migration_uid, len(pods))
+                pod.close()
+            else:
+                pods.add(pod)
+                connections.create_task(self._carry(pod, first, pods))
+
+    async def _carry(self, pod: socket.socket, first: header.Header, pods: set[socket.socket]) -> None:
+        why = ""
         try:
-            yield
-        finally:
-            server.close()
-            await copying.drained(writers)
-
-    def _carrier(
-        self, first: header.Header, writers: set[asyncio.StreamWriter]
-    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-        async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if len(writers) >= copying.MAX_CONNECTIONS:  # the guest's pod dials as often as it likes, and each costs us two descriptors
-                logger.debug("refused a relay: migration %s has %d connections already", self.migration_uid, len(writers))
-                writer.close()
-                return
-            writers.add(writer)
-            try:
+            async with contextlib.AsyncExitStack() as stack:
+                stack.enter_context(pod)
+                stack.callback(pods.discard, pod)
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    target = await self._connect()
-                self._open.add(target[1])
-                try:
-                    target[1].write(first.encode())
-                    await copying.both_ways((reader, writer), target)
-                finally:
-                    self._open.discard(target[1])
-            except (OSError, TimeoutError) as error:
-                logger.warning("relay %s of migration %s to %s: %s", first.channel, self.migration_uid, self.destination, error)
-            finally:
-                writers.discard(writer)
-                writer.close()
+                    link = await self._dialled()
+                    carried = await stack.enter_async_context(self._carrier.carried(link, self._tls.material, self._server_name))
+                    await carried.shaken()
+                self._judge(carried.transport)
+                self._open.add(carried)
+                stack.callback(self._open.discard, carried)
+                why = await carried.lead(pod, first.encode())
+        except (OSError, TimeoutError) as error:
+            problem = str(error) or type(error).__name__
+            logger.warning("relay %s of migration %s to %s: %s", first.channel, self.migration_uid, self.destination, problem)
+        else:
+            logger.info("relay %s of migration %s is over: %s", first.channel, self.migration_uid, why)
 
-        return carry
+    async def _dialled(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        link = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            await asyncio.get_running_loop().sock_connect(link, (self._host, self._port))
+        except BaseException:  # a cancellation, too: the descriptor is ours to close
+            link.close()
+            raise
+        return link

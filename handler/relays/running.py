@@ -65,6 +65,8 @@ class Relays:
             await relay.run()
         except (OSError, ValueError) as error:  # ValueError: a uid that is none, which no path may be made of
             logger.warning("relays of migration %s: %s", relay.migration_uid, error)
+        except Exception:  # the relays of one migration: what it can provoke here must not end those of the others
+            logger.exception("relays of migration %s failed", relay.migration_uid)
         finally:
             self._running.pop(relay.migration_uid, None)
             self._tasks.pop(relay.migration_uid, None)

@@ -63,7 +63,7 @@ mcopy -i "$disk@@1M" "$out/boot/vmlinuz" "$out/boot/initrd.gz" "$root/syslinux.c
 syslinux --install --offset 1048576 "$disk"
 dd if=/usr/lib/syslinux/mbr/mbr.bin of="$disk" bs=440 count=1 conv=notrunc status=none
 mkdir -p "$out/bin"
-cp /bin/busybox "$out/bin/busybox"
+cp /bin/busybox "$guest/bin/gauge" "$out/bin/"
 for command in sh cp mv test ls; do ln -s busybox "$out/bin/$command"; done
 chmod -R a+rX "$out"
 rm -rf "$root"

@@ -1,4 +1,4 @@
-"""The lease that the guest is given by DHCP: the pod's own resolver, the bridge's MTU, the machine's name."""
+"""Leases that the guest is given by DHCP: the pod's own resolver, the bridge's MTU, the machine's name; addresses of IPAM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt import attachments, network
 from launcher.dhcp.answers import Lease
 from launcher.protocol import messages
 
@@ -27,23 +27,44 @@ _SIOCGIFMTU: Final = 0x8921
 _MTU_BYTES: Final = 0xFFFF
 
 
-def is_served(machine: messages.Machine) -> bool:
-    """Return whether the guest is on its pod's own network; on others nobody asks virt-launcher for addresses."""
-    return any(each.tap == network.TAP for each in machine.interfaces)
+def with_dhcp(machine: messages.Machine) -> tuple[messages.Interface, ...]:
+    """Return the interfaces on which virt-launcher is asked for addresses: the pod's own network with IPv4, others that gave it one."""
+    return tuple(each for each in machine.interfaces if (each.tap == network.TAP and each.ipv4) or each.lease is not None)
 
 
-def of(machine: messages.Machine, bridge: socket.socket, resolv_conf: Path = RESOLV_CONF) -> Lease:
-    """Return the lease of the guest's interface on the pod's own network; ``bridge`` is any socket of the pod's network namespace.
+def not_migratable(machine: messages.Machine) -> str:
+    """Return why a guest cannot move to another pod, or an empty string: there, IPAM gives another address to the pod."""
+    found = next((each for each in machine.interfaces if each.lease is not None and each.tap != network.TAP), None)
+    return (
+        f"interface {found.name!r} has an address that IPAM gave to its pod, and the pod in another place has another one" if found else ""
+    )
+
+
+def bridge_of(interface: messages.Interface) -> str:
+    """Return the name of the bridge on which the guest asks."""
+    return network.BRIDGE if interface.tap == network.TAP else attachments.bridge(interface.name)
+
+
+def of(machine: messages.Machine, interface: messages.Interface, any_socket: socket.socket, resolv_conf: Path = RESOLV_CONF) -> Lease:
+    """Return the lease of one of the guest's interfaces; on a further network without what is the pod's own: name, resolver.
+
+    Args:
+        machine: the guest's.
+        interface: one of :func:`with_dhcp`.
+        any_socket: of the pod's network namespace.
+        resolv_conf: the pod's.
 
     Raises:
         OSError: there is no bridge.
     """
-    dns, search = resolver(_read(resolv_conf))
-    interface = next(each for each in machine.interfaces if each.tap == network.TAP)
     behind = Lease(interface.mac, network.GUEST, network.GATEWAY, network.NETMASK, 0)
+    found = behind if interface.lease is None else of_pod(interface.mac, interface.lease)
+    found = dataclasses.replace(found, mtu=min(mtu_of_bridge(any_socket, bridge_of(interface)), _MTU_BYTES))
+    if interface.tap != network.TAP:
+        return found
+    dns, search = resolver(read(resolv_conf))
     return dataclasses.replace(
-        behind if interface.lease is None else of_pod(interface.mac, interface.lease),
-        mtu=min(_mtu(bridge), _MTU_BYTES),
+        found,
         hostname=machine.name if _HOST.fullmatch(machine.name) else "",
         dns=dns,
         search=search,
@@ -62,14 +83,14 @@ def of_pod(mac: str, given: messages.Lease) -> Lease:
     return Lease(mac, str(own.ip), given.server, str(own.netmask), 0, router=router, routes=tuple(routes))
 
 
-def resolver(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return servers and search domains of a resolv.conf(5); what the guest could not use (IPv6, loopback, no names) is left out."""
+def resolver(text: str, family: socket.AddressFamily = socket.AF_INET) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return servers of one family, and search domains, of a resolv.conf(5); what no guest could use (loopback, no names) is left out."""
     servers: list[str] = []
     search: list[str] = []
     for line in text.splitlines():
         words = line.split()
         match words[:1]:
-            case ["nameserver"] if len(words) > 1 and _is_reachable(words[1]):
+            case ["nameserver"] if len(words) > 1 and _is_reachable(words[1], family):
                 servers.append(words[1])
             case ["search" | "domain"]:
                 search = [word.rstrip(".") for word in words[1:] if _DOMAIN.fullmatch(word.rstrip("."))]
@@ -78,15 +99,19 @@ def resolver(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(servers[:_MAX_DNS]), tuple(search[:_MAX_SEARCH])
 
 
-def _is_reachable(address: str) -> bool:
+def _is_reachable(address: str, family: socket.AddressFamily) -> bool:
     try:
-        packed = socket.inet_pton(socket.AF_INET, address)
+        packed = socket.inet_pton(family, address)
     except OSError:
         return False
-    return packed[0] not in (0, 127)  # this host, loopback: RFC 6890
+    if family == socket.AF_INET:
+        return packed[0] not in (0, 127)  # this host, loopback: RFC 6890
+    found = ipaddress.IPv6Address(packed)
+    return not (found.is_loopback or found.is_unspecified or found.is_link_local or found.is_multicast or found.ipv4_mapped)
 
 
-def _read(path: Path) -> str:
+def read(path: Path) -> str:
+    """Return what a resolv.conf says, cut to its bound; nothing where there is none."""
     try:
         with path.open("rb") as file:
             return file.read(_RESOLV_CONF_BYTES).decode(errors="replace")
@@ -94,7 +119,11 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _mtu(any_socket: socket.socket) -> int:
-    name = network.BRIDGE.encode()
-    found = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16si20x", name, 0))
+def mtu_of_bridge(any_socket: socket.socket, bridge: str = network.BRIDGE) -> int:
+    """Return the MTU of the guest's network; ``any_socket``: of the pod's network namespace.
+
+    Raises:
+        OSError: there is no bridge.
+    """
+    found = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16si20x", bridge.encode(), 0))
     return int(struct.unpack("16si20x", found)[1])

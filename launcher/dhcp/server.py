@@ -1,12 +1,13 @@
-"""The socket on which the guest's DHCP requests arrive."""
+"""The sockets on which the guest's DHCP requests arrive, one for each bridge on which it is told an address."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import os
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Self
 
 from apiserver.apis.virt import network
@@ -20,45 +21,116 @@ PACKET_BYTES: Final = 2048
 """More than any client sends (Ethernet); what is longer is cut, and then malformed."""
 TURN_PACKETS: Final = 16
 """Read before others have their turn in the event loop."""
+_NAME_BYTES: Final = 16
+"""IFNAMSIZ"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    """A socket that hears the guest on a bridge."""
+
+    socket: socket.socket
+    descriptor: int
+    bridge: str
+    index: int
+    """Of the bridge: another one with its name is not heard."""
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.descriptor)
+        self.socket.close()
 
 
 class Server:
     """DHCP for the pod's guest, from :meth:`serve` on; a context manager that ends it."""
 
-    def __init__(self, find: Callable[[messages.Machine, socket.socket], Lease] = lease.of) -> None:
+    def __init__(self, find: Callable[[messages.Machine, messages.Interface, socket.socket], Lease] = lease.of) -> None:
         self._find = find
-        self._socket: socket.socket | None = None
+        self._listeners: dict[str, _Listener] = {}
+        """By name of the interface."""
+        self._machine: messages.Machine | None = None
+        self._status = messages.DhcpStatus()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None
+        for name in tuple(self._listeners):
+            self._listeners.pop(name).close()
+        self._machine = None
 
     def serve(self, machine: messages.Machine) -> None:
-        """Answer the guest from now on; nothing to do for a machine that is not on its pod's network, or the second time.
+        """Answer the guest from now on; nothing to do for interfaces that are told no address, or the second time.
 
         Raises:
             OSError: virt-handler has not prepared the pod's network, or somebody else serves DHCP there.
         """
-        if self._socket is not None or not lease.is_served(machine):
-            return
-        with contextlib.ExitStack() as stack:
-            made = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC))
+        self._machine = machine
+        for each in lease.with_dhcp(machine):
+            if each.name not in self._listeners:
+                self._listeners[each.name] = self._listen(machine, each)
+
+    def mend(self) -> messages.DhcpStatus:
+        """Begin anew on each bridge where nobody is heard any more; return how it is.
+
+        A guest keeps its lease, which has no end: it notices nothing unless it asks while nobody answers.
+        """
+        machine = self._machine
+        if machine is None:
+            return self._status
+        self._close_dead()  # all of them first: one that was taken off its bridge is in the way of every other
+        restarts, problems = self._status.restarts, []
+        for each in lease.with_dhcp(machine):
+            if each.name in self._listeners:
+                continue
             try:
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-                # Needs no privilege (Linux 5.7): requests of the guest alone, and answers to it, whatever the routes say.
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, network.BRIDGE.encode())
-                made.bind(("", network.DHCP_SERVER_PORT))
-                found = self._find(machine, made)
+                self._listeners[each.name] = self._listen(machine, each)
+                restarts += 1
             except OSError as error:
-                raise OSError(error.errno, f"serve DHCP on {network.BRIDGE}: {error.strerror}") from error
-            stack.pop_all()
-        self._socket = made
-        asyncio.get_running_loop().add_reader(made, _answer_some, made, found)
+                problems.append(error.strerror or str(error))
+        self._status = messages.DhcpStatus(restarts, "; ".join(problems), self._status.cause)
+        return self._status
+
+    def _close_dead(self) -> None:
+        for name, listener in tuple(self._listeners.items()):
+            if cause := _dead(listener):
+                logger.warning("the guest's DHCP server is dead and is started again", extra={"interface": name, "cause": cause})
+                self._listeners.pop(name).close()
+                self._status = messages.DhcpStatus(self._status.restarts, "", cause)
+
+    def _listen(self, machine: messages.Machine, interface: messages.Interface) -> _Listener:
+        bridge = lease.bridge_of(interface)
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            # Needs no privilege (Linux 5.7): requests of the guest alone, and answers to it, whatever the routes say.
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, bridge.encode())
+            made.bind(("", network.DHCP_SERVER_PORT))
+            listener = _Listener(made, made.fileno(), bridge, socket.if_nametoindex(bridge))
+            found = self._find(machine, interface, made)
+        except OSError as error:
+            made.close()
+            raise OSError(error.errno, f"serve DHCP on {bridge}: {error.strerror}") from error
+        asyncio.get_running_loop().add_reader(listener.descriptor, _answer_some, made, found)
+        return listener
+
+
+def _dead(listener: _Listener) -> str:
+    """Return why nothing that the guest sends is heard any more, or an empty string."""
+    try:
+        index = socket.if_nametoindex(listener.bridge)
+    except OSError:
+        return f"{listener.bridge} is gone"
+    if index != listener.index:
+        return f"{listener.bridge} was made anew"
+    try:
+        error = listener.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        bound = listener.socket.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _NAME_BYTES).rstrip(b"\0").decode()
+        port = listener.socket.getsockname()[1]
+    except OSError as failed:
+        return f"its socket is gone: {failed.strerror}"
+    if error:
+        return f"its socket failed: {os.strerror(error)}"
+    return "" if (bound, port) == (listener.bridge, network.DHCP_SERVER_PORT) else "its socket was taken off the bridge"
 
 
 def _answer_some(server: socket.socket, given: Lease) -> None:

@@ -16,6 +16,7 @@ class Tap:
 
     mac: str
     tap: str
+    """Empty: it needs none, since passt carries it."""
     model: str = "virtio"
     name: str = ""
     """In ``devices.interfaces``."""

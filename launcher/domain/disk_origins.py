@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from apiserver.apis.virt import cloud_init, layout
-from apiserver.apis.virt.hardware import disks, network_disks
+from apiserver.apis.virt.hardware import disks, host_disks, network_disks, plugin_disks
+from launcher.domain import plugin_disks as by_plugin
 from launcher.domain.values import InvalidSpecification, confined, segment
 
 Format = Literal["raw", "qcow2"]
@@ -20,7 +21,7 @@ class Origin:
 
     name: str
     path: PurePosixPath
-    """For a claim the mount point or the device, for an image the file."""
+    """For a claim the mount point (:attr:`device` if it is one), for an image the file."""
     image: bool
     """The path is that of a file, which nobody writes to."""
     read_only: bool
@@ -37,7 +38,14 @@ class Origin:
     empty: bool = False
     """There is nothing: a drive without a medium."""
     network: bool = False
-    """QEMU reaches the data over the network: there is no path."""
+    """QEMU connects to a server that has the data: there is no path."""
+    plugin: bool = False
+    """A plugin on the node has put the file there."""
+
+    @property
+    def device(self) -> PurePosixPath:
+        """Return where the device of a claim is, if the claim is one."""
+        return PurePosixPath(layout.DEVICES_DIRECTORY, self.name)
 
     @property
     def overlay(self) -> PurePosixPath | None:
@@ -50,7 +58,7 @@ class Found:
     """Findings of the caller at an origin."""
 
     block: bool = False
-    """The path is a block device; else it is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
+    """A claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
     format: Format = "raw"
     """Of an image. What a claim holds is always raw: guessing would let a guest turn its disk into somebody else's overlay."""
     direct: bool = True
@@ -85,11 +93,21 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
                 result.append(Origin(name, file, image=True, read_only=read_only, overlaid=overlaid, limit=limit))
             case kind if kind in cloud_init.MADE:
                 result.append(Origin(name, PurePosixPath(layout.MADE_DIRECTORY, f"{name}.iso"), image=True, read_only=True, made=True))
-            case kind if kind in network_disks.TYPES:
+            case kind if kind in network_disks.KINDS:
                 result.append(Origin(name, PurePosixPath(), image=False, read_only=read_only, network=True))
+            case host_disks.HOST:
+                result.append(Origin(name, PurePosixPath(layout.DISKS_DIRECTORY, name), image=False, read_only=read_only))
+            case plugin_disks.PLUGIN:
+                result.append(_of_plugin(name, by_plugin.served(disk, path).protocol, read_only=read_only))
             case other:
                 raise InvalidSpecification(f"{path}.type: {other!r} is not supported")
     return tuple(result)
+
+
+def _of_plugin(name: str, protocol: plugin_disks.Protocol, *, read_only: bool) -> Origin:
+    if protocol == "nbd":
+        return Origin(name, PurePosixPath(), image=False, read_only=read_only, network=True)
+    return Origin(name, PurePosixPath(plugin_disks.path(name, protocol)), image=True, read_only=read_only, plugin=True)
 
 
 def file_of(origin: Origin, found: Found) -> PurePosixPath:
@@ -99,7 +117,9 @@ def file_of(origin: Origin, found: Found) -> PurePosixPath:
 
 def below(origin: Origin, found: Found) -> PurePosixPath:
     """Return the file or device with the data of the origin, which an overlay may lie on."""
-    return origin.path if origin.image or found.block else origin.path / layout.DISK_IMAGE
+    if found.block:
+        return origin.device
+    return origin.path if origin.image else origin.path / layout.DISK_IMAGE
 
 
 def is_device(origin: Origin, found: Found) -> bool:
@@ -128,11 +148,12 @@ def _created(disk: Mapping[str, Any], path: str) -> int:
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why a domain of this specification cannot be migrated live, or an empty string."""
-    private = [origin.name for origin in origins(specification) if origin.overlay is not None]
-    if private:
-        return f"what the guest wrote to the disk {private[0]!r} exists in its pod only"
+    of_node = [disk["name"] for disk in disks.defaulted(specification) if host_disks.is_host(disk)]
+    if of_node:
+        return f"the disk {of_node[0]!r} is a file of its node"
     tokens = [disk["name"] for disk in disks.defaulted(specification) if disk.get("type") == cloud_init.SERVICE_ACCOUNT]
     if tokens:
         return f"the token on the disk {tokens[0]!r} is of its pod, and ends with it"
-    cached = [disk["name"] for disk in disks.defaulted(specification) if disks.is_cached(disk) and not disk["readOnly"]]
+    shared = [disk for disk in disks.defaulted(specification) if not disk["readOnly"] and not disks.is_overlaid(disk)]
+    cached = [disk["name"] for disk in shared if disks.is_cached(disk)]
     return f"the page cache of its node has data of the disk {cached[0]!r} (driver.cache)" if cached else ""

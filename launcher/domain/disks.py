@@ -9,8 +9,10 @@ from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import disks as hardware
-from apiserver.apis.virt.hardware import io_threads
+from apiserver.apis.virt.hardware import io_threads, plugin_disks
+from apiserver.apis.virt.hardware import network_disks as over_network
 from launcher.domain import disk_driver, disk_io_tune, network_disks
+from launcher.domain import plugin_disks as by_plugin
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.disk_origins import Found, Origin, file_of, is_device, origins
 from launcher.domain.values import InvalidSpecification
@@ -29,7 +31,9 @@ def append(tree: Tree, definition: Definition) -> None:
         driver = _append_disk(tree.devices, disk, origin, definition.found.get(origin.name, Found()), target)
         if thread := threads.get(origin.name):
             driver.set("iothread", str(thread))
-        if queues and target[1] == "virtio":
+        if over_network.is_copied(disk):
+            driver.attrib.update({"queues": "1", "queue_size": str(over_network.REQUESTS)})
+        elif queues and target[1] == "virtio":
             driver.set("queues", str(queues))
     if "scsi" in {bus for _, bus in targets}:
         controller = SubElement(tree.devices, "controller", type="scsi", index="0", model="virtio-scsi")
@@ -57,12 +61,13 @@ def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> Element:
     kind = "network" if origin.network else "block" if is_device(origin, found) else "file"
-    if hardware.is_lun(disk) and (kind != "block" or target[1] != "scsi"):
-        raise InvalidSpecification(f"devices.disks[{origin.name}].device: lun needs bus scsi, and a claim that is a block device")
+    if hardware.is_lun(disk) and ((kind != "block" and disk.get("type") != over_network.ISCSI) or target[1] != "scsi"):
+        text = "lun needs bus scsi, and a claim that is a block device or the logical unit of an iSCSI target"
+        raise InvalidSpecification(f"devices.disks[{origin.name}].device: {text}")
     element = SubElement(devices, "disk", type=kind, device=str(disk["device"]))
     driver = disk_driver.append(element, disk, origin, found)
     if origin.network:
-        network_disks.append_source(element, disk)
+        (by_plugin if plugin_disks.is_plugin(disk) else network_disks).append_source(element, disk)
     elif not origin.empty:
         SubElement(element, "source", {"dev" if is_device(origin, found) else "file": str(file_of(origin, found))})
     SubElement(element, "target", dev=target[0], bus=target[1])

@@ -6,7 +6,7 @@ nobody: what virt-api refuses is refused here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from apiserver.apis.virt import layout
@@ -204,13 +204,14 @@ def names_by_target(text: str) -> dict[str, str]:
         return {}
 
 
-def not_migratable(text: str) -> str:
-    """Return why a domain of this XML cannot be migrated live, or an empty string.
+def not_migratable(text: str, copied: Collection[str] = ()) -> str:
+    """Return why a domain of this XML cannot be migrated live, or an empty string; ``copied`` are names of disks that move with it.
 
     The page caches of two nodes need not hold the same of a disk that both have.
     """
     try:
-        cached = [each for each in reading.read(text).disks if each.is_cached and not each.is_read_only]
+        disks = [each for each in reading.read(text).disks if each.name not in copied]
+        cached = [each for each in disks if each.is_cached and not each.is_read_only]
     except parsing.Malformed:
         return ""
     return f"disk {cached[0].name!r} is not opened with cache none or directsync: {cached[0].path}/driver/@cache" if cached else ""

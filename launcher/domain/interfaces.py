@@ -8,7 +8,7 @@ from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.virt.hardware import interfaces as hardware
-from launcher.domain import passed_through
+from launcher.domain import passed_through, passt
 from launcher.domain.definition import Definition, Tap, Tree
 from launcher.domain.values import InvalidSpecification, word
 
@@ -17,9 +17,13 @@ _TAP: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # IFNAMSIZ
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append an interface for every tap device that was made, and the cards of the node."""
+    """Append an interface for every tap device that was made, the one of passt, and the cards of the node."""
     states = {str(each.get("name")): each.get("state") for each in hardware.defaulted(definition.specification)}
+    settings = passt.settings(definition.specification)
     for tap in definition.taps:
+        if settings is not None and tap.name == settings.interface:
+            passt.append(tree.devices, _mac(tap))
+            continue
         _append_interface(tree.devices, tap, hardware.queues(definition.specification, tap.model), states.get(tap.name))
     passed_through.append(tree, definition, "interfaces")
 
@@ -27,16 +31,23 @@ def append(tree: Tree, definition: Definition) -> None:
 def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why a domain of this specification cannot be migrated live, or an empty string."""
     found = next((each for each in hardware.defaulted(specification) if hardware.takes_place_of_pod(each)), None)
-    return f"interface {found.get('name')!r} has its pod's address, and the pod in another place has another one" if found else ""
+    if found is None:
+        return passt.not_migratable(specification)
+    return f"interface {found.get('name')!r} has its pod's address, and the pod in another place has another one"
+
+
+def _mac(tap: Tap) -> str:
+    if not _MAC.fullmatch(tap.mac):
+        raise InvalidSpecification(f"devices.interfaces: {tap.mac!r} is no MAC address")
+    return tap.mac.lower()
 
 
 def _append_interface(devices: Element, tap: Tap, queues: int, state: str | None) -> None:
-    if not _MAC.fullmatch(tap.mac):
-        raise InvalidSpecification(f"devices.interfaces: {tap.mac!r} is no MAC address")
+    mac = _mac(tap)
     if not _TAP.fullmatch(tap.tap):
         raise InvalidSpecification(f"devices.interfaces: {tap.tap!r} is no name of a device")
     element = SubElement(devices, "interface", type="ethernet")
-    SubElement(element, "mac", address=tap.mac.lower())
+    SubElement(element, "mac", address=mac)
     SubElement(element, "target", dev=tap.tap, managed="no")
     SubElement(element, "model", type=word(tap.model, "devices.interfaces.model"))
     if queues > 1:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from xml.etree.ElementTree import SubElement
 
 from apiserver.apis.meta import quantity
-from apiserver.apis.virt.hardware import filesystems
+from apiserver.apis.virt.hardware import filesystems, interfaces
 from apiserver.apis.virt.hardware import memory as hardware
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
@@ -37,8 +37,8 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def _append_backing(tree: Tree, specification: Mapping[str, Any]) -> None:
-    """Append huge pages, and that other processes of the pod share the memory where they serve file systems."""
-    size, is_shared = hardware.page_size(specification), bool(filesystems.defaulted(specification))
+    """Append huge pages, and that other processes of the pod share the memory where there are such."""
+    size, is_shared = hardware.page_size(specification), _is_shared(specification)
     if size not in ("", "2Mi", "1Gi"):
         raise InvalidSpecification(f"memory.hugepages.pageSize: {size!r} is not supported")
     if not size and not is_shared:
@@ -51,6 +51,11 @@ def _append_backing(tree: Tree, specification: Mapping[str, Any]) -> None:
         SubElement(backing, "source", type="memfd")
     if is_shared:
         SubElement(backing, "access", mode="shared")
+
+
+def _is_shared(specification: Mapping[str, Any]) -> bool:
+    """Return whether other processes of the pod have the guest's memory, too: they serve its file systems, or its connections."""
+    return bool(filesystems.defaulted(specification) or interfaces.of_passt(specification))
 
 
 def has_room(definition: Definition) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from launcher.domain import cpu, disk_origins, filesystems, firmware_files, interfaces, passed_through
+from launcher.domain import copied_disks, cpu, disk_origins, filesystems, firmware_files, interfaces, passed_through, plugin_disks
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return all that keeps a domain of this ``spec.domain`` from live migration, or an empty string."""
-    families = (disk_origins, filesystems, cpu, firmware_files, interfaces, passed_through)
+    families = (copied_disks, disk_origins, plugin_disks, filesystems, cpu, firmware_files, interfaces, passed_through)
     return "; ".join(filter(None, (each.not_migratable(specification) for each in families)))

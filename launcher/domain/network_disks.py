@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
@@ -36,17 +36,19 @@ def append_source(element: Element, disk: Mapping[str, Any]) -> None:
         InvalidSpecification: what names the server has characters that such names cannot have.
     """
     source, path = disk.get("source") or {}, f"devices.disks[{disk['name']}].source"
-    match disk["type"]:
-        case hardware.ISCSI:
-            _append_login(_append_iscsi(element, source, path), disk)
-        case hardware.NBD:
-            _append_nbd(element, source, path)
-        case other:
-            raise InvalidSpecification(f"devices.disks[{disk['name']}].type: {other!r} is not supported")
+    if (append := APPENDED.get(disk["type"])) is None:
+        raise InvalidSpecification(f"devices.disks[{disk['name']}].type: {disk['type']!r} is not supported")
+    found = append(element, source, path)
+    if hardware.login_secret(disk):
+        _append_login(found, disk, path)
 
 
-def _append_nbd(element: Element, source: Mapping[str, Any], path: str) -> None:
+def _append_nbd(element: Element, source: Mapping[str, Any], path: str) -> Element:
     found = SubElement(element, "source", protocol="nbd")
+    if source.get("tlsSecretRef"):
+        found.set("tls", "yes")
+        if (name := source.get("tlsHostname")) is not None:
+            found.set("tlsHostname", _host(name, f"{path}.tlsHostname"))
     if (export := source.get("export")) is not None:
         if not isinstance(export, str) or not hardware.is_export(export):
             raise InvalidSpecification(f"{path}.export: {export!r} is not allowed")
@@ -54,12 +56,48 @@ def _append_nbd(element: Element, source: Mapping[str, Any], path: str) -> None:
     port = number(source.get("port"), 1, 65535, f"{path}.port")
     SubElement(found, "host", name=_host(source.get("host"), f"{path}.host"), port=port)
     SubElement(found, "reconnect", delay=str(RECONNECT_SECONDS))
+    return found
 
 
-def _append_login(source: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<auth>``, to which the name of the user is added where nobody reads it."""
-    if hardware.login_secret(disk):
-        SubElement(SubElement(source, "auth"), "secret", type="iscsi", uuid=secret_uuid(str(disk["name"])))
+def _append_nfs(element: Element, source: Mapping[str, Any], path: str) -> Element:
+    file = source.get("path")
+    if not isinstance(file, str) or not hardware.is_file(file):
+        raise InvalidSpecification(f"{path}.path: {file!r} is no path of a file")
+    found = SubElement(element, "source", protocol="nfs", name=file)
+    SubElement(found, "host", name=_host(source.get("host"), f"{path}.host"))
+    if (identity := source.get("identity")) is not None:
+        numbers = {each: number(identity.get(each), 0, hardware.MAX_IDENTITY, f"{path}.identity.{each}") for each in ("user", "group")}
+        SubElement(found, "identity", {each: f"+{text}" for each, text in numbers.items()})
+    return found
+
+
+def _append_rbd(element: Element, source: Mapping[str, Any], path: str) -> Element:
+    monitors = source.get("monitors")
+    name = "/".join(_rbd_name(source.get(each), f"{path}.{each}") for each in ("pool", "image"))
+    found = SubElement(element, "source", protocol="rbd", name=name)
+    for given in monitors if isinstance(monitors, list) else ():
+        place = hardware.monitor(given) if isinstance(given, str) else None
+        if place is None:
+            raise InvalidSpecification(f"{path}.monitors: {given!r} is no monitor")
+        SubElement(found, "host", name=place[0], port=str(place[1]))
+    if not len(found):
+        raise InvalidSpecification(f"{path}.monitors: there are none")
+    return found
+
+
+def _rbd_name(value: object, path: str) -> str:
+    if not isinstance(value, str) or not hardware.is_rbd_name(value):
+        raise InvalidSpecification(f"{path}: {value!r} is no name of Ceph's")
+    return value
+
+
+def _append_login(source: Element, disk: Mapping[str, Any], path: str) -> None:
+    """Append ``<auth>``, without which libvirt has Ceph ask for none; the name of an iSCSI user is added where nobody reads it."""
+    login, kind = SubElement(source, "auth"), "iscsi"
+    if disk["type"] == hardware.RBD:
+        login.set("username", _rbd_name(disk["source"].get("user", "admin"), f"{path}.user"))
+        kind = "ceph"
+    SubElement(login, "secret", type=kind, uuid=secret_uuid(str(disk["name"])))
 
 
 def _append_iscsi(element: Element, source: Mapping[str, Any], path: str) -> Element:
@@ -85,3 +123,12 @@ def _host(value: object, path: str) -> str:
     if not isinstance(value, str) or not hardware.is_host(value):
         raise InvalidSpecification(f"{path}: {value!r} is no host")
     return value
+
+
+APPENDED: Final[Mapping[str, Callable[[Element, Mapping[str, Any], str], Element]]] = {
+    hardware.ISCSI: _append_iscsi,
+    hardware.NBD: _append_nbd,
+    hardware.NFS: _append_nfs,
+    hardware.RBD: _append_rbd,
+}
+"""Functions that append ``<source>`` to an element and return it, by the disk's type; the last argument is the source's path."""

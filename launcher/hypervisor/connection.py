@@ -18,11 +18,15 @@ import libvirt_qemu
 from launcher.domain import guest_agent
 from launcher.domain.states import ACTIVE, State, reason_of, state_of
 from launcher.hypervisor import eventloop, facts
+from launcher.hypervisor.disk_faults import DiskFaults
 from launcher.hypervisor.occurrences import Occurrences
 from launcher.hypervisor.port import (
+    NO_DISKS,
     NO_SPACE,
+    NO_TERMS,
     AgentRefused,
     AgentSilent,
+    Disks,
     DomainExists,
     DomainNotFound,
     HypervisorError,
@@ -31,7 +35,9 @@ from launcher.hypervisor.port import (
     OperationInvalid,
     OperationTimeout,
     Progress,
+    Terms,
     Unavailable,
+    Usage,
 )
 from launcher.hypervisor.translate import errors
 
@@ -47,6 +53,8 @@ AGENT_CALL_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 0.03
 """libvirtd listens some 40 ms after it was started, and every start of a guest waits for it."""
 
+DOWNTIME_MILLISECONDS: Final = 300
+"""QEMU's own default of ``downtime-limit`` (``migration/options.c``)."""
 SCHEMA: Final = Path("/usr/share/libvirt/schemas/domain.rng")
 """libvirt's own schema, which libvirtd reads where it is asked to validate."""
 
@@ -57,9 +65,6 @@ _MIGRATE_FLAGS: Final = (
     | libvirt.VIR_MIGRATE_PAUSED
     | libvirt.VIR_MIGRATE_PERSIST_DEST
     | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
-    # libvirt only believes in network file systems it knows. That claims are shared is what the control plane checked; that their
-    # images are opened without the page cache is in our XML.
-    | libvirt.VIR_MIGRATE_UNSAFE
 )
 
 _DISK_ERRORS: Final = {libvirt.VIR_DOMAIN_DISK_ERROR_UNSPEC: "I/O error", libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE: NO_SPACE}
@@ -90,6 +95,7 @@ class LibvirtHypervisor:
         """Domains whose watchdog fired and had QEMU end: to libvirt they crashed."""
         self._reboots = Occurrences()
         self._watchdogs = Occurrences()
+        self._disk_faults = DiskFaults()
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         # One for a migration, one for an agent that does not answer when it is to shut the guest down, two for everything else.
@@ -149,6 +155,7 @@ class LibvirtHypervisor:
                 watchdogs=self._watchdogs.of(name),
                 agent_connected=self._agents.get(name, False),
                 disk_errors=_disk_errors(domain) if (state, reason) == (State.PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR) else (),
+                disk_faults=self._disk_faults.of(name, facts.targets_by_alias(document)),
                 cid=facts.cid(document),
             )
 
@@ -178,11 +185,11 @@ class LibvirtHypervisor:
 
         await self._call(f"start domain {name}", create)
 
-    async def keep_secret(self, uuid: str, value: bytes) -> None:
+    async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
         """See the port."""
 
         def keep(connection: libvirt.virConnect) -> None:
-            connection.secretDefineXML(facts.secret_xml(uuid)).setValue(value)
+            connection.secretDefineXML(facts.secret_xml(uuid, usage)).setValue(value)
 
         await self._call(f"keep secret {uuid}", keep)
 
@@ -232,12 +239,15 @@ class LibvirtHypervisor:
 
         await self._call(f"destroy domain {name}", destroy)
 
-    async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str) -> None:
+    async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
         """See the port."""
 
         def migrate(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
-            domain.migrateToURI3(libvirt_uri, {libvirt.VIR_MIGRATE_PARAM_URI: data_uri}, _MIGRATE_FLAGS)
+            # QEMU keeps what an earlier migration of the domain was given.
+            domain.migrateSetMaxDowntime(terms.max_downtime_milliseconds or DOWNTIME_MILLISECONDS)
+            parameters, flags = facts.migration_parameters(terms, disks)
+            domain.migrateToURI3(libvirt_uri, {libvirt.VIR_MIGRATE_PARAM_URI: data_uri, **parameters}, _MIGRATE_FLAGS | flags)
 
         try:
             await self._call(f"migrate domain {name}", migrate, seconds=None)
@@ -368,6 +378,18 @@ class LibvirtHypervisor:
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, on_lifecycle, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, on_reboot, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_WATCHDOG, on_watchdog, None)
+        connection.domainEventRegisterAny(
+            None, libvirt.VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON, self._on_disk_error, lambda: later(self._changed)
+        )
+
+    def _on_disk_error(  # libvirt's arguments
+        self, _of: object, domain: libvirt.virDomain, _path: str, alias: str, action: int, reason: str, changed: Callable[[], None]
+    ) -> None:
+        if action == libvirt.VIR_DOMAIN_EVENT_IO_ERROR_PAUSE:
+            return  # the state of the domain tells, of which there is another event
+        ignored = action == libvirt.VIR_DOMAIN_EVENT_IO_ERROR_NONE
+        if self._disk_faults.take(domain.name(), alias or "", reason or "", ignored=ignored, now=time.monotonic()):
+            changed()
 
     def _on_close(self, closed: object) -> None:
         if self._connection is None or closed is self._connection or not self._connection.isAlive():

@@ -21,9 +21,13 @@ cgroup_controllers = []
 """
 
 
-def qemu_conf(*, hugepages: bool) -> str:
-    """Return ``qemu.conf``; without privileges libvirt looks for huge pages only where it is told to, and fails where there are none."""
-    return QEMU_CONF + (f'hugetlbfs_mount = "{layout.HUGEPAGES_DIRECTORY}"\n' if hugepages else "")
+def qemu_conf(certificates: Path, *, hugepages: bool) -> str:
+    """Return ``qemu.conf``; without privileges libvirt looks for huge pages only where it is told to, and fails where there are none.
+
+    The directory of the certificates has to be there when libvirtd begins; what is in it, when a domain has a disk that needs them.
+    """
+    pages = f'hugetlbfs_mount = "{layout.HUGEPAGES_DIRECTORY}"\n' if hugepages else ""
+    return f'{QEMU_CONF}nbd_tls_x509_cert_dir = "{certificates}"\n{pages}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,12 @@ class Daemon:
             host_uuid: distinct per pod. libvirt refuses to migrate between hosts with the same one, and takes it from the node's
                 firmware by default, which two pods of a node share.
         """
-        for name in ("home", "config/libvirt", "data", "libvirt"):
+        certificates = self.directory / Path(layout.NBD_CERTIFICATES_DIRECTORY).name
+        for name in ("home", "config/libvirt", "data", "libvirt", certificates.name):
             (self.directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         configuration = self.directory / "config" / "libvirt"
-        (configuration / "qemu.conf").write_text(qemu_conf(hugepages=Path(layout.HUGEPAGES_DIRECTORY).is_mount()))
+        hugepages = Path(layout.HUGEPAGES_DIRECTORY).is_mount()
+        (configuration / "qemu.conf").write_text(qemu_conf(certificates, hugepages=hugepages))
         (configuration / "libvirtd.conf").write_text(
             f'host_uuid = "{host_uuid}"\n'
             'log_outputs = "3:stderr"\n'

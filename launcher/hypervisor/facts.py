@@ -7,16 +7,24 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from launcher.hypervisor.port import Progress
+import libvirt
+
+from launcher.hypervisor.port import NO_DISKS, Disks, Progress, Terms, Usage
 
 MAX_ANSWER: Final = 2 << 20
 """Characters: of ten thousand packages the list takes half. libvirt takes five times as many from an agent; ours have less memory."""
+
+_NAMED_BY: Final[Mapping[Usage, str]] = {"iscsi": "target", "ceph": "name"}
+"""Elements that name a secret among those of its usage."""
 
 
 def progress(stats: Mapping[str, Any]) -> Progress | None:
     """Return the figures of virDomainGetJobStats; None when no job is behind them."""
     if "time_elapsed" not in stats and "memory_total" not in stats:
         return None
+    rate = int(stats.get("memory_bps", 0)) + int(stats.get("disk_bps", 0))
+    if not stats.get("memory_total", 0):  # disks come first, and libvirt does not say how fast
+        rate = rate or int(stats.get("disk_processed", 0)) * 1000 // max(int(stats.get("time_elapsed", 0)), 1)
     return Progress(
         elapsed_milliseconds=int(stats.get("time_elapsed", 0)),
         memory_total_bytes=int(stats.get("memory_total", 0)),
@@ -24,7 +32,35 @@ def progress(stats: Mapping[str, Any]) -> Progress | None:
         memory_remaining_bytes=int(stats.get("memory_remaining", 0)),
         iteration=int(stats.get("memory_iteration", 0)),
         downtime_milliseconds=int(stats.get("downtime", 0)),
+        data_total_bytes=int(stats.get("data_total", 0)),
+        data_processed_bytes=int(stats.get("data_processed", 0)),
+        data_remaining_bytes=int(stats.get("data_remaining", 0)),
+        bytes_per_second=rate,
+        dirty_bytes_per_second=int(stats.get("memory_dirty_rate", 0)) * int(stats.get("memory_page_size", 0)),  # libvirt's is in pages
     )
+
+
+def migration_parameters(terms: Terms, disks: Disks = NO_DISKS) -> tuple[dict[str, Any], int]:
+    """Return the typed parameters and the flags of virDomainMigrateToURI3 that terms, and disks to be copied, stand for."""
+    parameters: dict[str, Any] = {}
+    flags = 0
+    if terms.bandwidth_bytes > 0:
+        share = terms.bandwidth_bytes // max(len(disks.copied), 1)  # libvirt gives it to each disk, which are copied at once
+        parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = max(share >> 20, 1)  # MiB/s, of which 0 is no limit
+    if terms.parallel_connections > 1:
+        flags |= libvirt.VIR_MIGRATE_PARALLEL
+        parameters[libvirt.VIR_MIGRATE_PARAM_PARALLEL_CONNECTIONS] = terms.parallel_connections
+    if terms.auto_converge:
+        flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
+    if disks.shared:
+        # libvirt only believes in network file systems it knows. That claims are shared is what the control plane checked; that their
+        # images are opened without the page cache is what virt-launcher did.
+        flags |= libvirt.VIR_MIGRATE_UNSAFE
+    if disks.copied:
+        flags |= libvirt.VIR_MIGRATE_NON_SHARED_INC if disks.shallow else libvirt.VIR_MIGRATE_NON_SHARED_DISK
+        parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = list(disks.copied)
+        parameters[libvirt.VIR_MIGRATE_PARAM_DISKS_URI] = disks.uri
+    return parameters, flags
 
 
 def cid(domain: Element) -> int:
@@ -34,11 +70,21 @@ def cid(domain: Element) -> int:
     return int(address) if address.isdecimal() else 0
 
 
-def secret_xml(uuid: str) -> str:
-    """Return the XML of a secret for a login to an iSCSI target: it is kept in memory, and no client can read its value."""
+def targets_by_alias(domain: Element) -> dict[str, str]:
+    """Return libvirt's names of a domain's disks (``vda``), by their aliases (``virtio-disk0``), which a domain has while it is active."""
+    found: dict[str, str] = {}
+    for disk in domain.iterfind("devices/disk"):
+        alias, target = disk.find("alias"), disk.find("target")
+        if alias is not None and target is not None:
+            found[alias.get("name", "")] = target.get("dev", "")
+    return found
+
+
+def secret_xml(uuid: str, usage: Usage) -> str:
+    """Return the XML of a secret for a login to the server of a disk: it is kept in memory, and no client can read its value."""
     root = Element("secret", ephemeral="yes", private="yes")
     SubElement(root, "uuid").text = uuid
-    SubElement(SubElement(root, "usage", type="iscsi"), "target").text = uuid
+    SubElement(SubElement(root, "usage", type=usage), _NAMED_BY[usage]).text = uuid
     return tostring(root, encoding="unicode")
 
 

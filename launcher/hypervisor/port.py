@@ -11,18 +11,22 @@
 6. ``suspend``, ``resume`` and ``destroy`` of a domain that already is so do nothing. ``destroy`` of one that is absent does nothing.
    ``resume`` ends a pause of every kind, also a guest's own suspension to memory; its cause may bring the pause back.
 7. ``migrate`` returns when the domain is complete on the target, paused there (also one that ran), and should be gone here. When it
-   raises, the target's copy, if there is one, is paused, too; where the domain is then, only ``observe`` tells.
-8. Methods may be called concurrently. While ``migrate`` runs, ``observe``, ``progress`` and ``abort_job`` answer at once.
+   raises, the target's copy, if there is one, is paused, too; where the domain is then, only ``observe`` tells. Its terms hold for this
+   migration alone. Disks that are copied have there what they had when the domain stopped here; one that stays goes on with its own.
+8. Methods may be called concurrently. While ``migrate`` runs, ``observe``, ``progress``, ``abort_job`` and ``suspend`` answer at once. A
+   domain that is suspended then arrives as any other; one that stays is resumed, or stays paused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from launcher.domain.states import ACTIVE, State, has_arrived
 
+Usage = Literal["iscsi", "ceph"]
+"""libvirt's words for what a secret is used for."""
 NO_SPACE: Final = "no space left"
 """Our word for the error of a disk whose storage is full."""
 
@@ -68,6 +72,20 @@ class MigrationAborted(MigrationFailed):
 
 
 @dataclass(frozen=True, slots=True)
+class DiskFault:
+    """An error of a disk after which its guest went on."""
+
+    disk: str
+    """libvirt's name of it (``vda``)."""
+    error: str
+    """``NO_SPACE``, or another word for people."""
+    ignored: bool
+    """The guest was told that all is well; else, that it failed."""
+    time: float
+    """Of this process' monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """A domain as it is now."""
 
@@ -86,6 +104,8 @@ class Observation:
     """Number of times that its watchdog fired since then."""
     disk_errors: tuple[tuple[str, str], ...] = ()
     """Of a domain that is paused by an I/O error: libvirt's name of the disk, and its word for the error."""
+    disk_faults: tuple[DiskFault, ...] = ()
+    """The last error of each disk that did not stop the guest, since this process watches."""
     cid: int = 0
     """Address of the guest's sockets to its node (AF_VSOCK); 0 without any."""
 
@@ -101,6 +121,41 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """Limits and options of one migration."""
+
+    bandwidth_bytes: int = 0
+    """A second, at most; libvirt counts in MiB, of which it is one at least. 0: no limit. Copied disks share it, and memory gets as
+    much as one of them."""
+    max_downtime_milliseconds: int = 0
+    """That the domain may stand still at the end, as QEMU estimates it; 0: QEMU's default."""
+    parallel_connections: int = 1
+    """That carry the memory."""
+    auto_converge: bool = False
+    """QEMU may slow the processors down until the memory changes more slowly than it is sent."""
+
+
+NO_TERMS: Final = Terms()
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """The disks of a domain that migrates."""
+
+    copied: tuple[str, ...] = ()
+    """libvirt's names (``vda``) of those that are copied; their files are at the target, with the size that they have here."""
+    shallow: bool = False
+    """Copied is what was written to their files, and nothing of those below; else all that the guest sees."""
+    shared: bool = False
+    """There are others that the guest writes to and both sides have open, past any page cache: the hypervisor is to believe that."""
+    uri: str = ""
+    """Path of the unix socket that the copies go to: here, and at the target, where QEMU listens."""
+
+
+NO_DISKS: Final = Disks()
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """Figures of the migration that runs, or of the last one."""
 
@@ -110,6 +165,15 @@ class Progress:
     memory_remaining_bytes: int = 0
     iteration: int = 0
     downtime_milliseconds: int = 0
+    """Of one that runs: how long the guest is expected to stand still."""
+    data_total_bytes: int = 0
+    """Memory, and disks that are copied along; so the next two."""
+    data_processed_bytes: int = 0
+    data_remaining_bytes: int = 0
+    bytes_per_second: int = 0
+    """Of the same."""
+    dirty_bytes_per_second: int = 0
+    """What the guest writes to its memory; 0 before the second iteration, when it is measured."""
 
 
 class Hypervisor(Protocol):
@@ -127,7 +191,7 @@ class Hypervisor(Protocol):
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
         """Define the domain ``name`` and start it paused; ``validate``: once the XML fits libvirt's schema, where that is installed."""
 
-    async def keep_secret(self, uuid: str, value: bytes) -> None:
+    async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
         """Know a secret that the XML of domains names by this UUID, in place of one it knew; in memory alone, and tell it to no client."""
 
     async def resume(self, name: str) -> None:
@@ -142,8 +206,8 @@ class Hypervisor(Protocol):
     async def destroy(self, name: str) -> None:
         """Power off at once."""
 
-    async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str) -> None:
-        """Move the domain, live, to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``."""
+    async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
+        """Move the domain, live, to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``, and these disks."""
 
     async def abort_job(self, name: str) -> None:
         """Abort the migration that runs; nothing when none does."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -98,6 +99,24 @@ class Agent:
         Raises:
             Refused: there is no agent to be asked, or it does not answer.
         """
+        async with self._reading() as domain:
+            info = await self._all(domain)
+        info = {"time": times.to_rfc3339(datetime.now(UTC)), **guestinfo.bounded(agent_answers.named(info, names))}
+        return json.dumps(guestinfo.fitted(info), ensure_ascii=False)
+
+    async def ping(self) -> str:
+        """Return an empty object, as JSON, once the agent has given a sign of life.
+
+        Raises:
+            Refused: there is no agent to be asked, or it does not answer.
+        """
+        async with self._reading() as domain:
+            await self._hypervisor.ask_agent(domain, "guest-ping")
+        return "{}"
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[str]:
+        """Yield the domain of an agent that may be asked, in the reader's turn; what goes wrong meanwhile becomes a refusal."""
         self._require_agent()
         try:
             async with asyncio.timeout(TURN_SECONDS):
@@ -105,7 +124,7 @@ class Agent:
         except TimeoutError as error:
             raise Refused("Timeout", "the guest agent has not answered an earlier question") from error
         try:
-            info = await self._all(self._require_agent())
+            yield self._require_agent()
         except (AgentSilent, OperationTimeout) as error:
             raise Refused("Timeout", str(error)) from error
         except OperationInvalid as error:
@@ -114,8 +133,6 @@ class Agent:
             raise Refused("Failed", str(error)) from error
         finally:
             self._turn.release()
-        info = {"time": times.to_rfc3339(datetime.now(UTC)), **guestinfo.bounded(agent_answers.named(info, names))}
-        return json.dumps(guestinfo.fitted(info), ensure_ascii=False)
 
     @property
     def is_ready(self) -> bool:

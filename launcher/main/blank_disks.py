@@ -13,12 +13,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from apiserver.apis.meta import quantity
 from apiserver.apis.virt import layout
 from launcher.domain.disk_origins import Origin, origins
 from launcher.main import files
@@ -52,9 +52,8 @@ def create(specification: Mapping[str, Any]) -> None:
 
 def _create(origin: Origin) -> None:
     try:
-        path = Path(origin.path)
-        if stat.S_ISBLK(path.stat().st_mode):
-            _require(files.size_of_device(path), origin, "its block device has")
+        if files.is_device(origin):
+            _require(files.size_of_device(Path(origin.device)), origin, "its block device has")
             return
         with _directory(origin) as directory:
             if not _exists(layout.DISK_IMAGE, directory):
@@ -136,13 +135,13 @@ def _exists(name: str, directory: int) -> bool:
 
 def _require(bytes_: int, origin: Origin, holder: str) -> None:
     if bytes_ < origin.created:
-        raise _no_room(origin, f"{holder} {bytes_} bytes")
+        raise _no_room(origin, f"{holder} {quantity.about(bytes_)}")
 
 
 def _no_room(origin: Origin, why: str) -> files.NoRoom:
     message = (
-        f"disk {origin.name!r}: source.create.size is {origin.created} bytes, and {why}: expand the PersistentVolumeClaim or make room "
-        "in it, or ask for less; the guest starts when the disk fits"
+        f"disk {origin.name!r}: source.create.size is {quantity.of_bytes(origin.created)}, and {why}: expand the PersistentVolumeClaim or "
+        "make room in it, or ask for less; the guest starts when the disk fits"
     )
     return files.NoRoom((origin.name,), message)
 

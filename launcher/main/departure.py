@@ -16,12 +16,24 @@ from typing import Final
 
 from apiserver.apis.virt import layout
 from launcher.domain.states import State
-from launcher.hypervisor.port import Hypervisor, HypervisorError, MigrationAborted, Observation
+from launcher.hypervisor.port import (
+    Disks,
+    DomainNotFound,
+    Hypervisor,
+    HypervisorError,
+    MigrationAborted,
+    Observation,
+    OperationInvalid,
+    Terms,
+)
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
 
 PROGRESS_SECONDS: Final = 0.5
+MAX_DOWNTIME_MILLISECONDS: Final = 2_000_000
+MAX_CONNECTIONS: Final = 255
+"""Both are QEMU's limits (``migration/options.c``)."""
 SETTLE_SECONDS: Final = 0.1
 """Between two looks at a domain whose whereabouts libvirt has not settled yet."""
 
@@ -55,11 +67,34 @@ def judge(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
     return Finding.HELD if seen.state is State.PAUSED and seen.reason == "migrating" else Finding.STAYED
 
 
+def terms_of(request: messages.Migrate) -> Terms:
+    """Return the terms that a migration is requested with, within what QEMU takes: virt-handler may have read them in a damaged object."""
+    return Terms(
+        bandwidth_bytes=max(request.bandwidth_bytes, 0),
+        max_downtime_milliseconds=min(max(request.max_downtime_milliseconds, 0), MAX_DOWNTIME_MILLISECONDS),
+        parallel_connections=min(max(request.parallel_connections, 1), MAX_CONNECTIONS),
+        auto_converge=request.auto_converge,
+    )
+
+
 class Departure:
     """One outgoing migration; ``status`` is its newest state, ``report`` is called with it."""
 
-    def __init__(self, hypervisor: Hypervisor, name: str, uid: str, report: Callable[[messages.MigrationStatus], None]) -> None:
-        self.status = messages.MigrationStatus(uid, "outgoing", "running", start_time=time.time())
+    def __init__(
+        self,
+        hypervisor: Hypervisor,
+        name: str,
+        request: messages.Migrate,
+        disks: Disks,
+        report: Callable[[messages.MigrationStatus], None],
+    ) -> None:
+        self.status = messages.MigrationStatus(request.migration_uid, "outgoing", "running", start_time=time.time())
+        self._terms = terms_of(request)
+        self._disks = disks
+        self._pausing = asyncio.Lock()
+        self._paused = False
+        """The guest was paused so that it arrives, or may have been."""
+        self._over = False
         self._hypervisor = hypervisor
         self._name = name
         self._report = report
@@ -72,6 +107,7 @@ class Departure:
             reporting = group.create_task(self._report_progress())
             state, message = await self._move()
             reporting.cancel()
+        await self._go_on(stayed=state != "succeeded")
         logger.info("a migration is over", extra={"migration": self.status.uid, "state": state, "reason": message})
         return dataclasses.replace(self.status, state=state, message=message, end_time=time.time())
 
@@ -84,6 +120,35 @@ class Departure:
         self._abort_asked = True
         await self._hypervisor.abort_job(self._name)
 
+    async def pause(self) -> None:
+        """Pause the guest, so that it arrives; a guest that stands still already is left as it is, and so is one that is over.
+
+        Raises:
+            HypervisorError: it could not be paused, or nobody knows whether it was.
+        """
+        async with self._pausing:
+            seen = None if self._over else await self._hypervisor.observe(self._name)
+            if seen is None or seen.state is not State.RUNNING:
+                return
+            self._paused = True
+            await self._hypervisor.suspend(self._name)
+
+    async def _go_on(self, *, stayed: bool) -> None:
+        """Let a guest run again that stayed, and that nobody but this has paused."""
+        async with self._pausing:
+            self._over = True
+            while stayed and self._paused:
+                await self._hypervisor.ready()
+                try:
+                    await self._hypervisor.resume(self._name)
+                except (DomainNotFound, OperationInvalid):  # it ended
+                    return
+                except HypervisorError as error:
+                    logger.warning("the guest that stays cannot be resumed yet", extra={"error": str(error)})
+                    await asyncio.sleep(SETTLE_SECONDS)
+                else:
+                    return
+
     async def _move(self) -> tuple[messages.MigrationState, str]:
         error: HypervisorError | None = None
         try:
@@ -91,6 +156,8 @@ class Departure:
                 self._name,
                 libvirt_uri=f"qemu+unix:///session?socket={layout.RUN_DIRECTORY}/{layout.MIGRATION_LIBVIRT_SOCKET}",
                 data_uri=f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DATA_SOCKET}",
+                terms=self._terms,
+                disks=self._disks,
             )
         except HypervisorError as raised:
             error = raised

@@ -7,6 +7,7 @@ names of users are in Secrets, too, and stand in that XML alone: what people are
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from xml.etree import ElementTree as ET
 from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import disks, network_disks
 from launcher.domain.network_disks import secret_uuid
-from launcher.hypervisor.port import Hypervisor
+from launcher.hypervisor.port import Hypervisor, Usage
 from launcher.main import mounted
 from launcher.main.made_disks import SourceUnusable
 
@@ -33,6 +34,7 @@ class Login:
     disk: str
     user: str = field(repr=False)
     password: bytes = field(repr=False)
+    usage: Usage = "iscsi"
 
     @property
     def uuid(self) -> str:
@@ -46,14 +48,31 @@ def logins(specification: Mapping[str, Any]) -> tuple[Login, ...]:
     Raises:
         SourceUnusable: it cannot be read, or holds something else; the message names the disk, and nothing of the content.
     """
-    return tuple(_login(str(each["name"])) for each in disks.defaulted(specification) if network_disks.login_secret(each))
+    return tuple(_read(each) for each in disks.defaulted(specification) if network_disks.login_secret(each))
 
 
-def _login(disk: str) -> Login:
+def _read(given: Mapping[str, Any]) -> Login:
+    disk, keys = str(given["name"]), network_disks.login_keys(given)
     try:
-        found = mounted.read(Path(layout.SOURCES_DIRECTORY, disk), limit=MAX_USER + MAX_PASSWORD, count=len(network_disks.LOGIN_KEYS))
+        found = mounted.read(Path(layout.SOURCES_DIRECTORY, disk), limit=MAX_USER + MAX_PASSWORD, count=len(keys))
     except mounted.Unreadable as error:
         raise SourceUnusable(f"disk {disk!r}: its Secret: {error}") from None
+    return _key(disk, found) if given["type"] == network_disks.RBD else _login(disk, found)
+
+
+def _key(disk: str, found: Mapping[str, bytes]) -> Login:
+    """Return the key of a user of Ceph's, who is named in the XML that people see."""
+    (file,) = network_disks.KEYRING_KEYS.values()
+    try:
+        key = base64.b64decode(found.get(file, b"").strip(), validate=True)
+    except ValueError:
+        key = b""
+    if not key:
+        raise SourceUnusable(f"disk {disk!r}: its Secret: the key must be one of Ceph's, in base64")
+    return Login(disk, "", key, "ceph")
+
+
+def _login(disk: str, found: Mapping[str, bytes]) -> Login:
     user, password = (found.get(file, b"") for file in network_disks.LOGIN_KEYS.values())
     if not password or len(password) > MAX_PASSWORD:
         raise SourceUnusable(f"disk {disk!r}: its Secret: the password must have 1 to {MAX_PASSWORD} bytes")
@@ -70,12 +89,12 @@ async def keep(hypervisor: Hypervisor, specification: Mapping[str, Any]) -> None
         HypervisorError: it could not.
     """
     for login in await asyncio.to_thread(logins, specification):
-        await hypervisor.keep_secret(login.uuid, login.password)
+        await hypervisor.keep_secret(login.uuid, login.password, login.usage)
 
 
 def revealed(xml: str, found: Iterable[Login]) -> str:
     """Return the XML that libvirt is given: with the users' names."""
-    users = {each.uuid: each.user for each in found}
+    users = {each.uuid: each.user for each in found if each.user}
     if not users:
         return xml
     root = ET.fromstring(xml)  # noqa: S314 - it is ours

@@ -15,8 +15,8 @@ from typing import Any, Final
 from apiserver.apis.virt import layout
 from launcher.domain.disk_origins import Format, Found, Origin, below, origins
 from launcher.main.children import Children
+from launcher.main.qemu_img import ENVIRONMENT, QEMU_IMG
 
-QEMU_IMG: Final = "/usr/bin/qemu-img"
 MIB: Final = 1 << 20
 _QCOW2_MAGIC: Final = b"QFI\xfb"
 _EXTERNAL_DATA: Final = 1 << 2
@@ -75,7 +75,7 @@ async def make_overlays(children: Children, specification: Mapping[str, Any], fo
         partial = f"{overlay}.new"
         its = found[origin.name]
         content = [partial, str(origin.limit)] if origin.blank else ["-b", str(below(origin, its)), "-F", its.format, partial]
-        await children.run([QEMU_IMG, "create", "-q", "-f", "qcow2", *content], {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})
+        await children.run([QEMU_IMG, "create", "-q", "-f", "qcow2", *content], ENVIRONMENT)
         os.rename(partial, overlay)  # noqa: PTH104  # pathlib in asynchronous code is what another rule forbids
 
 
@@ -92,16 +92,18 @@ def _look(origin: Origin) -> Found:
         return Found(direct=_direct_below(path.parent))
     if origin.blank:
         return Found(direct=_direct_below(Path(layout.OVERLAYS_DIRECTORY)))
+    if origin.plugin:  # raw, and never judged by its first bytes, which are the guest's
+        return _of_file(_inside(path, str(path.parent), origin), "raw", origin)
     if origin.image:
         image = _inside(path, f"{layout.IMAGES_DIRECTORY}/{origin.name}", origin)
         return _of_file(image, image_format(image, origin.name), origin)
+    if is_device(origin):
+        _fits(size_of_device(Path(origin.device)), origin)
+        return Found(block=True, direct=_direct_under(origin))
     try:
-        mode = path.stat().st_mode
+        path.stat()
     except OSError as error:
         raise DiskUnusable(f"disk {origin.name!r}: {error.strerror or error}") from error
-    if stat.S_ISBLK(mode):
-        _fits(size_of_device(path), origin)
-        return Found(block=True, direct=_direct_under(origin))
     image = path / layout.DISK_IMAGE
     if _is_absent(image):
         raise ImagesMissing((origin.name,))
@@ -117,6 +119,11 @@ def _of_file(file: Path, kind: Format, origin: Origin) -> Found:
 def _direct_under(origin: Origin) -> bool:
     """Return whether the overlay of a disk, if it has one, will take O_DIRECT."""
     return not origin.overlaid or _direct_below(Path(layout.OVERLAYS_DIRECTORY))
+
+
+def is_device(origin: Origin) -> bool:
+    """Return whether the claim of a disk is a block device in this pod."""
+    return Path(origin.device).is_block_device()
 
 
 def size_of_device(path: Path) -> int:

@@ -48,6 +48,7 @@ class Places:
     """Directories with a subdirectory for each disk."""
 
     disks: Path = Path(layout.DISKS_DIRECTORY)
+    devices: Path = Path(layout.DEVICES_DIRECTORY)
     secrets: Path = Path(layout.IMPORT_SECRETS_DIRECTORY)
     authorities: Path = Path(layout.IMPORT_AUTHORITIES_DIRECTORY)
 
@@ -98,14 +99,16 @@ class Imports:
             if given is None:
                 continue
             name = segment(disk["name"], f"devices.disks[{position}].name")
-            directory = self._places.disks / name
-            if not os.path.lexists(directory / layout.DISK_IMAGE):
-                found[name] = self._plan(disk, given, directory)
+            directory, device = self._places.disks / name, self._places.devices / name
+            if device.is_block_device():
+                if _is_due(device):
+                    found[name] = self._plan(disk, given, name, device=str(device))
+            elif not os.path.lexists(directory / layout.DISK_IMAGE):
+                found[name] = self._plan(disk, given, name, directory=str(directory))
         return found
 
-    def _plan(self, disk: Mapping[str, Any], given: Mapping[str, Any], directory: Path) -> bytes:
-        name = directory.name
-        plan: dict[str, Any] = {"directory": str(directory), "source": dict(given), "size": disk_imports.size(given)}
+    def _plan(self, disk: Mapping[str, Any], given: Mapping[str, Any], name: str, **place: str) -> bytes:
+        plan: dict[str, Any] = {**place, "source": dict(given), "size": disk_imports.size(given)}
         if disk_imports.secret(disk):
             plan["secret"] = str(self._places.secrets / name)
         if disk_imports.authorities(disk) is not None:
@@ -176,7 +179,7 @@ class Imports:
                 self._told(
                     disk, phase=said["phase"], transferred_bytes=_bytes(said["bytes"]), total_bytes=_bytes(said["total"]), message=""
                 )
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             logger.warning("the importer said: %s", one_line(line.decode(errors="replace"), MAX_MESSAGE))
         return before
 
@@ -185,6 +188,15 @@ class Imports:
         after = tuple(dataclasses.replace(each, **changes) if each.disk == disk else each for each in now)
         if after != now:
             self._record.take(known.importing, after)
+
+
+def _is_due(device: Path) -> bool:
+    """Return whether a block device has no disk; of one that cannot be read the importer says why."""
+    try:
+        with device.open("rb", buffering=0) as opened:
+            return disk_imports.is_due(opened.read(disk_imports.HEAD_BYTES))
+    except OSError:
+        return True
 
 
 def _environment() -> dict[str, str]:

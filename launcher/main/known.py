@@ -17,14 +17,17 @@ from functools import partial
 from typing import Any, Final
 
 from apiserver.apis.meta.lines import one_line
+from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import consoles, cpu
-from launcher.domain import disks, document, filling, migratability
-from launcher.domain.states import NAMES
-from launcher.hypervisor.port import NO_SPACE, Observation
+from launcher.dhcp import lease
+from launcher.domain import copied_disks, disk_caches, disks, document, filling, migratability
+from launcher.domain.states import NAMES, State
+from launcher.hypervisor.port import NO_SPACE, Disks, Observation, Progress
 from launcher.main import arrival, life
 from launcher.protocol import messages
 
 MAX_PROBLEM: Final = 256
+MEASURE_SECONDS: Final = 60.0
 GAVE_UP: Final = "libvirtd did not power the guest off; the end of the pod does"
 
 
@@ -107,12 +110,33 @@ def abandoned(known: Known) -> Known:
 def prepared(known: Known, xml: str = "") -> Known:
     """Return what is known once all that the domain needs is there; ``xml`` is the domain's."""
     known = dataclasses.replace(known, xml=xml)
-    return _with_status(known, not_migratable=not_migratable(known.machine) if known.machine is not None else "")
+    if known.machine is None:
+        return known
+    return _with_status(known, not_migratable=not_migratable(known.machine) or _cached(known.machine, xml))
 
 
 def not_migratable(machine: messages.Machine) -> str:
     """Return why a machine cannot be migrated live, or an empty string."""
-    return migratability.not_migratable(machine.domain) or (filling.not_migratable(machine.domain_xml) if machine.domain_xml else "")
+    if reason := migratability.not_migratable(machine.domain) or lease.not_migratable(machine):
+        return reason
+    return filling.not_migratable(machine.domain_xml, copied_disks.names(machine.domain)) if machine.domain_xml else ""
+
+
+def _cached(machine: messages.Machine, xml: str) -> str:
+    """Return which disk is in its node's page cache, of a machine without XML of its author's, for which ``filling`` says so."""
+    if not xml or machine.domain_xml:
+        return ""
+    return disk_caches.not_migratable(xml, _disk_names(machine), disk_caches.shared(machine.domain))
+
+
+def disks_of(machine: messages.Machine) -> Disks:
+    """Return what is done with the disks when the guest leaves: those that this pod alone has are copied."""
+    names = copied_disks.names(machine.domain)
+    targets = tuple(target for target, name in _disk_names(machine).items() if name in names)
+    is_shared = bool(disk_caches.shared(machine.domain))
+    return Disks(
+        targets, copied_disks.is_shallow(machine.domain), is_shared, f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DISKS_SOCKET}"
+    )
 
 
 def created(known: Known) -> Known:
@@ -122,7 +146,7 @@ def created(known: Known) -> Known:
 
 def set_running(known: Known) -> Known:
     """Return what is known from the moment at which libvirt is asked to let the processors run: from then on they may have."""
-    return dataclasses.replace(known, run=dataclasses.replace(known.run, ran=True))
+    return _with_status(dataclasses.replace(known, run=dataclasses.replace(known.run, ran=True)), has_room=False)
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------------------
@@ -249,7 +273,8 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
     fault, full = life.fault_of(seen, names), any(error == NO_SPACE for _, error in seen.disk_errors)
     model = _cpu_model(known.machine)
     domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, fault, full, cpu_model=model, cid=seen.cid)
-    return _with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs)
+    room = known.status.has_room and seen.state is State.PAUSED
+    return _with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs, has_room=room)
 
 
 def _cpu_model(machine: messages.Machine | None) -> str:
@@ -281,6 +306,16 @@ def servers_silent(known: Known, names: tuple[str, ...]) -> Known:
     return _with_status(known, servers_silent=names)
 
 
+def disks_failed(known: Known, faults: tuple[messages.DiskFault, ...]) -> Known:
+    """Return what is known after a look at disks: those that fail while the guest goes on."""
+    return _with_status(known, disk_faults=faults)
+
+
+def room_found(known: Known) -> Known:
+    """Return what is known once it is worth a try to let a guest go on that stands still for want of room."""
+    return _with_status(known, has_room=True)
+
+
 def keys_told(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
     """Return what is known once it was tried to set public keys in the guest."""
     return _with_status(known, authorized_keys=status)
@@ -302,6 +337,23 @@ def filesystem_lost(known: Known, name: str) -> Known:
     return known if known.ended or known.over or name in told else _with_status(known, lost_filesystems=(*told, name))
 
 
+def dhcp_looked_at(known: Known, status: messages.DhcpStatus) -> Known:
+    """Return what is known once the server that tells the guest its addresses was looked at."""
+    return known if status == known.status.dhcp or known.over else _with_status(known, dhcp=status)
+
+
+def passt_ended(known: Known, problem: str) -> Known:
+    """Return what is known once passt, which makes the connections of the guest, has ended."""
+    if known.ended or known.over:
+        return known
+    return _with_status(known, passt_ends=known.status.passt_ends + 1, passt_problem=one_line(problem, MAX_PROBLEM))
+
+
+def passt_works_again(known: Known) -> Known:
+    """Return what is known once another one has taken its place."""
+    return known if known.ended or known.over else _with_status(known, passt_problem="")
+
+
 def viewed(known: Known, consoles: int) -> Known:
     """Return what is known with this number of viewers of the console."""
     return _with_status(known, consoles=consoles)
@@ -320,6 +372,25 @@ def released(known: Known, uid: str, now: float) -> Known:
     """Return what is known once the domain that arrived was released; ``now`` is Unix time."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, state="succeeded", end_time=now)) if migration is not None else known
+
+
+def unmeasured(known: Known, now: float) -> str:
+    """Return the uid of the migration that brought the domain here and of which is not known what it took; empty when there is none.
+
+    libvirt tells of the arrival before it has the figures, and may forget them when it is restarted: one that was released is asked
+    about for :data:`MEASURE_SECONDS`. ``now`` is Unix time.
+    """
+    for each in known.status.migrations:
+        is_fresh = each.state == "arrived" or (each.state == "succeeded" and 0 <= now - each.end_time < MEASURE_SECONDS)
+        if each.direction == "incoming" and is_fresh and each.elapsed_milliseconds == 0:
+            return each.uid
+    return ""
+
+
+def measured(known: Known, uid: str, figures: Progress) -> Known:
+    """Return what is known once libvirt said what a migration took."""
+    migration = known.status.migration_of(uid)
+    return with_migration(known, dataclasses.replace(migration, **dataclasses.asdict(figures))) if migration is not None else known
 
 
 def withdrawn(known: Known, uid: str, now: float) -> Known:

@@ -153,6 +153,11 @@ def exit_code(ending: messages.Ending | None) -> int:
     return 1 if ending is not None and ending.kind in ("crashed", "start-failed") else 0
 
 
+def lingers(ending: messages.Ending | None) -> bool:
+    """Return whether connections may still come to the pod for a guest that runs: in another pod."""
+    return ending is not None and ending.kind == "migrated"
+
+
 def termination_message(ending: messages.Ending | None) -> str:
     """Return what is to be seen in the pod's status: the kind, the message, QEMU's last words."""
     if ending is None:

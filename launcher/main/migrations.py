@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.hypervisor.port import NO_DISKS, Hypervisor, HypervisorError
 from launcher.main import known, requests
 from launcher.main.departure import Departure
 from launcher.main.making import Making
@@ -56,10 +56,13 @@ class Migrations:
         """Make the domain that arrived the pod's own.
 
         Raises:
-            Refused: nothing arrived, or libvirt could not let it run; then it can be requested again.
+            Refused: nothing arrived, or libvirt could not let it run; then it can be requested again. A domain that came and is gone is
+                refused once and for all: it has left the source, too, and the pod ends.
         """
         async with self._record.operation:
             await self._watch.look()  # the source may know that the domain arrived before this process does
+            if requests.is_lost(self._record.known, request.migration_uid):
+                self._record.take(known.ended, "crashed", requests.LOST, time.time())
             if requests.is_to_release(self._record.known, request.migration_uid):
                 try:
                     if not request.paused:
@@ -71,16 +74,32 @@ class Migrations:
 
     # --- the source --------------------------------------------------------------------------------------------------------------
 
-    async def migrate(self, uid: str) -> None:
+    async def migrate(self, request: messages.Migrate) -> None:
         """Begin to move the domain away.
 
         Raises:
             Refused: it cannot leave, or not now.
         """
         async with self._record.operation:
-            if requests.is_to_migrate(self._record.known, uid):
-                self._departure = Departure(self._hypervisor, self._record.known.name, uid, self._report)
+            if requests.is_to_migrate(self._record.known, request):
+                now = self._record.known
+                disks = known.disks_of(now.machine) if now.machine is not None else NO_DISKS
+                self._departure = Departure(self._hypervisor, now.name, request, disks, self._report)
                 self._departures.create_task(self._depart(self._departure))
+
+    async def pause(self, uid: str) -> None:
+        """Pause the guest that leaves, so that it arrives; nothing once the migration is over.
+
+        Raises:
+            Refused: there is no outgoing migration of this uid, or libvirt could not.
+        """
+        if not requests.is_to_pause(self._record.known, uid) or self._departure is None:
+            return
+        try:
+            await self._departure.pause()
+        except HypervisorError as error:
+            raise requests.refused(error) from error
+        await self._watch.look()
 
     async def abort(self, uid: str) -> None:
         """End a migration: in the source the domain stays, a target stops waiting.

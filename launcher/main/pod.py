@@ -8,18 +8,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import guestinfo
+from apiserver.apis.virt import guestinfo, probes
 from apiserver.apis.virt.domainxml import told
 from launcher.hypervisor.port import Hypervisor
 from launcher.main import agent, known, life, requests
+from launcher.main.addresses import Addresses
 from launcher.main.agent import Agent
 from launcher.main.authorized_keys import AuthorizedKeys
 from launcher.main.children import Children
 from launcher.main.console import Console
+from launcher.main.free_space import Room
 from launcher.main.imports import Imports
 from launcher.main.known import Termination
 from launcher.main.making import Making
 from launcher.main.migrations import Migrations
+from launcher.main.passt import Passt
 from launcher.main.ports import Ports
 from launcher.main.preparation import Preparation
 from launcher.main.record import Record
@@ -45,6 +48,7 @@ class Pod:
         *,
         qemu_log: Callable[[str], Path],
         serve_addresses: Callable[[messages.Machine], None],
+        mend_addresses: Callable[[], messages.DhcpStatus],
         status_changed: Callable[[], None],
     ) -> None:
         """Do nothing yet.
@@ -56,6 +60,7 @@ class Pod:
             children: runs commands.
             qemu_log: the file with QEMU's output, by name of the domain.
             serve_addresses: answers the guest's DHCP from then on; OSError where that cannot be.
+            mend_addresses: begins anew where that has stopped, and returns how it is.
             status_changed: called whenever ``status`` is another one.
         """
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
@@ -65,14 +70,22 @@ class Pod:
         self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, told=self._keys_told)
         self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent)
         self._filesystems = Filesystems(children, look=self._watch.look, lost=self._filesystem_lost)
-        self._making = Making(hypervisor, self._record, Preparation(hypervisor, children, self._filesystems, serve_addresses))
+        self._passt = Passt(children, lost=self._passt_ended, found=self._passt_works_again)
+        preparation = Preparation(hypervisor, children, self._filesystems, self._passt, serve_addresses)
+        self._making = Making(hypervisor, self._record, preparation)
         self._imports = Imports(children, self._record)
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making)
         self._suspension = Suspension(hypervisor, self._watch)
         self._servers = Servers(self._watch, self._suspension)
+        self._room = Room(self._watch)
+        self._addresses = Addresses(mend_addresses, self._record)
         self._migrations = Migrations(hypervisor, self._watch, self._making)
         self._stop = Stop(hypervisor, self._watch, self._migrations)
-        self.reads: Mapping[str, Tell] = {guestinfo.NAME: self._guest_info, told.NAME: self._domain_xml}
+        self.reads: Mapping[str, Tell] = {
+            guestinfo.NAME: self._guest_info,
+            told.NAME: self._domain_xml,
+            probes.PING: self._agent.ping,
+        }
         """Reads of the domain, by the name that ``messages.Read`` has for it."""
 
     @property
@@ -84,10 +97,19 @@ class Pod:
         """Watch the domain until it is over."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._migrations.run())
-            tasks = [
-                group.create_task(part.run())
-                for part in (self._watch, self._stop, self._agent, self._keys, self._imports, self._filesystems, self._servers)
-            ]
+            parts = (
+                self._watch,
+                self._stop,
+                self._agent,
+                self._keys,
+                self._imports,
+                self._filesystems,
+                self._passt,
+                self._servers,
+                self._room,
+                self._addresses,
+            )
+            tasks = [group.create_task(part.run()) for part in parts]
             await self._record.over.wait()
             for task in tasks:
                 task.cancel()
@@ -129,13 +151,20 @@ class Pod:
                 await self._migrate(request)
 
     async def _migrate(
-        self, request: messages.PrepareMigrationTarget | messages.Migrate | messages.AbortMigration | messages.ReleaseMigration
+        self,
+        request: messages.PrepareMigrationTarget
+        | messages.Migrate
+        | messages.PauseForMigration
+        | messages.AbortMigration
+        | messages.ReleaseMigration,
     ) -> None:
         match request:
             case messages.PrepareMigrationTarget():
                 await self._migrations.prepare(request)
             case messages.Migrate():
-                await self._migrations.migrate(request.migration_uid)
+                await self._migrations.migrate(request)
+            case messages.PauseForMigration():
+                await self._migrations.pause(request.migration_uid)
             case messages.AbortMigration():
                 await self._migrations.abort(request.migration_uid)
             case messages.ReleaseMigration():
@@ -170,6 +199,12 @@ class Pod:
 
     def _filesystem_lost(self, name: str) -> None:
         self._record.take(known.filesystem_lost, name)
+
+    def _passt_ended(self, problem: str) -> None:
+        self._record.take(known.passt_ended, problem)
+
+    def _passt_works_again(self) -> None:
+        self._record.take(known.passt_works_again)
 
     def _agent_gone(self) -> None:
         self._record.take(known.agent_gone)

@@ -12,7 +12,20 @@ from launcher.domain import document, filling, passed_through
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
-from launcher.main import blank_disks, disk_secrets, files, firmware_state, made_disks, processors, servers, virtiofs, zones
+from launcher.main import (
+    blank_disks,
+    disk_certificates,
+    disk_secrets,
+    files,
+    firmware_state,
+    made_disks,
+    passt,
+    processors,
+    rbd_images,
+    servers,
+    virtiofs,
+    zones,
+)
 from launcher.main.children import Children, CommandFailed
 from launcher.main.virtiofs import Filesystems
 from launcher.protocol import messages
@@ -29,6 +42,7 @@ StartFailure = (
     made_disks.SourceUnusable,
     firmware_state.StateUnusable,
     virtiofs.FilesystemUnusable,
+    passt.NetworkUnusable,
     CommandFailed,
     HypervisorError,
     TimeoutError,
@@ -41,16 +55,22 @@ class Preparation:
     """Prepares disks, file systems, addresses and libvirtd for a domain."""
 
     def __init__(
-        self, hypervisor: Hypervisor, children: Children, filesystems: Filesystems, serve_addresses: Callable[[messages.Machine], None]
+        self,
+        hypervisor: Hypervisor,
+        children: Children,
+        filesystems: Filesystems,
+        guests_passt: passt.Passt,
+        serve_addresses: Callable[[messages.Machine], None],
     ) -> None:
-        """Do nothing yet; the arguments are those of ``launcher.main.pod.Pod``, and who serves file systems."""
+        """Do nothing yet; the arguments are those of ``launcher.main.pod.Pod``, what serves file systems, and what starts passt."""
         self._hypervisor = hypervisor
         self._children = children
         self._filesystems = filesystems
+        self._passt = guests_passt
         self._serve_addresses = serve_addresses
 
     async def prepare(self, machine: messages.Machine, *, arriving: bool = False) -> str:
-        """Make overlays, images and the state of firmware and TPM, serve addresses and file systems; return the XML once libvirtd is ready.
+        """Make overlays, images and the state of firmware and TPM, and serve what the guest needs; return the XML once libvirtd is ready.
 
         Args:
             machine: the machine.
@@ -63,6 +83,8 @@ class Preparation:
             await asyncio.to_thread(blank_disks.create, machine.domain)
         found = await asyncio.to_thread(files.look, machine.domain)
         await servers.require(machine.domain)
+        await disk_certificates.prepare(self._children, machine.domain)
+        await rbd_images.look(self._children, machine.domain)
         taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
         await asyncio.to_thread(zones.require, machine.domain)
         own = await asyncio.to_thread(processors.look, machine.domain)
@@ -87,6 +109,7 @@ class Preparation:
         identity = document.domain_uuid(machine.uid, machine.domain)
         await firmware_state.prepare(self._children, machine.domain, machine.uid, identity)
         await self._filesystems.start(machine.domain)
+        await self._passt.start(machine.domain)
         await self._wait_ready()
         await disk_secrets.keep(self._hypervisor, machine.domain)
         return xml

@@ -1,12 +1,14 @@
 """The parts of virt-launcher, which run side by side, and the order in which they end.
 
 Start: libvirtd, the connection to it, the console, the wire. End: the guest first; then every client gets the last status; then libvirtd
-is asked to stop; the exit code and the termination message tell the kubelet how it went.
+is asked to stop; the exit code and the termination message tell the kubelet how it went. After a guest has moved to another pod, the wire
+stays for some seconds, and the pod with it: virt-handler passes connections on that still come here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
@@ -21,6 +23,7 @@ from launcher.dhcp.server import Server as DhcpServer
 from launcher.domain.document import EMULATOR
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.daemon import LIBVIRTD, Daemon
+from launcher.ipv6.server import Server as Ipv6Server
 from launcher.main import libvirtd_log, life, qemu_log
 from launcher.main.children import Children, terminate
 from launcher.main.console import Console
@@ -37,6 +40,9 @@ STOP_LIBVIRTD_SECONDS: Final = 3.0
 UNUSED_LIBVIRTD_SECONDS: Final = 0.5
 """Limit of libvirtd's end where no guest ran: it has nothing to write down, and may be at its slow first questions to QEMU."""
 FLUSH_SECONDS: Final = 1.0
+LINGER_SECONDS: Final = 10.0
+"""That a pod stays whose guest has moved: kubelets, virt-controller and kube-proxy take two to four to lead a Service elsewhere, and more
+than six on nodes that are short of processors."""
 
 
 async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(layout.CACHE_DIRECTORY)) -> int:
@@ -45,7 +51,12 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
     daemon = Daemon(directory, cache)
     _prepare(directory, daemon)
     hypervisor = LibvirtHypervisor(daemon.uri, emulated_by=EMULATOR)
-    dhcp = DhcpServer()
+    dhcp, ipv6 = DhcpServer(), Ipv6Server()
+
+    def serve_addresses(machine: messages.Machine) -> None:
+        dhcp.serve(machine)
+        ipv6.serve(machine)
+
     server: Server | None = None
 
     def status_changed() -> None:
@@ -58,7 +69,8 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
         lambda changed: Ports(directory, changed),
         children,
         qemu_log=daemon.qemu_log,
-        serve_addresses=dhcp.serve,
+        serve_addresses=serve_addresses,
+        mend_addresses=dhcp.mend,
         status_changed=status_changed,
     )
 
@@ -68,7 +80,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
     server = Server(VERSION, status, pod.handle, pod.reads)
     loop = asyncio.get_running_loop()
     libvirtd = _Libvirtd(children, daemon)
-    with dhcp, children.reaping():
+    with dhcp, ipv6, children.reaping():
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, pod.terminate)
         async with asyncio.TaskGroup() as group:
@@ -78,17 +90,20 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
                 pod.console.run(),
                 pod.console.serve(directory / layout.CONSOLE_SOCKET),
                 pod.ports.run(),
-                server.run(directory / layout.LAUNCHER_SOCKET),
             )
             tasks = [group.create_task(part) for part in parts]
+            wire = group.create_task(server.run(directory / layout.LAUNCHER_SOCKET))
             gc.collect()
             gc.freeze()  # nothing that exists by now will ever be garbage
             await pod.run()
-            await _flush(server)
+            heard = await _flush(server)
             for task in tasks:
                 task.cancel()
+            _write_termination_message(pod.status.ending)  # before anything that may be ended by force
+            if heard and life.lingers(pod.status.ending):
+                await _linger(server)
+            wire.cancel()
         await libvirtd.stop(STOP_LIBVIRTD_SECONDS if pod.status.started else UNUSED_LIBVIRTD_SECONDS)
-    _write_termination_message(pod.status.ending)
     return life.exit_code(pod.status.ending)
 
 
@@ -97,13 +112,25 @@ def _prepare(directory: Path, daemon: Daemon) -> None:
     daemon.prepare(str(uuid.uuid4()))
 
 
-async def _flush(server: Server) -> None:
-    """Give clients a moment to receive the last status: they are the ones who write it down."""
+async def _flush(server: Server) -> bool:
+    """Give clients a moment to receive the last status: they are the ones who write it down. Return whether they did."""
     try:
         async with asyncio.timeout(FLUSH_SECONDS):
             await server.flush()
     except TimeoutError:
         logger.info("a client did not take the last status")
+        return False
+    return True
+
+
+async def _linger(server: Server) -> None:
+    """Keep the pod's network for ``LINGER_SECONDS``, or for as long as virt-handler is there.
+
+    Without virt-handler nobody passes connections on, and it is the pod's end that says where the guest is.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            await server.deserted()
 
 
 def _write_termination_message(ending: messages.Ending | None) -> None:

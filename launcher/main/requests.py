@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from launcher.domain import copied_disks
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError, Observation, OperationInvalid, OperationTimeout, Unavailable
 from launcher.main.known import Known, not_migratable
 from launcher.main.refusal import Refused
 from launcher.protocol import messages
+
+LOST: Final = "QEMU ended after the guest had left the source, and before it ran here"
 
 
 def is_to_start(known: Known, machine: messages.Machine) -> bool:
@@ -81,7 +86,14 @@ def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> boo
         raise Refused("Conflict", "this pod is no empty target")
     if reason := not_migratable(request.machine):
         raise Refused("Invalid", reason)
+    _require_relay_of_disks(request.machine, "prepare for a migration", relays_disks=request.relays_disks)
     return True
+
+
+def is_lost(known: Known, uid: str) -> bool:
+    """True if the domain that is to be released has ended here: whoever asks knows that it left the source, so there is none any more."""
+    migration = known.status.migration_of(uid)
+    return migration is not None and (migration.direction, migration.state) == ("incoming", "failed")
 
 
 def is_to_release(known: Known, uid: str) -> bool:
@@ -96,19 +108,27 @@ def is_to_release(known: Known, uid: str) -> bool:
     return migration.state == "arrived"
 
 
-def is_to_migrate(known: Known, uid: str) -> bool:
+def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
     """True if a migration is to begin; False if one of that uid began before, whatever became of it.
 
     Raises:
         Refused: the guest cannot leave, or not now.
     """
-    if known.status.migration_of(uid) is not None:
+    if known.status.migration_of(request.migration_uid) is not None:
         return False
     if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None:
         raise Refused("Conflict", "cannot migrate: the guest is off, being shut down or being migrated already")
     if known.status.not_migratable:
         raise Refused("Invalid", f"cannot migrate: {known.status.not_migratable}")
+    if known.machine is not None:
+        _require_relay_of_disks(known.machine, "migrate", relays_disks=request.relays_disks)
     return True
+
+
+def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_disks: bool) -> None:
+    if not relays_disks and (names := copied_disks.names(machine.domain)):
+        why = f"what the guest wrote to the disk {names[0]!r} exists in its pod only, and virt-handler of this node is of a release"
+        raise Refused("Invalid", f"cannot {doing}: {why} that copies no disks")
 
 
 def is_to_abort(known: Known, uid: str) -> bool:
@@ -119,6 +139,18 @@ def is_to_abort(known: Known, uid: str) -> bool:
     """
     if known.status.migration_of(uid) is None:
         raise Refused("Conflict", "this pod has no such migration")
+    return known.leaving is not None and known.leaving.uid == uid
+
+
+def is_to_pause(known: Known, uid: str) -> bool:
+    """True if the guest of an outgoing migration is to be paused: of one that runs; False once it is over.
+
+    Raises:
+        Refused: the pod has no such migration, or is its target.
+    """
+    migration = known.status.migration_of(uid)
+    if migration is None or migration.direction != "outgoing":
+        raise Refused("Conflict", "no such migration leaves this pod")
     return known.leaving is not None and known.leaving.uid == uid
 
 

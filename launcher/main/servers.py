@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from apiserver.apis.virt.hardware import disks, network_disks
+from apiserver.apis.virt.hardware import disks, network_disks, plugin_disks
 from launcher.domain.disks import names_by_target
 from launcher.domain.states import State
+from launcher.hypervisor.port import NO_SPACE
 from launcher.main import files, known
 from launcher.main.refusal import Refused
 from launcher.main.suspension import Suspension
@@ -47,13 +49,35 @@ async def require(specification: Mapping[str, Any]) -> None:
     Raises:
         ServersSilent: some have none.
     """
-    if silent := await _silent(endpoints_of(specification)):
+    if silent := (*await _silent(endpoints_of(specification)), *_unheard(sockets_of(specification))):
         raise ServersSilent(silent)
 
 
 def endpoints_of(specification: Mapping[str, Any]) -> Endpoints:
     """Return where the servers of the machine's disks are."""
     return {str(each["name"]): network_disks.endpoints(each) for each in disks.defaulted(specification) if network_disks.is_network(each)}
+
+
+def sockets_of(specification: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the sockets in the pod at which plugins serve disks, by the disk's name."""
+    named = {str(each["name"]): plugin_disks.served(each) for each in disks.defaulted(specification)}
+    return {name: plugin_disks.path(name, "nbd") for name, found in named.items() if found is not None and found.protocol == "nbd"}
+
+
+def _unheard(sockets: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of those at which nobody listens."""
+    return tuple(name for name, path in sockets.items() if not _listens(path))
+
+
+def _listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
+        try:
+            connection.connect(path)
+        except BlockingIOError:  # it has more connections waiting than it takes at once
+            return True
+        except OSError:
+            return False
+    return True
 
 
 async def _silent(endpoints: Endpoints) -> tuple[str, ...]:
@@ -81,8 +105,9 @@ def disconnected(endpoints: Endpoints, tables: Iterable[str]) -> Endpoints:
     Names of hosts have addresses that only a name server knows, so there have to be as many connections to a port as there are disks of it.
     """
     there = Counter(port for table in tables for port in _remote_ports(table))
-    wanted = Counter(each[0][1] for each in endpoints.values() if each)
-    return {name: each for name, each in endpoints.items() if each and there[each[0][1]] < wanted[each[0][1]]}
+    ports = {name: frozenset(port for _, port in each) for name, each in endpoints.items()}
+    wanted = Counter(ports.values())
+    return {name: each for name, each in endpoints.items() if each and sum(there[port] for port in ports[name]) < wanted[ports[name]]}
 
 
 def _remote_ports(table: str) -> Iterable[int]:
@@ -121,12 +146,12 @@ class Servers:
         machine = self._record.known.machine
         if machine is None or self._record.known.domain is None or not self._record.known.domain.active:
             return
-        endpoints = endpoints_of(machine.domain)
-        if not endpoints:
+        endpoints, sockets = endpoints_of(machine.domain), sockets_of(machine.domain)
+        if not endpoints and not sockets:
             return
-        silent = await _silent(disconnected(endpoints, await asyncio.to_thread(_tables)))
+        silent = (*await _silent(disconnected(endpoints, await asyncio.to_thread(_tables))), *_unheard(sockets))
         self._record.take(known.servers_silent, silent)
-        if self._may_go_on(machine.domain, endpoints.keys() - set(silent)):
+        if self._may_go_on(machine.domain, (endpoints.keys() | sockets.keys()) - set(silent)):
             try:
                 await self._suspension.resume()
             except Refused as refused:  # QEMU begins to connect when a request comes, and has that one fail
@@ -137,5 +162,7 @@ class Servers:
         seen = self._record.known.domain
         if seen is None or seen.state is not State.PAUSED or not seen.disk_errors or self._record.known.leaving is not None:
             return False
+        if all(error == NO_SPACE for _, error in seen.disk_errors):
+            return False  # the server answers, but has no room: that is tried less often (launcher.main.free_space)
         names = names_by_target(specification)
         return {names.get(target) for target, _ in seen.disk_errors} <= answering

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import filesystems as hardware
 from launcher.domain.filesystems import Share, shares
 from launcher.main.children import Children, terminate
+from launcher.main.last_words import LastWords
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +35,6 @@ SETTLE_SECONDS: Final = 2.0
 """The process ends with QEMU: for so long it is waited whether that was it."""
 SPARE_FILES: Final = 64
 """Descriptors of the process itself."""
-MAX_WORDS: Final = 512
-READ_BYTES: Final = 64 << 10
 _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
 _EVERYBODY: Final = (1 << 32) - 1
 """Of the numbers of users: all but the last, which stands for none."""
@@ -53,42 +51,8 @@ class _Server:
     share: Share
     pid: int
     exited: asyncio.Future[int]
-    words: _LastWords
+    words: LastWords
     is_wanted: bool = True
-
-
-@dataclass(slots=True)
-class _LastWords:
-    """The end of what a process writes, which a guest can make any amount of."""
-
-    reader: int
-    kept: bytes = b""
-
-    def begin(self) -> None:
-        os.set_blocking(self.reader, False)
-        asyncio.get_running_loop().add_reader(self.reader, self._read)
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self.reader, READ_BYTES)
-        except BlockingIOError:
-            return
-        self.kept = (self.kept + data)[-MAX_WORDS:]
-        if not data:
-            self._close()
-
-    def end(self) -> str:
-        """Return them; nothing is read any more."""
-        if self.reader >= 0:
-            self._read()
-        self._close()
-        return one_line(self.kept.decode(errors="replace"), MAX_WORDS)
-
-    def _close(self) -> None:
-        if self.reader >= 0:
-            asyncio.get_running_loop().remove_reader(self.reader)
-            os.close(self.reader)
-            self.reader = -1
 
 
 class Filesystems:
@@ -153,7 +117,7 @@ class Filesystems:
             raise
         finally:
             os.close(writer)
-        words = _LastWords(reader)
+        words = LastWords(reader)
         words.begin()
         return _Server(share, pid, exited, words)
 

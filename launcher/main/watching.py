@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from typing import Final
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 10.0
 """Events tell of every change; this heals what an event that never came would leave."""
+FIGURES_SECONDS: Final = 0.5
+"""For the figures of a migration, which libvirt has in its memory."""
 
 
 class Watch:
@@ -57,7 +60,17 @@ class Watch:
             except HypervisorError as error:
                 logger.info("the domain cannot be observed", extra={"error": str(error)})
                 return False
+            if uid := known.unmeasured(self.record.known, time.time()):
+                await self._measure(uid)
             return True
+
+    async def _measure(self, uid: str) -> None:
+        """Take in what the migration took that brought the domain: before its release if libvirt knows it by then, else after it."""
+        with contextlib.suppress(HypervisorError, TimeoutError):
+            async with asyncio.timeout(FIGURES_SECONDS):
+                figures = await self._hypervisor.progress(self.record.known.name, completed=True)
+            if figures is not None:
+                self.record.take(known.measured, uid, figures)
 
     def _take(self, seen: Observation | None) -> None:
         if self.record.known.ended:

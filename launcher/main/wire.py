@@ -44,6 +44,8 @@ class Server:
         self._handle = handle
         self._reads = reads or {}
         self._connections: dict[_Connection, None] = {}
+        self._deserted = asyncio.Event()
+        self._deserted.set()
 
     def status_changed(self) -> None:
         """Have the newest status sent to every client."""
@@ -56,6 +58,10 @@ class Server:
         for connection in list(self._connections):
             connection.idle.clear()
             await connection.idle.wait()
+
+    async def deserted(self) -> None:
+        """Wait until no client is connected."""
+        await self._deserted.wait()
 
     async def run(self, path: Path) -> None:
         """Accept clients at ``path`` until cancelled."""
@@ -76,6 +82,7 @@ class Server:
             next(iter(self._connections)).abort()  # the oldest: a client that comes back must not be locked out by its former lives
         connection = _Connection(writer, self._status)
         self._connections[connection] = None
+        self._deserted.clear()
         connection.send(messages.Hello(messages.PROTOCOL, self._version, self._status(), tuple(self._reads), messages.LATER_ACTIONS))
         try:
             async with asyncio.TaskGroup() as group:
@@ -88,6 +95,8 @@ class Server:
             logger.debug("a client went away")
         finally:
             self._connections.pop(connection, None)
+            if not self._connections:
+                self._deserted.set()
             writer.close()
 
     async def _receive(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, connection: _Connection) -> None:

@@ -3,7 +3,8 @@ r"""The wire between virt-handler and virt-launcher: messages and their codec. N
 One JSON object a line (UTF-8, ``\n``, at most ``codec.MAX_LINE_BYTES``, from virt-launcher ``codec.MAX_REPLY_BYTES``) over the unix socket
 ``layout.LAUNCHER_SOCKET``. virt-handler is the client, any number of connections may be open, and virt-launcher outlives them all.
 
-1. virt-launcher speaks first: ``Hello``. The client looks at ``Hello.protocol`` and hangs up if it cannot speak it.
+1. virt-launcher speaks first: ``Hello``. The client looks at ``Hello.protocol`` before anything else in it, and hangs up if it cannot speak
+   it (``messages.SPOKEN``). The guest goes on, and its machine says why nothing is known of it.
 2. The client sends ``Call``s, each with an id of its choosing. Each is answered once, by ``Reply`` or ``Refusal`` with that id, in any
    order. A ``Reply`` carries the status after the request was carried out; long work (``Migrate``, ``Shutdown``) is only begun by then.
    A ``Read`` of what the ``Hello`` offers is answered by ``Content`` instead, which has no status in it.

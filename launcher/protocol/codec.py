@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from typing import Any, Final, Generic, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+from apiserver.apis.meta.lines import one_line
 from launcher.protocol import messages
 
 MAX_LINE_BYTES: Final = 1 << 20
@@ -27,12 +28,20 @@ MAX_ITEMS: Final = 128
 """In a list: twice what the longest of them holds, and what virt-handler keeps of a status that a hostile pod made up stays small."""
 
 MAX_INTEGER: Final = (1 << 63) - 1
+MAX_RELEASE: Final = 64
+"""Characters of a launcher's release that are told."""
+MAX_VERSION: Final = 9999
+"""Of the wire, that is told."""
 
 M = TypeVar("M")
 
 
 class ProtocolError(Exception):
     """The peer, or the caller, broke a rule of the wire. The connection cannot be used any more."""
+
+
+class OtherProtocol(ProtocolError):
+    """virt-launcher speaks a version of the wire that is not one of ``messages.SPOKEN``. The text is for people."""
 
 
 class Receiver(Generic[M]):
@@ -132,8 +141,32 @@ def _decode_call(line: bytes) -> messages.FromHandler:
 
 def _decode_from_launcher(line: bytes) -> messages.FromLauncher:
     document = _parse(line)
+    if document.get("type") == messages.Hello.__name__:
+        _check_version(document.get("body"))
     message: messages.FromLauncher = _checked(_kind(document, _FROM_LAUNCHER), document.get("body"), "body")
     return message
+
+
+def _check_version(hello: object) -> None:
+    """Look at the version before anything else in a Hello, which may be as another version has it. One without is of version 0."""
+    version = hello.get("protocol", 0) if isinstance(hello, dict) else None
+    if type(version) is not int or version in messages.SPOKEN:
+        return  # the types are looked at next
+    release = hello.get("launcher_version") if isinstance(hello, dict) else None
+    named = one_line(release, MAX_RELEASE) if isinstance(release, str) else ""
+    spoken = ", ".join(map(str, sorted(messages.SPOKEN)))
+    number = str(version) if 0 <= version <= MAX_VERSION else "?"
+    raise OtherProtocol(f"virt-launcher {named or '?'} speaks version {number} of the wire, and virt-handler {spoken}")
+
+
+def read(kind: type[M], value: object, path: str) -> M:
+    """Return plain JSON as an instance of a dataclass; ``path`` names the value in messages.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    found: M = _checked(kind, value, path)
+    return found
 
 
 def _kind(document: dict[str, Any], known: dict[str, type]) -> type:

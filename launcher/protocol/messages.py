@@ -9,6 +9,8 @@ from apiserver.apis.virt.domainstates import DomainState
 
 PROTOCOL: Final = 1
 """Version of the wire. virt-launcher keeps the one it was born with, so virt-handler has to speak every version still running."""
+SPOKEN: Final = frozenset({PROTOCOL})
+"""Versions of the wire that virt-handler of this release can speak: launchers outlive releases."""
 
 Accelerator = Literal["qemu", "kvm"]
 """libvirt's domain types: emulated or accelerated."""
@@ -48,7 +50,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What the guest is told by DHCP where it has the pod's own address."""
+    """What the guest is told by DHCP where it has an address that the pod was given."""
 
     address: str
     """With the length of the prefix: 10.244.1.7/24."""
@@ -58,15 +60,36 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease6:
+    """What the guest is told by router advertisements and DHCPv6."""
+
+    address: str
+    """With the length of the prefix of what is on the link itself: fd00:10:244::7/64."""
+    router: str
+    """Link-local address from which the router is advertised."""
+    router_mac: str = ""
+    """Of that router; empty: it says so itself."""
+    answers: tuple[str, ...] = ()
+    """Addresses of the router for which virt-launcher answers neighbour solicitations."""
+    is_default: bool = True
+    """Whether the router leads everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface of the guest whose tap device virt-handler has made in the pod's network namespace."""
+    """A network interface of the guest for which virt-handler has set up the pod's network namespace."""
 
     name: str
     mac: str
     tap: str
+    """The tap device that was made for it; empty: it needs none, since passt carries it."""
     model: str = "virtio"
     lease: Lease | None = None
-    """None: it is behind the pod's address, or on a further network."""
+    """None: it is behind the pod's address, or on a further network that gives the pod no address."""
+    lease6: Lease6 | None = None
+    """None: it has no IPv6 address of ours."""
+    ipv4: bool = True
+    """Whether the pod has an IPv4 address, so that the guest is given one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +188,39 @@ class PrepareMigrationTarget:
 
     migration_uid: str
     machine: Machine
+    relays_disks: bool = False
+    """virt-handler relays ``layout.MIGRATION_DISKS_SOCKET``, too; one of an older release does not, and disks of the pod cannot come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migrate:
     """Begins to move the running domain through ``layout.MIGRATION_LIBVIRT_SOCKET`` and ``layout.MIGRATION_DATA_SOCKET`` of this pod.
 
+    Disks that this pod alone has are copied first, through ``layout.MIGRATION_DISKS_SOCKET``.
+
     Answered when the migration is on its way; how it goes is in ``Status.migration_of(uid)``. A uid that was already migrated,
-    successfully or not, is not tried again.
+    successfully or not, is not tried again. Launchers of older releases know the uid alone.
+    """
+
+    migration_uid: str
+    bandwidth_bytes: int = 0
+    """A second, at most; rounded down to whole MiB, of which it is one at least. 0: no limit."""
+    max_downtime_milliseconds: int = 0
+    """That the guest may stand still at the end; 0: QEMU's default."""
+    parallel_connections: int = 1
+    """That carry the memory."""
+    auto_converge: bool = False
+    """QEMU may slow the guest's processors down."""
+    relays_disks: bool = False
+    """As of ``PrepareMigrationTarget``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseForMigration:
+    """Pauses the guest of an outgoing migration, so that its memory changes no more and all of it can arrive.
+
+    Nobody's wish: it runs again where it is released, or here when it stays. Nothing is done to a guest that stands still already, and
+    once the migration is over. A launcher whose ``Hello.actions`` does not name it was born before it, and may not be asked.
     """
 
     migration_uid: str
@@ -213,7 +261,18 @@ class Read:
 
 
 Action = (
-    GetStatus | Import | Sync | Shutdown | Destroy | Suspend | Resume | PrepareMigrationTarget | Migrate | AbortMigration | ReleaseMigration
+    GetStatus
+    | Import
+    | Sync
+    | Shutdown
+    | Destroy
+    | Suspend
+    | Resume
+    | PrepareMigrationTarget
+    | Migrate
+    | PauseForMigration
+    | AbortMigration
+    | ReleaseMigration
 )
 Request = Action | Read
 
@@ -270,9 +329,16 @@ class MigrationStatus:
     memory_remaining_bytes: int = 0
     iteration: int = 0
     downtime_milliseconds: int = 0
-    """Only known at the end, in the source."""
+    """In the source how long the guest is expected to stand still; in the target, once it arrived, how long it did until then."""
     start_time: float = 0.0
     end_time: float = 0.0
+    data_total_bytes: int = 0
+    """Memory, and disks that are copied along; so the next two. 0: virt-launcher was born before it could say so."""
+    data_processed_bytes: int = 0
+    data_remaining_bytes: int = 0
+    bytes_per_second: int = 0
+    dirty_bytes_per_second: int = 0
+    """What the guest writes to its memory; 0 before the second iteration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +400,30 @@ class ImportStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskFault:
+    """Errors of a disk after which the guest went on."""
+
+    disk: str
+    """The name that the machine has for it."""
+    full: bool = False
+    """Its storage has no room left; else reading or writing fails for another reason."""
+    ignored: bool = False
+    """The guest is not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class DhcpStatus:
+    """The server that tells the guest its addresses."""
+
+    restarts: int = 0
+    """So often it was found dead, and was started again."""
+    problem: str = ""
+    """Why it cannot be started again; empty where it answers, or nobody has to."""
+    cause: str = ""
+    """What it died of the last time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Everything observed. Whoever has only just connected needs nothing more."""
 
@@ -360,12 +450,21 @@ class Status:
     authorized_keys: AuthorizedKeysStatus = field(default_factory=AuthorizedKeysStatus)
     lost_filesystems: tuple[str, ...] = ()
     """Names of file systems that nobody serves any more: their files cannot be used until the machine is started again."""
+    passt_ends: int = 0
+    """Number of times that passt, which makes the connections of the guest, ended in this pod; another one takes its place."""
+    passt_problem: str = ""
+    """Why there is none now, in part its own words; empty while it runs, and where the guest has no such interface."""
     migrations: tuple[MigrationStatus, ...] = ()
     """Newest last, at most four."""
     imports: tuple[ImportStatus, ...] = ()
     """Imports that ``Import`` asked for, in the machine's order; none of images that were there."""
     servers_silent: tuple[str, ...] = ()
     """Names of disks to whose server there is no connection, and none can be made."""
+    disk_faults: tuple[DiskFault, ...] = ()
+    """Disks that failed, or have no room, while the guest goes on."""
+    has_room: bool = False
+    """The guest stands still because the storage of a disk was full, and a ``Resume`` is worth a try."""
+    dhcp: DhcpStatus = field(default_factory=DhcpStatus)
     not_migratable: str = ""
     """Why a migration would be refused; empty when nothing is known to stand in its way."""
 
@@ -439,7 +538,7 @@ class Content:
     """JSON or XML, as ``Read.what`` has it; at most ``codec.MAX_CONTENT_BYTES`` on the wire."""
 
 
-LATER_ACTIONS: Final = (Import.__name__,)
+LATER_ACTIONS: Final = (Import.__name__, PauseForMigration.__name__)
 """``Hello.actions`` of this release."""
 
 FromLauncher = Hello | StatusChanged | Reply | Refusal | Content

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from apiserver.apis.virt.hardware import network_disks
 from apiserver.apis.virt.v1alpha1.domain import document as models
+from apiserver.apis.virt.v1alpha1.domain import network_disks as rules
 from controller.reconcilers.launcher_pods import launcher_pod
+from controller.reconcilers.launcher_pods import network_disks as needs
 from launcher.domain import document as xml
+from launcher.domain import network_disks as sources
 from tests.fields.schema import BESIDE, DEVICES
 
 ROOT = Path(__file__).parents[2]
@@ -31,17 +36,33 @@ SHARED = {
         "disk_sharing",
         "document",
         "downward_api",
+        "host_disks",
         "images",
         "network_disks",
+        "plugin_disks",
+        "plugins",
         "rules",
         "service_accounts",
     },
-    MEANINGS: {"cpu_models", "cpu_numa", "devices", "disk_driver", "disk_io_tune", "given", "network_disks"},
-    NEEDS: {"access_credentials", "domain_xml", "downward_api", "launcher", "launcher_pod", "needs", "network_disks", "scheduling"},
+    MEANINGS: {"cpu_models", "cpu_numa", "devices", "disk_driver", "disk_io_tune", "given", "host_disks", "network_disks", "plugin_disks"},
+    NEEDS: {
+        "access_credentials",
+        "domain_xml",
+        "downward_api",
+        "host_disks",
+        "launcher",
+        "launcher_pod",
+        "needs",
+        "network_disks",
+        "plugin_disks",
+        "scheduling",
+    },
     XML: {
         "cloud_init",
+        "copied_disks",
         "cpu_numa",
         "definition",
+        "disk_caches",
         "disk_driver",
         "disk_io_tune",
         "disk_origins",
@@ -51,6 +72,8 @@ SHARED = {
         "migratability",
         "network_disks",
         "passed_through",
+        "passt",
+        "plugin_disks",
         "smbios",
         "states",
         "values",
@@ -81,6 +104,11 @@ def test_no_family_is_forgotten_by_the_whole() -> None:
     assert {each.__name__.rpartition(".")[2] for each in models._FAMILIES} == modules(MODELS)
     assert {each.__name__.rpartition(".")[2] for each in launcher_pod._FAMILIES} == modules(NEEDS) | {"launcher"}
     assert {each.__name__.rpartition(".")[2] for each in xml._FAMILIES} == modules(XML)
+
+
+@pytest.mark.parametrize("named", [rules.FIELDS, rules.VALIDATED, needs.BYTES, sources.APPENDED], ids=["fields", "rules", "memory", "XML"])
+def test_every_layer_knows_each_type_of_network_disk(named: Mapping[str, object]) -> None:
+    assert named.keys() == network_disks.KINDS.keys()
 
 
 @pytest.mark.parametrize("model", [models.Domain, models.Devices])

@@ -8,16 +8,43 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cluster import aftermath, turns
 from tests.cluster.kube import Kubectl
 from tests.testbed import addons, build, cluster, layout, networks, release
 from tests.testbed import kubectl as testbed_kubectl
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}
+
+_HERE = Path(__file__).parent
+_TURN = turns.Turn(layout.cache() / ".tests-of-the-cluster.lock")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock begins: others' modules may take their time
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Hold the cluster for the test's module, until all that the module made is gone. The hook is called for tests of all directories."""
+    if not item.path.is_relative_to(_HERE):
+        return (yield)
+    _TURN.begin(item.path)
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path != item.path:
+            _TURN.end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the state of the test's namespace to the report of a failure: a run elsewhere leaves nothing else behind."""
+    report = yield
+    within = getattr(item, "funcargs", {}).get("kubectl")
+    if report.failed and isinstance(within, Kubectl):
+        report.sections.append((f"namespace {within.namespace}", aftermath.seen(within)))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -32,11 +59,12 @@ def bare_kubeconfig() -> Path:
 @pytest.fixture(scope="session")
 def kubeconfig(bare_kubeconfig: Path) -> Path:
     """The kubeconfig of a cluster in which our chart is ready."""
-    changed = cluster.load_images() if testbed_kubectl.is_own_cluster() else []
-    known = bool(changed) and release.is_installed()
-    release.install()
-    if known:
-        release.restart(changed)
+    with turns.one_at_a_time(layout.cache() / ".tests-install.lock"):
+        changed = cluster.load_images() if testbed_kubectl.is_own_cluster() else []
+        known = bool(changed) and release.is_installed()
+        release.install()
+        if known:
+            release.restart(changed)
     return bare_kubeconfig
 
 
@@ -58,7 +86,8 @@ def debian(bare_kubeconfig: Path) -> None:
 def further_networks(bare_kubeconfig: Path) -> None:
     """Pods may have networks of NetworkAttachmentDefinitions; of a cluster of ``KUBECONFIG`` that is its owner's affair."""
     if testbed_kubectl.is_own_cluster():
-        networks.install()
+        with turns.one_at_a_time(layout.cache() / ".tests-networks.lock"):
+            networks.install()
 
 
 @pytest.fixture(scope="session")
@@ -108,4 +137,5 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
     finally:
         kubectl("delete", "namespace", unique, "--ignore-not-found", "--timeout=150s", timeout=160)
         if testbed_kubectl.is_own_cluster():
-            addons.recycle_shared_volumes()
+            with turns.one_at_a_time(layout.cache() / ".tests-volumes.lock"):
+                addons.recycle_shared_volumes()

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.cluster.kube import Console, Kubectl, eventually
 from tests.cluster.test_testbed import a_pod
-from tests.host.launcher.sandbox import wait_for
+from tests.testbed import kubectl as testbed_kubectl
 
 PORT = 8080
+BOTH = {"ipFamilyPolicy": "PreferDualStack"}
+"""Of a Service: an address of each family that the cluster has."""
 
 
 def serve(guest: Console, word: str) -> None:
-    """Have a guest at its prompt answer HTTP with a word, once it has its address."""
-    wait_for(lambda: "10.0.2.2/24" in guest.run("ip -4 address show"), 60, "the guest's address")
+    """Have a guest at its prompt answer HTTP with a word, once it has the addresses of a guest behind those of its pod."""
+    wait_for_addresses(guest, "10.0.2.2", *(["fd10:0:2::2"] if testbed_kubectl.is_own_cluster() else []))
     guest.run(f"mkdir -p /www && echo {word} >/www/index.html && httpd -p {PORT} -h /www")
+
+
+def wait_for_addresses(guest: Console, *addresses: str) -> None:
+    """Wait until a guest at its prompt may use each of these addresses."""
+
+    def missing() -> set[str]:
+        lines = guest.run("ip address show").splitlines()
+        usable = {line.split()[1].partition("/")[0] for line in lines if line.strip().startswith("inet") and "tentative" not in line}
+        return set(addresses) - usable
+
+    deadline = time.monotonic() + 120
+    while left := missing():
+        assert time.monotonic() < deadline, f"the guest does not have {', '.join(sorted(left))} after 120 s"
 
 
 def a_server(name: str, node: str = "", **labels: str) -> dict[str, Any]:
@@ -39,16 +56,42 @@ def a_client(name: str, node: str = "", **labels: str) -> dict[str, Any]:
     return pod
 
 
-def a_service(name: str, app: str) -> dict[str, Any]:
+def a_service(name: str, app: str, **spec: Any) -> dict[str, Any]:
     """Return a Service of port 80 that leads to :data:`PORT` of the pods with the label ``app``."""
-    spec = {"selector": {"app": app}, "ports": [{"port": 80, "targetPort": PORT}]}
+    spec |= {"selector": {"app": app}, "ports": [{"port": 80, "targetPort": PORT}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
 def address_of(kubectl: Kubectl, pod: str) -> str:
-    """Return the address of a pod once it is ready to answer or to ask."""
+    """Return the first address of a pod once it is ready to answer or to ask."""
+    return pod_addresses(kubectl, pod)[0]
+
+
+def pod_addresses(kubectl: Kubectl, pod: str) -> tuple[str, ...]:
+    """Return the addresses of a pod once it is ready to answer or to ask: of IPv4 first, and of IPv6 if the cluster has it, as ours has."""
     kubectl("wait", "pod", pod, "--for=condition=Ready", "--timeout=90s", timeout=100)
-    return str(kubectl.json("get", "pod", pod)["status"]["podIP"])
+    return addresses_in(kubectl.json("get", "pod", pod))
+
+
+def addresses_in(pod: dict[str, Any]) -> tuple[str, ...]:
+    """Return the addresses that a pod's status has."""
+    found = tuple(str(each["ip"]) for each in pod["status"]["podIPs"])
+    if testbed_kubectl.is_own_cluster():
+        assert [":" in each for each in found] == [False, True], found
+    return found
+
+
+def service_addresses(kubectl: Kubectl, service: str) -> tuple[str, ...]:
+    """Return the addresses of a Service of :data:`BOTH` families."""
+    found = tuple(kubectl.json("get", "service", service)["spec"]["clusterIPs"])
+    if testbed_kubectl.is_own_cluster():
+        assert [":" in each for each in found] == [False, True], found
+    return found
+
+
+def host(address: str) -> str:
+    """Return an address as URLs have it."""
+    return f"[{address}]" if ":" in address else address
 
 
 def fetched(kubectl: Kubectl, client: str, url: str) -> subprocess.CompletedProcess[str]:
@@ -58,16 +101,26 @@ def fetched(kubectl: Kubectl, client: str, url: str) -> subprocess.CompletedProc
 
 def reaches(kubectl: Kubectl, client: str, address: str, port: int = PORT) -> bool:
     """Return whether something at the port of the address lets the client connect, whatever it answers."""
-    done = fetched(kubectl, client, f"http://{address}:{port}/")
+    done = fetched(kubectl, client, f"http://{host(address)}:{port}/")
     assert "unable to upgrade connection" not in done.stderr, done.stderr
     return done.returncode == 0 or "timeout" not in done.stderr.lower()
 
 
-def reached(kubectl: Kubectl, client: str, address: str, port: int = PORT) -> None:
-    """Wait until the client reaches it."""
-    eventually(lambda: reaches(kubectl, client, address, port), timeout=60, what=f"{client} reaches {address}:{port}")
+def reached(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) -> None:
+    """Wait until the client reaches each of the addresses."""
+    _wait(kubectl, client, addresses, port, is_open=True)
 
 
-def kept_off(kubectl: Kubectl, client: str, address: str, port: int = PORT) -> None:
-    """Wait until the client is kept off: a policy begins to count when the node has heard of it."""
-    eventually(lambda: not reaches(kubectl, client, address, port), timeout=60, what=f"{client} is kept off {address}:{port}")
+def kept_off(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) -> None:
+    """Wait until the client is kept off each of them: a policy begins to count when the node has heard of it."""
+    _wait(kubectl, client, addresses, port, is_open=False)
+
+
+def _wait(kubectl: Kubectl, client: str, addresses: tuple[str, ...], port: int, *, is_open: bool) -> None:
+    def wait(address: str) -> None:
+        what = f"{client} {'reaches' if is_open else 'is kept off'} {address}:{port}"
+        eventually(lambda: reaches(kubectl, client, address, port) is is_open, timeout=60, what=what)
+
+    assert addresses
+    with ThreadPoolExecutor(len(addresses)) as pool:  # what is not reached takes five seconds each
+        list(pool.map(wait, addresses))

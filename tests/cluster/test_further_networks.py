@@ -5,6 +5,7 @@ The network is one bridge on each node, joined by a switch of the test's own (a 
 
 from __future__ import annotations
 
+import functools
 import json
 import secrets
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from tests.cluster.kube import Console, Kubectl, console, eventually
 from tests.cluster.manifests import migration, tiny_vm
-from tests.cluster.test_guest_network import wait_for_address
+from tests.cluster.serving import wait_for_addresses
 from tests.testbed import kubectl as testbed_kubectl
 from tests.testbed import layout
 
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 NODE1, NODE2 = (node.name for node in layout.NODES)
 ONE, OTHER = "192.168.7.1", "192.168.7.2"
-MAC = "52:54:00:00:0e:07"
+MAC, DIRECT_MAC = "52:54:00:00:0e:07", "52:54:00:00:0e:09"
 
 
 def ip(*arguments: str, netns: str = "") -> None:
@@ -73,13 +74,18 @@ def machine(name: str, node: str = "", **card: str) -> dict[str, Any]:
     return manifest
 
 
+def lan_first(manifest: dict[str, Any]) -> dict[str, Any]:
+    manifest["spec"]["domain"]["devices"]["interfaces"].reverse()
+    return manifest
+
+
 def wait_until_ready(kubectl: Kubectl, *names: str) -> None:
     kubectl("wait", *(f"vm/{name}" for name in names), "--for=condition=Ready", "--timeout=150s", timeout=160)
 
 
-def of_lan(kubectl: Kubectl, name: str) -> dict[str, Any]:
+def of_lan(kubectl: Kubectl, name: str, *others: str) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {each["name"]: each for each in kubectl.json("get", "vm", name)["status"]["interfaces"]}
-    assert found.keys() == {"default", "lan"}
+    assert found.keys() == {"default", "lan", *others}
     assert found["default"]["ipAddress"] == kubectl.json("get", "vm", name)["status"]["podIP"]
     return found["lan"]
 
@@ -97,14 +103,14 @@ def sees(guest: Console, address: str) -> bool:
 
 def test_two_guests_meet_on_a_network_of_their_own(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
     kubectl.apply(definition("lan", switch))
-    kubectl.apply(machine("lan-one", NODE1), machine("lan-other", NODE2, type="bridge", mac=MAC))
+    kubectl.apply(machine("lan-one", NODE1), lan_first(machine("lan-other", NODE2, type="bridge", mac=MAC)))
     wait_until_ready(kubectl, "lan-one", "lan-other")
     one, other = of_lan(kubectl, "lan-one"), of_lan(kubectl, "lan-other")
     assert (other["mac"], one.get("ipAddress"), other.get("ipAddress")) == (MAC, None, None)
     with console(kubectl, "lan-one") as client, console(kubectl, "lan-other") as server:
         for guest in (client, server):
             guest.expect("GUEST-READY", timeout=120)
-            wait_for_address(guest)  # of its pod's own network
+            wait_for_addresses(guest, "10.0.2.2")  # of its pod's own network
         device = take_address(server, MAC, OTHER)
         take_address(client, one["mac"], ONE)
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer on the further network")
@@ -119,11 +125,12 @@ def test_two_guests_meet_on_a_network_of_their_own(kubectl: Kubectl, testguest: 
 
 def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, testguest: None, further_networks: None) -> None:
     """Goes on with the machines of the test before."""
-    before = of_lan(kubectl, "lan-other")
+    before, address = of_lan(kubectl, "lan-other"), kubectl.json("get", "vm", "lan-other")["status"]["podIP"]
     name = kubectl.create(migration("lan-other", node=NODE1))["metadata"]["name"]
     eventually(lambda: kubectl.json("get", "migration", name).get("status", {}).get("phase") == "Succeeded", timeout=180, what="the move")
     assert kubectl.json("get", "vm", "lan-other")["status"]["nodeName"] == NODE1
     assert of_lan(kubectl, "lan-other") == before
+    assert kubectl.json("get", "vm", "lan-other")["status"]["podIP"] != address  # it is not the first interface's, which keeps its place
     with console(kubectl, "lan-one") as client:
         client.type("\n")
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of the guest that moved")
@@ -149,6 +156,100 @@ def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, testgu
     kubectl.apply(definition("later", switch))
     wait_until_ready(kubectl, "lan-late")
     conditions = kubectl.json("get", "vm", "lan-late")["status"]["conditions"]
+    assert not any(each["type"] == "NetworkReady" and each["status"] == "False" for each in conditions)
+
+
+def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
+    """Goes on with the machines of the tests before: one of them is a neighbour on the same network. It has a macvtap there, too."""
+    ranges = [[{"subnet": "192.168.7.0/24", "rangeStart": "192.168.7.77", "rangeEnd": "192.168.7.77"}]]
+    ipam = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "172.30.0.0/16", "gw": ONE}]}
+    plugin = {"type": "bridge", "bridge": switch, "macspoofchk": True, "mtu": 1400, "ipam": ipam}
+    addressed = definition("addressed", switch)
+    addressed["spec"]["config"] = json.dumps({"cniVersion": "1.0.0", "name": "addressed", "plugins": [plugin]})
+    manifest = machine("lan-addressed")
+    manifest["spec"]["domain"]["devices"]["interfaces"][1]["network"] = "addressed"
+    manifest["spec"]["domain"]["devices"]["interfaces"].append(
+        {"name": "direct", "type": "macvtap", "network": "direct", "mac": DIRECT_MAC}
+    )
+    direct = definition("direct", switch)
+    macvlan = {"type": "macvlan", "master": switch, "mode": "bridge", "ipam": {}}
+    direct["spec"]["config"] = json.dumps({"cniVersion": "1.0.0", "name": "direct", "plugins": [macvlan]})
+    kubectl.apply(addressed, direct, manifest)
+    wait_until_ready(kubectl, "lan-addressed")
+    found = of_lan(kubectl, "lan-addressed", "direct")
+    assert found["ipAddress"] == "192.168.7.77"
+    (migratable,) = (
+        each for each in kubectl.json("get", "vm", "lan-addressed")["status"]["conditions"] if each["type"] == "Migratable"
+    )  # fmt: skip
+    assert (migratable["status"], "interface 'lan' has an address that IPAM gave" in migratable["message"]) == ("False", True)
+    with console(kubectl, "lan-addressed") as guest:
+        guest.expect("GUEST-READY", timeout=120)
+        device = guest.run(f"grep -l {found['mac']} /sys/class/net/*/address").strip().split("/")[-2]
+        eventually(lambda: "192.168.7.77/24" in guest.run(f"ip -4 address show dev {device}"), timeout=60, what="the address")
+        eventually(lambda: sees(guest, ONE), timeout=60, what="an answer of the neighbour")
+        with console(kubectl, "lan-one") as neighbour:
+            neighbour.type("\n")
+            take_address(neighbour, of_lan(kubectl, "lan-one")["mac"], "192.168.8.1")
+        card = take_address(guest, DIRECT_MAC, "192.168.8.2")
+        eventually(lambda: sees(guest, "192.168.8.1"), timeout=60, what="an answer by the macvtap")
+        guest.run(f"ip link set {card} down; ip link set {card} address 52:54:00:00:0e:0a; ip link set {card} up")
+        assert not sees(guest, "192.168.8.1")
+        guest.run(f"ip link set {card} down; ip link set {card} address {DIRECT_MAC}; ip link set {card} up")
+        eventually(lambda: sees(guest, "192.168.8.1"), timeout=60, what="an answer to the macvtap's own address")
+
+
+def network_told(kubectl: Kubectl, name: str) -> dict[str, str]:
+    """Return the condition NetworkReady of a machine once it is False."""
+    kubectl("wait", "vm", name, "--for=condition=NetworkReady=False", "--timeout=90s", timeout=100)
+    conditions: list[dict[str, str]] = kubectl.json("get", "vm", name)["status"]["conditions"]
+    return next(each for each in conditions if each["type"] == "NetworkReady")
+
+
+def says(kubectl: Kubectl, name: str, words: str) -> bool:
+    conditions = kubectl.json("get", "vm", name)["status"]["conditions"]
+    return any(each["type"] == "NetworkReady" and words in each["message"] for each in conditions)
+
+
+def test_a_broken_network_is_told_with_its_reason_and_mending_it_is_enough(
+    kubectl: Kubectl, testguest: None, further_networks: None, switch: str
+) -> None:
+    """Goes on with the machines of the tests before, which do not notice."""
+    whole = definition("broken", switch)
+    kubectl.apply({**whole, "spec": {"config": '{"type": "bridge", '}})
+    manifest = machine("lan-broken")
+    manifest["spec"]["domain"]["devices"]["interfaces"][1]["network"] = "broken"
+    kubectl.apply(manifest)
+    told = network_told(kubectl, "lan-broken")
+    assert told["reason"] == "NetworkNotUsable"
+    assert f"{kubectl.namespace}/broken: spec.config is no JSON" in told["message"]
+    assert not kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=lan-broken")["items"]
+
+    refused = {
+        "no-such-plugin": {"type": "no-such-plugin"},
+        "no IP addresses available in range set": {
+            "type": "bridge",
+            "bridge": switch,
+            "ipam": {
+                "type": "host-local",
+                "ranges": [
+                    [{"subnet": "192.168.9.0/24", "rangeStart": "192.168.9.9", "rangeEnd": "192.168.9.9", "gateway": "192.168.9.9"}]
+                ],
+            },
+        },
+    }
+    for words, plugin in refused.items():
+        kubectl.apply({**whole, "spec": {"config": json.dumps({"cniVersion": "1.0.0", "name": "inner-name", "plugins": [plugin]})}})
+        eventually(functools.partial(says, kubectl, "lan-broken", words), timeout=120, what=words)
+        told = network_told(kubectl, "lan-broken")
+        assert told["reason"] == "NetworkNotUsable"
+        assert f"cannot join the pod to network {kubectl.namespace}/broken: " in told["message"]
+        assert "NetworkNotUsable" in kubectl("get", "vm", "lan-broken")
+    with console(kubectl, "lan-one") as client:
+        client.type("\n")
+        assert sees(client, OTHER)
+    kubectl.apply(whole)
+    wait_until_ready(kubectl, "lan-broken")
+    conditions = kubectl.json("get", "vm", "lan-broken")["status"]["conditions"]
     assert not any(each["type"] == "NetworkReady" and each["status"] == "False" for each in conditions)
 
 

@@ -1,21 +1,29 @@
-"""A guest's network on real parts: what it gets, whom it reaches, and what it cannot be."""
+"""A guest's network on real parts, by IPv4 and IPv6: what it gets, whom it reaches, and what it cannot be.
+
+Guests are dear, so the tests share them: ``asker`` meets all the others, and moves at the end.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt import names, network
+from apiserver.apis.virt.network import GUEST, GUEST6
 from tests.cluster import processes
 from tests.cluster.kube import Console, Kubectl, KubectlError, console, eventually
 from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.serving import BOTH, addresses_in, service_addresses, wait_for_addresses
 from tests.host.handler import breakout
-from tests.host.launcher.sandbox import wait_for
+from tests.testbed import kubectl as testbed_kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -28,10 +36,6 @@ def start(kubectl: Kubectl, name: str, *interfaces: dict[str, Any]) -> dict[str,
     kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=90s", timeout=100)
     vm: dict[str, Any] = kubectl.json("get", "vm", name)
     return vm
-
-
-def wait_for_address(guest: Console) -> None:
-    wait_for(lambda: "10.0.2.2/24" in guest.run("ip -4 address show"), 30, "the guest's address")
 
 
 def pod_of(kubectl: Kubectl, vm: dict[str, Any]) -> dict[str, Any]:
@@ -52,105 +56,136 @@ def dropped(pod: dict[str, Any], counter: str) -> int:
     return int(re.findall(r"packets (\d+)", told)[0])
 
 
-def test_guests_get_their_address_from_their_own_pods_and_reach_each_other(kubectl: Kubectl) -> None:
-    card = {"name": "lan", "type": "masquerade", "mac": "02:00:00:00:0e:01"}
-    one, other = start(kubectl, "net-one"), start(kubectl, "net-other", card)
+CARD = {"name": "lan", "type": "masquerade", "mac": "02:00:00:00:0e:01"}
+
+
+@pytest.fixture(scope="module")
+def asker(kubectl: Kubectl) -> dict[str, Any]:
+    """A machine as most are."""
+    return start(kubectl, "net-asker")
+
+
+@pytest.fixture(scope="module")
+def other(kubectl: Kubectl) -> dict[str, Any]:
+    """A machine whose card has a name and a MAC address of its own."""
+    return start(kubectl, "net-other", CARD)
+
+
+@contextlib.contextmanager
+def at_prompt(kubectl: Kubectl, *names: str) -> Iterator[list[Console]]:
+    """Attach to guests that have started, now or before."""
+    with contextlib.ExitStack() as stack:
+        guests = [stack.enter_context(console(kubectl, name)) for name in names]
+        for guest in guests:
+            guest.expect("GUEST-READY", timeout=90)
+            guest.type("\n")
+        yield guests
+
+
+def wait_for_both(guest: Console) -> None:
+    """Wait until a guest behind its pod's addresses has those of either family."""
+    wait_for_addresses(guest, GUEST, *([GUEST6] if testbed_kubectl.is_own_cluster() else []))
+
+
+def serve(guest: Console, port: int, word: str) -> None:
+    """Answer whoever connects to a port of the guest, by either family."""
+    guest.run(f"(while :; do echo {word} | nc -l -p {port}; done) 2>/dev/null & true")
+
+
+def answers(guest: Console, address: str, port: int, word: str) -> bool:
+    return word in guest.run(f"nc -w 3 {address} {port} </dev/null")
+
+
+def wait_for_answer(guest: Console, word: str, address: str, port: int = 8080) -> None:
+    eventually(lambda: answers(guest, address, port, word), timeout=60, what=f"{word} at port {port} of {address}")
+
+
+def pings(guest: Console, address: str, seconds: int = 10) -> bool:
+    return "1 packets received" in guest.run(f"ping -c 1 -W {seconds} {address}", timeout=seconds + 30)
+
+
+def test_guests_get_their_address_from_their_own_pods_and_reach_each_other(
+    kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]
+) -> None:
     (seen,) = other["status"]["interfaces"]
-    assert (seen["name"], seen["mac"]) == (card["name"], card["mac"])
-    address = seen["ipAddress"]
-    with console(kubectl, "net-other") as server, console(kubectl, "net-one") as client:
+    assert (seen["name"], seen["mac"]) == (CARD["name"], CARD["mac"])
+    addresses = addresses_in(pod_of(kubectl, other))
+    assert (seen["ipAddress"], tuple(seen["ipAddresses"])) == (addresses[0], addresses)
+    with at_prompt(kubectl, "net-other", "net-asker") as (server, client):
         for guest in (server, client):
-            guest.expect("GUEST-READY", timeout=60)
-            wait_for_address(guest)
-        assert card["mac"] in server.run("cat /sys/class/net/eth0/address")
+            wait_for_both(guest)
+        assert CARD["mac"] in server.run("cat /sys/class/net/eth0/address")
         assert "virtio" in client.run("readlink /sys/class/net/eth0/device/driver")
-        assert "1 packets received" in client.run("ping -c 1 10.0.2.1")
-        server.type("while :; do echo hello-from-other | nc -l -p 8080; done &\n")
-        eventually(lambda: "hello-from-other" in client.run(f"nc -w 3 {address} 8080 </dev/null"), timeout=30, what="an answer")
-        assert dropped(pod_of(kubectl, one), "foreign_ipv4") == 0
+        serve(server, 8080, "hello-from-other")
+        for address, gateway in zip(addresses, (network.GATEWAY, network.GATEWAY6), strict=False):
+            assert pings(client, gateway)
+            wait_for_answer(client, "hello-from-other", address)
+        assert dropped(pod_of(kubectl, asker), "foreign_ipv4") == 0  # of IPv6 its kernel is rude to the answers of DHCPv6
 
 
-def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl) -> None:
+def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker: dict[str, Any]) -> None:
     """And nobody reaches another port."""
     card = {"name": "default", "ports": [{"name": "greeting", "port": 8080}]}
-    server, _ = start(kubectl, "net-ports", card), start(kubectl, "net-asker")
-    spec = {"selector": {names.VM_NAME_LABEL: "net-ports"}, "ports": [{"port": 80, "targetPort": "greeting"}]}
+    server = start(kubectl, "net-ports", card)
+    spec = {"selector": {names.VM_NAME_LABEL: "net-ports"}, "ports": [{"port": 80, "targetPort": "greeting"}], **BOTH}
     kubectl.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "greeter"}, "spec": spec})
-    service, pod = kubectl.json("get", "service", "greeter")["spec"]["clusterIP"], server["status"]["podIP"]
-    with console(kubectl, "net-ports") as guest, console(kubectl, "net-asker") as asker:
-        for each in (guest, asker):
-            each.expect("GUEST-READY", timeout=60)
-            wait_for_address(each)
+    services, pods = service_addresses(kubectl, "greeter"), addresses_in(pod_of(kubectl, server))
+    with at_prompt(kubectl, "net-ports", "net-asker") as (guest, client):
+        for each in (guest, client):
+            wait_for_both(each)
         for number in (8080, 8081):
-            guest.run(f"(while :; do echo hello-from-{number} | nc -l -p {number}; done) 2>/dev/null & true")
-        eventually(lambda: "hello-from-8080" in asker.run(f"nc -w 3 {service} 80 </dev/null"), timeout=60, what="an answer")
-        assert "hello-from-8080" in asker.run(f"nc -w 3 {pod} 8080 </dev/null")
-        assert "hello-from" not in asker.run(f"nc -w 3 {pod} 8081 </dev/null")
+            serve(guest, number, f"hello-from-{number}")
+        for service, pod in zip(services, pods, strict=True):
+            wait_for_answer(client, "hello-from-8080", service, 80)
+            wait_for_answer(client, "hello-from-8080", pod)
+            assert not answers(client, pod, 8081, "hello-from")
+            wait_for_answer(guest, "hello-from-8081", GUEST6 if ":" in pod else GUEST, 8081)  # where it does answer
 
 
-def test_a_guest_in_its_pods_place_has_its_address_and_stays_where_it_is(kubectl: Kubectl) -> None:
-    bridged, _ = start(kubectl, "net-bridged", {"name": "default", "type": "bridge"}), start(kubectl, "net-beside")
-    address, (seen,) = bridged["status"]["podIP"], bridged["status"]["interfaces"]
-    assert seen["ipAddress"] == address == pod_of(kubectl, bridged)["status"]["podIP"]
-    spec = {"selector": {names.VM_NAME_LABEL: "net-bridged"}, "ports": [{"port": 80, "targetPort": 8080}]}
+def test_a_guest_in_its_pods_place_has_its_address_and_stays_where_it_is(kubectl: Kubectl, asker: dict[str, Any]) -> None:
+    bridged = start(kubectl, "net-bridged", {"name": "default", "type": "bridge"})
+    (seen,), pods = bridged["status"]["interfaces"], addresses_in(pod_of(kubectl, bridged))
+    assert seen["ipAddress"] == bridged["status"]["podIP"] == pods[0]
+    assert tuple(seen["ipAddresses"]) == pods
+    spec = {"selector": {names.VM_NAME_LABEL: "net-bridged"}, "ports": [{"port": 80, "targetPort": 8080}], **BOTH}
     kubectl.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bridged"}, "spec": spec})
-    service = kubectl.json("get", "service", "bridged")["spec"]["clusterIP"]
-    with console(kubectl, "net-bridged") as guest, console(kubectl, "net-beside") as other:
-        for each in (guest, other):
-            each.expect("GUEST-READY", timeout=60)
-        wait_for_address(other)
-        wait_for(lambda: f"inet {address}/" in guest.run("ip -4 address show") or None, 30, "the guest's address")
+    services = service_addresses(kubectl, "bridged")
+    with at_prompt(kubectl, "net-bridged", "net-asker") as (guest, client):
+        wait_for_both(client)
+        wait_for_addresses(guest, *pods)
         assert seen["mac"] in guest.run("cat /sys/class/net/eth0/address")
-        guest.run("(while :; do echo hello-from-the-guest | nc -l -p 8080; done) 2>/dev/null & true")
-        eventually(lambda: "hello-from-the-guest" in other.run(f"nc -w 3 {address} 8080 </dev/null"), timeout=60, what="an answer")
-        eventually(lambda: "hello-from-the-guest" in other.run(f"nc -w 3 {service} 80 </dev/null"), timeout=60, what="one by the Service")
-        other_address = kubectl.json("get", "vm", "net-beside")["status"]["podIP"]
-        assert "1 packets received" in guest.run(f"ping -c 1 -W 10 {other_address}")
+        serve(guest, 8080, "hello-from-the-guest")
+        for pod, service, client_address in zip(pods, services, addresses_in(pod_of(kubectl, asker)), strict=True):
+            wait_for_answer(client, "hello-from-the-guest", pod)
+            wait_for_answer(client, "hello-from-the-guest", service, 80)
+            assert pings(guest, client_address)
     (told,) = (each for each in kubectl.json("get", "vm", "net-bridged")["status"]["conditions"] if each["type"] == "Migratable")
     assert told["status"] == "False"
     assert "has its pod's address" in told["message"]
 
 
-def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl) -> None:
-    vm, other = start(kubectl, "net-liar"), start(kubectl, "net-victim")
-    address = other["status"]["interfaces"][0]["ipAddress"]
-    pod = pod_of(kubectl, vm)
-    with console(kubectl, "net-liar") as guest:
-        guest.expect("GUEST-READY", timeout=60)
-        wait_for_address(guest)
-        eventually(lambda: "1 packets received" in guest.run(f"ping -c 1 {address}"), timeout=60, what="an answer of the other guest")
-        guest.run("ip address add 10.99.99.99/32 dev eth0")
-        assert " 0 packets received" in guest.run(f"ping -c 2 -W 1 -I 10.99.99.99 {address}")
-        assert dropped(pod, "foreign_ipv4") >= 2
+def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]) -> None:
+    """The other machine's card is of no use afterwards."""
+    victim, pod = addresses_in(pod_of(kubectl, asker)), pod_of(kubectl, other)
+    foreign = {"v4": "10.99.99.99/32", "v6": "fd00:99::99/128"}
+    with at_prompt(kubectl, "net-other") as (guest,):
+        wait_for_both(guest)
+        for address, (version, taken) in zip(victim, foreign.items(), strict=False):
+            eventually(functools.partial(pings, guest, address, 1), timeout=60, what=f"an answer of {address}")
+            before = dropped(pod, f"foreign_ip{version}")
+            guest.run(f"ip address add {taken} dev eth0")
+            wait_for_addresses(guest, taken.partition("/")[0])
+            assert " 0 packets received" in guest.run(f"ping -c 2 -W 1 -I {taken.partition('/')[0]} {address}")
+            assert dropped(pod, f"foreign_ip{version}") >= before + 2
         guest.run(
             "ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:01; ip link set eth0 up; ip route add default via 10.0.2.1"
         )
-        assert "1 packets received" not in guest.run(f"ping -c 1 -W 1 {address}")
+        assert not pings(guest, victim[0], 1)
         assert dropped(pod, "foreign_mac") >= 1
 
 
-def test_a_guest_that_moved_is_kept_to_its_addresses_there(kubectl: Kubectl) -> None:
-    vm = start(kubectl, "net-mover")
-    with console(kubectl, "net-mover") as guest:
-        guest.expect("GUEST-READY", timeout=60)
-        wait_for_address(guest)
-    made = kubectl.create(migration("net-mover"))
-    name = made["metadata"]["name"]
-    eventually(lambda: kubectl.json("get", "migration", name).get("status", {}).get("phase") == "Succeeded", timeout=120, what="the move")
-    moved = kubectl.json("get", "vm", "net-mover")
-    assert moved["status"]["podName"] != vm["status"]["podName"]
-    with console(kubectl, "net-mover") as guest:
-        guest.type("\n")
-        assert "1 packets received" in guest.run("ping -c 1 10.0.2.1")
-        assert "obtained" in guest.run("udhcpc -i eth0 -n -q -s /usr/share/udhcpc/default.script 2>&1")
-        guest.run("ip address add 10.99.99.99/32 dev eth0; ping -c 2 -W 1 -I 10.99.99.99 10.96.0.1")
-        pod = pod_of(kubectl, moved)
-        # Where the guest has to ask for its gateway's address first, its question has the foreign address, too.
-        assert dropped(pod, "foreign_ipv4") + dropped(pod, "foreign_arp") >= 2
-
-
-def test_whoever_breaks_what_reads_the_guests_packets_has_nothing(kubectl: Kubectl) -> None:
-    pod = pod_of(kubectl, start(kubectl, "net-broken"))
+def test_whoever_breaks_what_reads_the_guests_packets_has_nothing(kubectl: Kubectl, other: dict[str, Any]) -> None:
+    pod = pod_of(kubectl, other)
     here = Path(f"/proc/{launcher_of(pod)}")
     status = dict(line.split(":\t", 1) for line in (here / "status").read_text().splitlines())
     assert status["Uid"].split() == ["107"] * 4
@@ -165,10 +200,41 @@ def test_whoever_breaks_what_reads_the_guests_packets_has_nothing(kubectl: Kubec
     assert [name for name, end in ended.items() if end == "done"] == []
 
 
-def test_no_program_of_virt_handlers_reads_what_a_guest_sends(kubectl: Kubectl) -> None:
-    start(kubectl, "net-plain")
+def test_no_program_of_virt_handlers_reads_what_a_guest_sends(kubectl: Kubectl, asker: dict[str, Any]) -> None:
+    ours = ("virt-handler", "/handler/relays/carrier.py")  # this carries migrations between nodes, and is given connections, no link
     for handler in kubectl.within("kubevirt").json("get", "pods", "-l", "kubevirt.io=virt-handler")["items"]:
-        assert all("virt-handler" in command for command in processes.of_pod(handler).values()), processes.of_pod(handler)
+        found = processes.of_pod(handler)
+        assert [command for command in found.values() if not any(each in command for each in ours)] == [], found
+
+
+def test_a_guest_that_moved_is_kept_to_its_addresses_there(kubectl: Kubectl, asker: dict[str, Any]) -> None:
+    with at_prompt(kubectl, "net-asker") as (guest,):
+        wait_for_both(guest)
+    made = kubectl.create(migration("net-asker"))
+    name = made["metadata"]["name"]
+    eventually(lambda: kubectl.json("get", "migration", name).get("status", {}).get("phase") == "Succeeded", timeout=120, what="the move")
+    moved = kubectl.json("get", "vm", "net-asker")
+    assert moved["status"]["podName"] != asker["status"]["podName"]
+    pod = pod_of(kubectl, moved)
+    eventually(
+        lambda: tuple(kubectl.json("get", "vm", "net-asker")["status"]["interfaces"][0]["ipAddresses"]) == addresses_in(pod),
+        timeout=60,
+        what="the addresses of the other pod",
+    )
+    with console(kubectl, "net-asker") as guest:
+        guest.type("\n")
+        assert pings(guest, network.GATEWAY)
+        assert "obtained" in guest.run("udhcpc -i eth0 -n -q -s /usr/share/udhcpc/default.script 2>&1")
+        guest.run("ip address add 10.99.99.99/32 dev eth0; ping -c 2 -W 1 -I 10.99.99.99 10.96.0.1")
+        # Where the guest has to ask for its gateway's address first, its question has the foreign address, too.
+        assert dropped(pod, "foreign_ipv4") + dropped(pod, "foreign_arp") >= 2
+        if len(addresses_in(pod)) > 1:
+            eventually(lambda: pings(guest, network.GATEWAY6), timeout=60, what="an answer by IPv6")
+            before = dropped(pod, "foreign_ipv6")
+            guest.run("ip address add fd00:99::99/128 dev eth0")
+            wait_for_addresses(guest, "fd00:99::99")
+            guest.run(f"ping -c 2 -W 1 -I fd00:99::99 {addresses_in(pod)[1]}")
+            assert dropped(pod, "foreign_ipv6") >= before + 2
 
 
 def test_a_machine_cannot_have_its_gateways_address(kubectl: Kubectl) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.cluster import test_claims
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import GUEST_IMAGE, shared_claim, tiny_vm, with_disks
 from tests.cluster.test_testbed import a_pod
+from tests.testbed import kubectl as testbed_kubectl
 
 URL = "http://images/disk.img.gz"
 SERVE = "mkdir /tmp/www && gzip -c /guest/disk/disk.img >/tmp/www/disk.img.gz && exec httpd -f -p 8080 -h /tmp/www"
@@ -52,3 +57,31 @@ def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, 
     eventually(lambda: kubectl.json("get", "vm", "imported")["status"]["phase"] == "Stopped", timeout=90, what="phase Stopped")
     kubectl("virt", "start", "imported")
     kubectl("wait", "vm", "imported", "--for=condition=Ready", "--timeout=120s", timeout=130)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="needs devices of the test bed's nodes")
+def test_a_guest_boots_from_a_block_device_that_an_image_was_downloaded_into(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
+    kubectl.create(a_server())
+    kubectl.try_run("create", "service", "clusterip", "images", "--tcp=80:8080")
+    with test_claims.device(kubectl, tmp_path, mebibytes=128) as claim:
+        vm = tiny_vm("imported-block")
+        del vm["spec"]["domain"]["firmware"]
+        source = {"name": claim, "import": {"http": {"url": URL}}}
+        kubectl.apply(with_disks(vm, {"name": "root", "type": "PersistentVolumeClaim", "source": source}))
+        try:
+            kubectl("wait", "vm", "imported-block", "--for=condition=Ready", "--timeout=300s", timeout=310)
+            with console(kubectl, "imported-block") as guest:
+                guest.expect("GUEST-READY", timeout=180)
+                assert str(128 << 10) in guest.run("cat /proc/partitions")
+            kubectl("delete", "pod", "images", "--wait=true")  # nobody asks it again
+            kubectl("virt", "stop", "imported-block")
+            eventually(
+                lambda: kubectl.json("get", "vm", "imported-block")["status"]["phase"] == "Stopped", timeout=90, what="phase Stopped"
+            )
+            kubectl("virt", "start", "imported-block")
+            kubectl("wait", "vm", "imported-block", "--for=condition=Ready", "--timeout=120s", timeout=130)
+        finally:
+            kubectl("delete", "vm", "imported-block", "--timeout=120s", timeout=130)
+            kubectl("delete", "pod", "images", "--ignore-not-found", "--wait=true")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.kube import Console, Kubectl, console, eventually
 from tests.cluster.manifests import blank_disk, claim_disk, migration, shared_claim, tiny_vm, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -82,6 +82,40 @@ def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> No
         assert "written-at-home" in guest.run("head -c 15 /dev/vda")
 
 
+def test_disks_of_the_pod_alone_move_with_the_guest_there_and_back(kubectl: Kubectl) -> None:
+    """An empty disk, and an overlay over a claim, while the guest writes to one of them."""
+    kubectl.apply(shared_claim("golden"), blank_disk("golden"))
+    kubectl("wait", "job", "make-golden", "--for=condition=Complete", "--timeout=60s", timeout=70)
+    golden = claim_disk("golden")
+    golden["source"]["ephemeral"] = True
+    scratch = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "64Mi"}}
+    vm = running(kubectl, with_disks(tiny_vm("porter"), scratch, golden))
+    read = "sync; echo 3 > /proc/sys/vm/drop_caches; for d in a b; do dd if=/dev/vd$d bs=1M iflag=direct skip=1 2>/dev/null | md5sum; done"
+
+    def sums(guest: Console) -> list[str]:
+        found = re.findall(r"\b[0-9a-f]{32}\b", guest.run(read, timeout=120))
+        assert len(found) == 2
+        return found
+
+    with console(kubectl, "porter") as guest:
+        guest.expect("GUEST-READY", timeout=60)
+        guest.run("dd if=/dev/urandom of=/dev/vda bs=1M seek=1 count=12 conv=fsync 2>/dev/null", timeout=120)
+        guest.run("dd if=/dev/urandom of=/dev/vdb bs=1M seek=2 count=2 conv=notrunc,fsync 2>/dev/null")
+        before = sums(guest)
+        guest.run("(i=0; while :; do i=$((i+1)); echo $i | dd of=/dev/vda conv=notrunc,fsync 2>/dev/null; sleep 1; done) & true")
+    home = vm["status"]["nodeName"]
+    for target in (other_node(kubectl, home), home):
+        name = kubectl.create(migration("porter", node=target))["metadata"]["name"]
+        assert final_phase(kubectl, name) == "Succeeded"
+        done = kubectl.json("get", "migration", name)["status"]["progress"]
+        assert done["elapsedMilliseconds"] > 0
+        with console(kubectl, "porter") as guest:
+            guest.type("\n")
+            assert sums(guest) == before
+    conditions = kubectl.json("get", "vm", "porter")["status"]["conditions"]
+    assert next(each["status"] for each in conditions if each["type"] == "Migratable") == "True"
+
+
 def test_there_is_at_most_one_unfinished_migration_of_a_machine(kubectl: Kubectl) -> None:
     running(kubectl, tiny_vm("once"))
     first = kubectl.create(migration("once", node="no-such-node"))
@@ -109,3 +143,35 @@ def test_deleting_an_unfinished_migration_leaves_the_guest_where_it_was(kubectl:
     assert after["status"]["phase"] == "Running"
     pods = kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=stays")["items"]
     assert [pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")] == [vm["status"]["podName"]]
+
+
+def test_a_migration_is_shown_as_it_goes_and_one_that_waits_is_called_off(kubectl: Kubectl) -> None:
+    vm = running(kubectl, tiny_vm("shown"))
+    done = kubectl.try_run("virt", "migrate", "shown", "--wait", "--timeout", "3m", timeout=200)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stdout + done.stderr
+    name = lines[0].removeprefix("migration.kubevirt.io/").removesuffix(" created")
+    assert re.search(
+        rf"migration\.kubevirt\.io/{name}: the guest moved to node \S+, it took \d+ s, of which it stood still for \d+ ms", lines[-1]
+    )
+    assert any(line.startswith("Running") for line in lines)
+    migrated = kubectl.json("get", "migration", name)
+    found = migrated["status"]["progress"]
+    assert found["totalBytes"] > 64 << 20
+    assert found["processedBytes"] > 0
+    assert found["remainingBytes"] == 0
+    assert 0 < found["downtimeMilliseconds"] < found["elapsedMilliseconds"]
+    assert "100%" in kubectl("get", "migration", name)
+    moved = kubectl.json("get", "vm", "shown")
+    assert moved["status"]["nodeName"] != vm["status"]["nodeName"]
+
+    over = kubectl.try_run("virt", "cancel-migration", "shown")
+    assert (over.returncode, over.stderr) == (
+        1,
+        f"error: nothing to cancel: virtual machine {kubectl.namespace}/shown is not being migrated; "
+        f"migration {name} moved it to node {moved['status']['nodeName']}\n",
+    )
+    waiting = kubectl.create(migration("shown", node="no-such-node"))["metadata"]["name"]
+    called_off = kubectl("virt", "cancel-migration", "shown", "--wait", "--timeout", "1m", timeout=70)
+    assert called_off.splitlines()[-1] == f"migration.kubevirt.io/{waiting}: cancelled; the guest stays on its node"
+    assert kubectl.json("get", "vm", "shown")["status"]["podName"] == moved["status"]["podName"]

@@ -1,15 +1,30 @@
-"""NetworkPolicies count: for plain pods, which shows that the cluster enforces them at all, for guests, and for our own processes."""
+"""NetworkPolicies count by either family: for plain pods, which shows that they are enforced at all, for guests, and for our own pods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import tiny_vm
-from tests.cluster.serving import PORT, a_client, a_server, a_service, address_of, fetched, kept_off, reached, reaches, serve
+from tests.cluster.serving import (
+    BOTH,
+    PORT,
+    a_client,
+    a_server,
+    a_service,
+    addresses_in,
+    fetched,
+    host,
+    kept_off,
+    pod_addresses,
+    reached,
+    serve,
+    service_addresses,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
@@ -29,27 +44,28 @@ def of_app(app: str) -> dict[str, Any]:
 
 def test_pods_are_kept_off_by_policies_on_both_nodes(bare_kubectl: Kubectl) -> None:
     kubectl = bare_kubectl
-    kubectl.apply(a_server("shop", "node1"), a_service("shop", "shop"), a_client("near", "node1"), a_client("far", "node2"))
-    address = address_of(kubectl, "shop")
+    kubectl.apply(a_server("shop", "node1"), a_service("shop", "shop", **BOTH), a_client("near", "node1"), a_client("far", "node2"))
+    addresses = pod_addresses(kubectl, "shop")
     clients = ("near", "far")
     for client in clients:
-        address_of(kubectl, client)
-        reached(kubectl, client, address)
+        pod_addresses(kubectl, client)
+        reached(kubectl, client, *addresses)
     kubectl.apply(a_policy("nobody", "shop", policyTypes=["Ingress"]))
     for client in clients:
-        kept_off(kubectl, client, address)
-        assert not reaches(kubectl, client, "shop", 80)
+        kept_off(kubectl, client, *addresses)
+        kept_off(kubectl, client, *service_addresses(kubectl, "shop"), port=80)
     for client, other in (clients, clients[::-1]):
         kubectl.apply(a_policy("one", "shop", ingress=[{"from": [of_app(client)], "ports": [{"port": PORT}]}]))
-        reached(kubectl, client, address)
-        assert "shop" in fetched(kubectl, client, "http://shop/").stdout
-        kept_off(kubectl, other, address)
+        reached(kubectl, client, *addresses)
+        for place in ("shop", *(host(each) for each in service_addresses(kubectl, "shop"))):
+            assert "shop" in fetched(kubectl, client, f"http://{place}/").stdout
+        kept_off(kubectl, other, *addresses)
     kubectl("delete", "networkpolicy", "nobody", "one")
     kubectl.apply(a_policy("no-way-out", "near", policyTypes=["Egress"]))
-    kept_off(kubectl, "near", address)
-    reached(kubectl, "far", address)
+    kept_off(kubectl, "near", *addresses)
+    reached(kubectl, "far", *addresses)
     kubectl("delete", "networkpolicy", "no-way-out")
-    reached(kubectl, "near", address)
+    reached(kubectl, "near", *addresses)
 
 
 def test_a_guest_is_reached_by_whom_its_policies_name_and_reaches_whom_they_name(
@@ -57,46 +73,56 @@ def test_a_guest_is_reached_by_whom_its_policies_name_and_reaches_whom_they_name
 ) -> None:
     vm = tiny_vm("guarded")
     vm["metadata"]["labels"] = {"app": "guarded"}
-    kubectl.apply(vm, a_service("guarded", "guarded"), a_server("friend"), a_server("stranger"))
+    kubectl.apply(vm, a_service("guarded", "guarded", **BOTH), a_server("friend"), a_server("stranger"))
     other = make_namespace("network-policies-other")
     other.apply(a_client("guest-of-honour"))
     kubectl("wait", "vm", "guarded", "--for=condition=Ready", "--timeout=120s", timeout=130)
-    address = address_of(kubectl, str(kubectl.json("get", "vm", "guarded")["status"]["podName"]))
-    peers = {name: address_of(kubectl, name) for name in ("friend", "stranger")}
-    address_of(other, "guest-of-honour")
+    addresses = pod_addresses(kubectl, str(kubectl.json("get", "vm", "guarded")["status"]["podName"]))
+    peers = {name: pod_addresses(kubectl, name) for name in ("friend", "stranger")}
+    pod_addresses(other, "guest-of-honour")
     with console(kubectl, "guarded") as guest:
         guest.expect("GUEST-READY", timeout=90)
         serve(guest, "from-the-guest")
 
-        def sees(name: str) -> bool:
-            return f"\n{name}" in guest.run(f"wget -T 4 -q -O - http://{peers[name]}:{PORT}/")
+        def sees(name: str) -> list[str]:
+            """Return those addresses of a peer at which the guest is answered."""
+            asked = [f"wget -T 4 -q -O - http://{host(each)}:{PORT}/" for each in peers[name]]
+            return [each for each, command in zip(peers[name], asked, strict=True) if f"\n{name}" in guest.run(command)]
+
+        def wait_until_seen(name: str, what: str, *, seen: bool = True) -> None:
+            eventually(lambda: sees(name) == (list(peers[name]) if seen else []), timeout=90, what=what)
 
         for name in peers:
-            reached(kubectl, name, address)
-            eventually(lambda name=name: sees(name), timeout=60, what=f"the guest reaches {name}")  # type: ignore[misc]  # a default binds it
-        reached(other, "guest-of-honour", address)
+            reached(kubectl, name, *addresses)
+            wait_until_seen(name, f"the guest reaches {name}")
+        reached(other, "guest-of-honour", *addresses)
 
         in_namespace = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": other.namespace}}}
         kubectl.apply(a_policy("in", "guarded", ingress=[{"from": [of_app("friend")], "ports": [{"port": PORT}]}]))
-        kept_off(kubectl, "stranger", address)
-        kept_off(other, "guest-of-honour", address)
-        reached(kubectl, "friend", address)
-        assert "from-the-guest" in fetched(kubectl, "friend", "http://guarded/").stdout
-        eventually(lambda: sees("stranger"), timeout=60, what="the other direction, with its answers")
+        kept_off(kubectl, "stranger", *addresses)
+        kept_off(other, "guest-of-honour", *addresses)
+        reached(kubectl, "friend", *addresses)
+        for place in ("guarded", *(host(each) for each in service_addresses(kubectl, "guarded"))):
+            assert "from-the-guest" in fetched(kubectl, "friend", f"http://{place}/").stdout
+        wait_until_seen("stranger", "the other direction, with its answers")
         kubectl.apply(a_policy("honour", "guarded", ingress=[{"from": [in_namespace]}]))
-        reached(other, "guest-of-honour", address)
+        reached(other, "guest-of-honour", *addresses)
 
         kubectl.apply(a_policy("out", "guarded", policyTypes=["Egress"], egress=[{"to": [of_app("friend")]}]))
-        eventually(lambda: not sees("stranger"), timeout=60, what="the guest is kept off the stranger")
-        eventually(lambda: sees("friend"), timeout=60, what="the guest still reaches its friend")
+        wait_until_seen("stranger", "the guest is kept off the stranger", seen=False)
+        wait_until_seen("friend", "the guest still reaches its friend")
 
 
 def test_nothing_of_ours_is_reached_but_what_the_chart_says(kubectl: Kubectl, system: Kubectl) -> None:
     kubectl.apply(a_client("curious"))
-    address_of(kubectl, "curious")
+    pod_addresses(kubectl, "curious")
     ports = {"etcd": ((2379, False), (2380, False)), "virt-handler": ((8443, True), (8444, False), (8445, False), (8080, False))}
     ports |= {"virt-api": ((8443, True),), "virt-controller": ((8443, True), (8080, False))}
-    for component, expected in ports.items():
-        for pod in system.json("get", "pods", "-l", f"kubevirt.io={component}")["items"]:
-            for port, is_open in expected:
-                (reached if is_open else kept_off)(kubectl, "curious", pod["status"]["podIP"], port)
+    found = {each: system.json("get", "pods", "-l", f"kubevirt.io={each}")["items"] for each in ports}
+    asked = [(addresses_in(pod), *each) for component, expected in ports.items() for pod in found[component] for each in expected]
+    with ThreadPoolExecutor(4) as pool:  # what is not reached takes five seconds each
+        waits = [
+            pool.submit(reached if is_open else kept_off, kubectl, "curious", *addresses, port=port) for addresses, port, is_open in asked
+        ]
+        for each in waits:
+            each.result()

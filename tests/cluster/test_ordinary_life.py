@@ -94,7 +94,7 @@ def test_halted_and_then_always_ends_one_attempt_and_runs_another(kubectl: Kubec
 
 
 def test_a_drained_node_is_named_as_the_reason_and_the_machine_runs_on_the_other(kubectl: Kubectl) -> None:
-    kubectl.apply(tiny_vm("drained"))
+    kubectl.apply(tiny_vm("drained", evictionStrategy="Shutdown"))
     kubectl("wait", "vm", "drained", "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, "drained") as guest:
         guest.expect("GUEST-READY", timeout=60)

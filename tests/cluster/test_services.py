@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import urllib.request
 from collections import Counter
@@ -14,7 +15,7 @@ from apiserver.apis.meta.objects import condition
 from apiserver.apis.virt import names
 from tests.cluster.kube import Kubectl, console, eventually, forwarded
 from tests.cluster.manifests import migration, tiny_vm
-from tests.cluster.serving import PORT, a_client, a_service, address_of, fetched, serve
+from tests.cluster.serving import BOTH, PORT, a_client, a_service, address_of, fetched, host, pod_addresses, serve, service_addresses
 from tests.cluster.test_testbed import a_pod
 from tests.testbed import kubectl as testbed_kubectl
 
@@ -53,7 +54,7 @@ def said_in(pod: dict[str, Any]) -> tuple[str, str]:
 
 
 def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
-    kubectl.apply(a_service("served", "served"), a_client("asks"), a_machine("served"))
+    kubectl.apply(a_service("served", "served", **BOTH), a_client("asks"), a_machine("served"))
 
     def running() -> dict[str, Any] | None:
         pods = kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=served")["items"]
@@ -66,30 +67,35 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
     vm = eventually(running, timeout=120, what="a running guest")
     pod = vm["status"]["podName"]
     eventually(lambda: said(kubectl, pod) == ("True", "GuestRunning"), timeout=30, what="the pod's condition")
-    address = address_of(kubectl, pod)
-    eventually(lambda: addresses_of(kubectl, "served") == {address}, timeout=30, what="the Service's address")
+    addresses = pod_addresses(kubectl, pod)
+    eventually(lambda: addresses_of(kubectl, "served") == set(addresses), timeout=30, what="the Service's addresses")
     with console(kubectl, "served") as guest:
         guest.expect("GUEST-READY", timeout=90)
         serve(guest, "from-the-guest")
     address_of(kubectl, "asks")
-    eventually(lambda: "from-the-guest" in fetched(kubectl, "asks", "http://served/").stdout, timeout=60, what="an answer by the Service")
+    for place in ("served", *(host(each) for each in service_addresses(kubectl, "served"))):
+        eventually(functools.partial(answers, kubectl, place), timeout=60, what=f"an answer by the Service, {place}")
     with forwarded(kubectl, f"pod/{pod}", PORT) as port, urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
         assert b"from-the-guest" in answer.read()
     if testbed_kubectl.is_own_cluster():  # as the kubelet probes: from the node itself
-        assert probed(vm["status"]["nodeName"], address) == "from-the-guest"
+        assert [probed(vm["status"]["nodeName"], each) for each in addresses] == ["from-the-guest"] * 2
 
     kubectl("virt", "pause", "served")
     eventually(lambda: said(kubectl, pod) == ("False", "GuestPaused"), timeout=30, what="the pod's condition of a paused guest")
     eventually(lambda: addresses_of(kubectl, "served") == set(), timeout=30, what="a Service without a guest")
     kubectl("virt", "unpause", "served")
-    eventually(lambda: addresses_of(kubectl, "served") == {address}, timeout=30, what="the Service's address again")
-    eventually(lambda: "from-the-guest" in fetched(kubectl, "asks", "http://served/").stdout, timeout=60, what="an answer again")
+    eventually(lambda: addresses_of(kubectl, "served") == set(addresses), timeout=30, what="the Service's addresses again")
+    eventually(lambda: answers(kubectl, "served"), timeout=60, what="an answer again")
+
+
+def answers(kubectl: Kubectl, place: str) -> bool:
+    return "from-the-guest" in fetched(kubectl, "asks", f"http://{place}/").stdout
 
 
 def probed(node: str, address: str) -> str:
     from tests.testbed import progress  # of the test bed alone
 
-    return progress.output_of(["ip", "netns", "exec", node, "busybox", "wget", "-q", "-O", "-", f"http://{address}:{PORT}/"]).strip()
+    return progress.output_of(["ip", "netns", "exec", node, "busybox", "wget", "-q", "-O", "-", f"http://{host(address)}:{PORT}/"]).strip()
 
 
 def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl) -> None:

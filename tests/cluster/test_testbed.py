@@ -39,7 +39,7 @@ def a_pod(name: str, *command: str, node: str = "", restart: str = "Never", **sp
     }
 
 
-def output_of(kubectl: Kubectl, pod: dict[str, Any]) -> str:
+def output_of(kubectl: Kubectl, pod: dict[str, Any], seconds: float = 60) -> str:
     """Run a pod to its end and return what it printed."""
     name = kubectl.create(pod)["metadata"]["name"]
 
@@ -47,7 +47,7 @@ def output_of(kubectl: Kubectl, pod: dict[str, Any]) -> str:
         found = kubectl.json("get", "pod", name)["status"].get("phase", "")
         return str(found) if found in {"Succeeded", "Failed"} else ""
 
-    ended = eventually(phase, timeout=60, what=f"pod {name} ends")
+    ended = eventually(phase, timeout=seconds, what=f"pod {name} ends")
     printed = kubectl("logs", name)
     assert ended == "Succeeded", printed
     return printed
@@ -72,17 +72,21 @@ def test_a_pod_finds_services_by_name(bare_kubectl: Kubectl, node: str) -> None:
     assert "10.96.0.1" in printed
 
 
+@pytest.mark.timeout(300)
 def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) -> None:
     serve = "mkdir /tmp/www && hostname >/tmp/www/index.html && exec httpd -f -p 8080 -h /tmp/www"
     for number in (1, 2):
         bare_kubectl.create(a_pod(f"web{number}", "sh", "-c", serve, node=f"node{number}", restart="Always"))
-    bare_kubectl("create", "service", "clusterip", "web", "--tcp=80:8080")
+    spec = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}], "ipFamilyPolicy": "RequireDualStack"}
+    bare_kubectl.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec})
     bare_kubectl("wait", "pod", "-l", "app=web", "--for=condition=Ready", "--timeout=60s", timeout=70)
 
-    ask = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do fetch http://web/ || exit 1; done"
-    printed = output_of(bare_kubectl, a_pod("ask", "sh", "-c", ask))
+    ipv4, ipv6 = bare_kubectl.json("get", "service", "web")["spec"]["clusterIPs"]
+    ask = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $host $(fetch http://$host/) || exit 1; done"
+    hosts = ("web", ipv4, f"[{ipv6}]")
+    printed = output_of(bare_kubectl, a_pod("ask", "sh", "-c", f"for host in {' '.join(hosts)}; do {ask}; done"), seconds=180)
 
-    assert set(printed.split()) == {"web1", "web2"}
+    assert set(printed.splitlines()) == {f"{host} {pod}" for host in hosts for pod in ("web1", "web2")}
 
 
 def test_a_pod_with_privileges_is_refused_where_pod_security_is_restricted(bare_kubectl: Kubectl) -> None:
@@ -120,7 +124,8 @@ def test_a_shared_claim_is_the_same_directory_on_both_nodes(bare_kubectl: Kubect
 
 
 def test_a_pod_reaches_nothing_outside_the_machine(bare_kubectl: Kubectl) -> None:
-    # 192.0.2.1 is an address for documentation (RFC 5737); what matters is that the node has no route to it.
-    printed = output_of(bare_kubectl, a_pod("outside", "sh", "-c", "fetch http://192.0.2.1/ 2>&1 && exit 1 || true"))
+    # These are addresses for documentation (RFC 5737, RFC 3849); what matters is that the node has no route to it.
+    ask = "for host in 192.0.2.1 [2001:db8::1]; do fetch http://$host/ 2>&1 && exit 1; done; true"
+    printed = output_of(bare_kubectl, a_pod("outside", "sh", "-c", ask))
 
-    assert "unreachable" in printed
+    assert printed.count("unreachable") == 2, printed

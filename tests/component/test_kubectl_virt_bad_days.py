@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 from websockets.exceptions import ConnectionClosedError
 
 from apiserver.apis.meta import errors
@@ -311,3 +312,25 @@ async def test_a_signal_that_nohup_had_ignored_is_ignored(server: FakeStreams, u
     assert server.open
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(("size", "whole"), [(3 << 20, True), (verbs.MAX_BODY_BYTES, False)], ids=["in pieces", "without an end"])
+async def test_a_long_answer_is_read_to_its_end_or_said_to_be_too_long(size: int, whole: bool) -> None:
+    body = b'{"items": ["%b"]}' % (b"x" * size)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for start in range(0, len(body), 1 << 20):
+            await response.write(body[start : start + (1 << 20)])
+        return response
+
+    application = web.Application()
+    application.router.add_get("/all", answer)
+    async with TestServer(application) as server:
+        asked = verbs.request(Access(str(server.make_url("")).rstrip("/"), "default"), "GET", "/all", "list all")
+        if whole:
+            assert len((await asked)["items"][0]) == size
+        else:
+            with pytest.raises(Failure, match=r"list all: the answer has more than 16 MiB"):
+                await asked

@@ -22,11 +22,14 @@ from launcher.domain.states import State
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.daemon import LIBVIRTD, Daemon
 from launcher.hypervisor.port import (
+    NO_TERMS,
+    Disks,
     DomainExists,
     DomainNotFound,
     Hypervisor,
     HypervisorError,
     OperationInvalid,
+    Terms,
     Unavailable,
 )
 from tests.fakes.hypervisor import FakeHypervisor
@@ -186,6 +189,32 @@ async def test_an_absent_domain_cannot_change(hypervisor: Hypervisor) -> None:
         await hypervisor.migrate(NAME, libvirt_uri="qemu+unix:///session?socket=/nowhere", data_uri="unix:///nowhere")
 
 
+ALL_TERMS = Terms(bandwidth_bytes=5 << 20, max_downtime_milliseconds=700, parallel_connections=4, auto_converge=True)
+
+
+@pytest.mark.parametrize("terms", [NO_TERMS, ALL_TERMS, Terms(bandwidth_bytes=1)], ids=["none", "all", "one byte a second"])
+async def test_a_migration_to_nowhere_leaves_the_domain_whatever_its_terms(hypervisor: Hypervisor, kind: str, terms: Terms) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.resume(NAME)
+    with pytest.raises(HypervisorError):
+        await hypervisor.migrate(NAME, libvirt_uri="qemu+unix:///session?socket=/nowhere", data_uri="unix:///nowhere", terms=terms)
+    domain = await hypervisor.observe(NAME)
+    assert domain is not None
+    assert domain.state is State.RUNNING
+
+
+@pytest.mark.parametrize("shallow", [True, False])
+async def test_a_migration_to_nowhere_leaves_the_domain_with_its_disks(hypervisor: Hypervisor, kind: str, shallow: bool) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.resume(NAME)
+    disks = Disks(("vda", "vdb"), shallow, uri="unix:///nowhere")
+    with pytest.raises(HypervisorError):
+        await hypervisor.migrate(NAME, libvirt_uri="qemu+unix:///session?socket=/nowhere", data_uri="unix:///nowhere", disks=disks)
+    domain = await hypervisor.observe(NAME)
+    assert domain is not None
+    assert domain.state is State.RUNNING
+
+
 async def test_a_domain_that_is_off_cannot_be_resumed(hypervisor: Hypervisor, kind: str) -> None:
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.destroy(NAME)
@@ -219,6 +248,7 @@ async def test_without_a_migration_there_is_nothing_to_abort_and_no_progress(hyp
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.abort_job(NAME)
     assert await hypervisor.progress(NAME) is None
+    assert await hypervisor.progress(NAME, completed=True) is None
 
 
 async def test_without_an_agent_nobody_answers(hypervisor: Hypervisor, kind: str) -> None:
@@ -238,9 +268,12 @@ async def test_a_secret_is_known_in_place_of_an_older_one_and_told_to_nobody(hyp
         return
     for value in (b"one", b"\x00\xfftwo"):
         await hypervisor.keep_secret(known, value)
+    other = "11111111-2222-4333-8444-777777777777"
+    await hypervisor.keep_secret(other, b"key", "ceph")
     if isinstance(hypervisor, LibvirtHypervisor):
         connection: Any = hypervisor._connection
-        assert connection.numOfSecrets() == 1
+        assert connection.numOfSecrets() == 2
+        assert connection.secretLookupByUUIDString(other).usageType() == libvirt.VIR_SECRET_USAGE_TYPE_CEPH
         with pytest.raises(libvirt.libvirtError, match="private"):
             connection.secretLookupByUUIDString(known).value()
 

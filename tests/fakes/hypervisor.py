@@ -11,8 +11,11 @@ from xml.etree import ElementTree as ET
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import (
+    NO_DISKS,
+    NO_TERMS,
     AgentRefused,
     AgentSilent,
+    Disks,
     DomainExists,
     DomainNotFound,
     HypervisorError,
@@ -21,7 +24,9 @@ from launcher.hypervisor.port import (
     Observation,
     OperationInvalid,
     Progress,
+    Terms,
     Unavailable,
+    Usage,
 )
 
 FIRST_CID = 3
@@ -36,13 +41,20 @@ class FakeHypervisor:
         self.created: list[str] = []
         """XML of every domain that was ever started."""
         self.secrets: dict[str, bytes] = {}
+        self.usages: dict[str, Usage] = {}
         """By their UUIDs."""
         self.calls: list[str] = []
         self.answers: dict[str, object] = {}
         """Answers of the guest agent by command; an exception is raised. It knows no other commands."""
         self.questions: list[tuple[str, Mapping[str, Any]]] = []
+        self.terms: list[Terms] = []
+        """Of every migration that was begun."""
+        self.disks: list[Disks] = []
+        """The same."""
         self.fail_next: HypervisorError | None = None
         """Raised by the next ``create``, ``migrate`` or ``destroy``, before it does anything."""
+        self.took: Progress | None = None
+        """Figures of the migration that brought a domain here."""
         self._callbacks: list[Callable[[], None]] = []
         self._connected = asyncio.Event()
         self._migrations: dict[str, asyncio.Future[None]] = {}
@@ -77,10 +89,11 @@ class FakeHypervisor:
         cid = 0 if sockets is None else int(sockets.get("address") or FIRST_CID)
         self._put(Observation(name, identity, root.get("type", ""), State.PAUSED, "user", cid=cid))
 
-    async def keep_secret(self, uuid: str, value: bytes) -> None:
+    async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
         await self._step("keep secret")
         self._fail()
         self.secrets[uuid] = value
+        self.usages[uuid] = usage
 
     async def resume(self, name: str) -> None:
         await self._step("resume")
@@ -101,10 +114,14 @@ class FakeHypervisor:
         if domain is not None and domain.active:
             self._put(dataclasses.replace(domain, state=State.SHUTOFF, reason="destroyed"))
 
-    async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str) -> None:
+    async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
+        self.terms.append(terms)
+        self.disks.append(disks)
         await self._step(f"migrate to {libvirt_uri} and {data_uri}")
         self._fail()
         self._active(name)
+        if "/nowhere" in libvirt_uri:
+            raise MigrationFailed(f"migrate domain {name}: there is no libvirtd")
         future = self._migrations[name] = asyncio.get_running_loop().create_future()
         try:
             await future
@@ -119,6 +136,8 @@ class FakeHypervisor:
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
         await self._step("progress")
+        if completed:
+            return self.took
         return Progress(elapsed_milliseconds=1, memory_total_bytes=2) if name in self._migrations else None
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:

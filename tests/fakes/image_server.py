@@ -39,6 +39,10 @@ class Files:
     """So many of the next answers end early."""
     ranges: bool = True
     tag: str = '"one"'
+    skew: tuple[int, int] = (0, 0)
+    """What an answer that goes on says of its first byte and of the whole length, beside the truth."""
+    surplus: bytes = b""
+    """What follows the file in an answer that goes on."""
     length: bool = True
     chunked: bool = False
     hang: threading.Event | None = None
@@ -96,13 +100,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if files.tag:
             self.send_header("ETag", files.tag)
         if start:
-            self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
+            self.send_header("Content-Range", f"bytes {start + files.skew[0]}-{total - 1}/{total + files.skew[1]}")
         if files.chunked:
             self.send_header("Transfer-Encoding", "chunked")
         elif files.length:
-            self.send_header("Content-Length", str(total - start))
+            self.send_header("Content-Length", str(total - start + (len(files.surplus) if start else 0)))
         self.end_headers()
-        data = data[start:]
+        data = data[start:] + (files.surplus if start else b"")
         if files.cuts:
             files.cuts -= 1
             self.body(data[:STOPS], whole=False)

@@ -14,11 +14,12 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from aiohttp import web
 
-from apiserver.apis.meta import errors
+from apiserver.apis.meta import errors, times
 from apiserver.client.config import Config
 from apiserver.client.rest import STRATEGIC_MERGE_PATCH
 
@@ -261,12 +262,15 @@ class FakeAPI:
         uid = (options.get("preconditions") or {}).get("uid")
         if uid and uid != obj["metadata"]["uid"]:
             raise errors.Conflict("Precondition failed: UID")
+        version = (options.get("preconditions") or {}).get("resourceVersion")
+        if version and version != obj["metadata"]["resourceVersion"]:
+            raise errors.Conflict("Precondition failed: ResourceVersion")
         grace = options.get("gracePeriodSeconds", (obj.get("spec") or {}).get("terminationGracePeriodSeconds", 0))
         if not (obj.get("spec") or {}).get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             grace = 0  # the pod registry deletes at once what no kubelet has, or has ended
         if obj["metadata"].get("finalizers") or grace:
             if not obj["metadata"].get("deletionTimestamp"):
-                obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+                obj["metadata"]["deletionTimestamp"] = times.to_rfc3339(datetime.now(UTC) + timedelta(seconds=grace))
                 if grace:
                     obj["metadata"]["deletionGracePeriodSeconds"] = grace
                 await self._store(key, obj)

@@ -30,6 +30,7 @@ class FakeLauncher:
     """One pod's launcher; serve it with :meth:`serving`."""
 
     def __init__(self, pod_uid: str) -> None:
+        self.protocol = messages.PROTOCOL
         self.pod_uid = pod_uid
         self.status = messages.Status(1)
         self.received: list[messages.Request] = []
@@ -96,14 +97,15 @@ class FakeLauncher:
         self.change(domain=None, ending=messages.Ending(kind, message))
 
     def migration(self, uid: str, direction: messages.MigrationDirection, state: messages.MigrationState, message: str = "") -> None:
-        """Set the state of a migration."""
+        """Set the state of a migration; its figures stay."""
         others = tuple(each for each in self.status.migrations if each.uid != uid)
-        self.change(migrations=(*others, messages.MigrationStatus(uid, direction, state, message)))
+        known = self.status.migration_of(uid) or messages.MigrationStatus(uid, direction, state)
+        self.change(migrations=(*others, replace(known, direction=direction, state=state, message=message)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         receiver = codec.requests()
         self.hellos += 1
-        writer.write(codec.encode(messages.Hello(messages.PROTOCOL, "fake", self.status, tuple(self.texts), messages.LATER_ACTIONS)))
+        writer.write(codec.encode(messages.Hello(self.protocol, "fake", self.status, tuple(self.texts), messages.LATER_ACTIONS)))
         self._writers.add(writer)
         try:
             while data := await reader.read(1 << 16):
@@ -144,7 +146,13 @@ class FakeLauncher:
                 return None
             case messages.Import():
                 return self._import()
-            case messages.PrepareMigrationTarget() | messages.Migrate() | messages.AbortMigration() | messages.ReleaseMigration():
+            case (
+                messages.PrepareMigrationTarget()
+                | messages.Migrate()
+                | messages.PauseForMigration()
+                | messages.AbortMigration()
+                | messages.ReleaseMigration()
+            ):
                 return self._migrate(request)
             case _ if domain is None:
                 return "Conflict", "there is no domain"
@@ -162,7 +170,12 @@ class FakeLauncher:
         return None
 
     def _migrate(
-        self, request: messages.PrepareMigrationTarget | messages.Migrate | messages.AbortMigration | messages.ReleaseMigration
+        self,
+        request: messages.PrepareMigrationTarget
+        | messages.Migrate
+        | messages.PauseForMigration
+        | messages.AbortMigration
+        | messages.ReleaseMigration,
     ) -> tuple[messages.RefusalReason, str] | None:
         match request:
             case messages.PrepareMigrationTarget():
@@ -173,6 +186,9 @@ class FakeLauncher:
                     return "Conflict", "there is no domain"
                 if self.status.migration_of(request.migration_uid) is None:
                     self.migration(request.migration_uid, "outgoing", "running")
+            case messages.PauseForMigration():
+                if self.status.domain is not None and self.status.migration_of(request.migration_uid) is not None:
+                    self.change(domain=replace(self.status.domain, state="paused", reason="migrating"))
             case messages.AbortMigration():
                 known = self.status.migration_of(request.migration_uid)
                 if known is not None and known.state in ("prepared", "running"):

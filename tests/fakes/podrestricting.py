@@ -22,6 +22,11 @@ def judge(api: FakeAPI) -> Callable[[str, str, Object, Object], None]:
         if collection not in _FIELDS:
             return
         name, uid = (str(dig(new, "status", each) or "") for each in _FIELDS[collection])
+        addresses = dig(new, "status", "targetPodIPs") or []
+        if addresses and addresses != dig(old, "status", "targetPodIPs"):
+            found = podrestriction.strange_addresses(api.objects.get((_PODS, namespace_of(new), name)), uid, addresses)
+            if found:
+                raise Forbidden(f"is forbidden: {found}")
         if not uid or uid == dig(old, "status", _FIELDS[collection][1]):
             return
         namespace = namespace_of(new)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from apiserver.apis.virt.v1alpha1 import scheduling, types
+from apiserver.apis.meta.schema import Kind
+from apiserver.apis.virt.v1alpha1 import scheduling
 
 Schema = Mapping[str, Any]
 
@@ -94,7 +95,7 @@ def root_of(path: str) -> str:
     return ".".join(names[:3]) if names[:2] == DOMAIN.split(".") and len(names) > 2 and names[2] != "devices" else OUTSIDE
 
 
-def definitions(kind: type[types.VirtualMachine] | type[types.Migration]) -> Schema:
+def definitions(kind: type[Kind]) -> Schema:
     """Return the schemas of a kind's models by their names, the kind's own among them."""
     schema = kind.model_json_schema()
     return {kind.__name__: schema, **schema["$defs"]}

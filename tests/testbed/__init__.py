@@ -12,9 +12,9 @@ Only the standard library is imported, because ``make demo`` starts here before 
 Picture of one machine::
 
     root namespaces: etcd, kube-apiserver, kube-controller-manager, kube-scheduler
-        10.100.0.1 on the bridge kvbr0
-          ├─ node1 10.100.0.11: containerd, kubelet, kube-proxy, NetworkPolicies; pods 10.244.1.0/24
-          └─ node2 10.100.0.12: containerd, kubelet, kube-proxy, NetworkPolicies; pods 10.244.2.0/24
+        10.100.0.1 and fd00:10:100::1 on the bridge kvbr0
+          ├─ node1 10.100.0.11: containerd, kubelet, kube-proxy, NetworkPolicies; pods 10.244.1.0/24, fd00:10:244:1::/64
+          └─ node2 10.100.0.12: containerd, kubelet, kube-proxy, NetworkPolicies; pods 10.244.2.0/24, fd00:10:244:2::/64
 
 No node has a route out of the machine: nothing in a test cluster has business there.
 """

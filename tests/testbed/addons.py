@@ -7,7 +7,7 @@ import string
 from tests.testbed import images, kubectl, layout
 
 SHARED_CLASS = "shared"
-_SHARED_VOLUMES = 8
+_SHARED_VOLUMES = 16
 _SHARED_SIZE = "2Gi"
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import pathlib
 import shutil
@@ -55,11 +56,13 @@ def up() -> None:
         if tool not in build.ON_REQUEST:
             build.ensure(tool)
     with _alone():
+        _remove_older()
         first = images.ensure(images.of_the_cluster())
         with progress.step("Certificates, network, cgroups"):
             pki.ensure()
             network.up()
             cgroups.up()
+            keep_addresses()
         with futures.ThreadPoolExecutor(1) as pool:
             plane = pool.submit(_control_plane)
             with progress.step("Container runtimes of the nodes"):
@@ -78,6 +81,33 @@ def up() -> None:
             _wait_until_nodes_are_ready()
         with progress.step("Cluster DNS"):
             addons.wait_for_dns()
+
+
+def _addresses() -> str:
+    """Return, as text, what no cluster can change while it lives: pods and Services keep the addresses that they were given."""
+    known = {node.name: [node.address, node.address6, *node.pod_cidrs] for node in layout.NODES}
+    return json.dumps(known | {"pods": layout.POD_CIDRS, "services": layout.SERVICE_CIDRS}, indent=1)
+
+
+def _addresses_path() -> pathlib.Path:
+    return layout.state() / "addresses.json"
+
+
+def keep_addresses() -> None:
+    """Write down with which addresses the cluster is made."""
+    _addresses_path().write_text(_addresses())
+
+
+def is_older() -> bool:
+    """Whether there is a cluster that was made with other addresses than those that it would be given now."""
+    path = _addresses_path()
+    return (layout.state() / "etcd").exists() and (not path.exists() or path.read_text() != _addresses())
+
+
+def _remove_older() -> None:
+    if is_older():
+        progress.say("  … the cluster that is here has other addresses, so it is made anew")
+        _remove()
 
 
 def load_images(names: Sequence[str] = project_images.NAMES) -> list[str]:
@@ -137,11 +167,15 @@ def down() -> None:
     Raises:
         progress.StepFailed: something would not go; the message names it.
     """
-    with _alone(), contextlib.ExitStack() as stack:
-        if not layout.state().exists() and not leftovers():
+    with _alone():
+        if layout.state().exists() or leftovers():
+            _remove()
+        else:
             progress.say("  ✓ no cluster is here")
-            return
-        stack.enter_context(progress.step("Remove the cluster"))
+
+
+def _remove() -> None:
+    with progress.step("Remove the cluster"):
         holders = [name for node in layout.NODES for name in reversed(nodes.process_names(node))]
         processes.end([name for name in holders if not name.endswith("-init")] + list(controlplane.NAMES), grace_seconds=2)
         processes.end([name for name in holders if name.endswith("-init")], grace_seconds=5)

@@ -43,7 +43,7 @@ def _apiserver_flags(etcd: str) -> Sequence[str]:
         f"--bind-address={layout.CONTROL_PLANE_ADDRESS}",
         f"--advertise-address={layout.CONTROL_PLANE_ADDRESS}",
         f"--secure-port={layout.APISERVER_PORT}",
-        f"--service-cluster-ip-range={layout.SERVICE_CIDR}",
+        f"--service-cluster-ip-range={','.join(layout.SERVICE_CIDRS)}",
         f"--tls-cert-file={pki_directory}/apiserver.crt",
         f"--tls-private-key-file={pki_directory}/apiserver.key",
         f"--client-ca-file={pki_directory}/ca.crt",

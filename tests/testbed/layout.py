@@ -9,13 +9,14 @@ SOURCES = pathlib.Path(__file__).resolve().parent
 
 BRIDGE = "kvbr0"
 CONTROL_PLANE_ADDRESS = "10.100.0.1"
+CONTROL_PLANE_ADDRESS6 = "fd00:10:100::1"
 APISERVER_PORT = 16443
 ETCD_CLIENT_PORT = 12379
 ETCD_PEER_PORT = 12380
-SERVICE_CIDR = "10.96.0.0/16"
+SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 KUBERNETES_SERVICE_ADDRESS = "10.96.0.1"
 DNS_ADDRESS = "10.96.0.10"
-POD_CIDR = "10.244.0.0/16"
+POD_CIDRS = ("10.244.0.0/16", "fd00:10:244::/48")
 
 
 def _home() -> pathlib.Path:
@@ -69,9 +70,14 @@ class Node:
         return f"10.100.0.1{self.number}"
 
     @property
-    def pod_cidr(self) -> str:
-        """The addresses of the node's pods."""
-        return f"10.244.{self.number}.0/24"
+    def address6(self) -> str:
+        """The same of IPv6."""
+        return f"fd00:10:100::1{self.number}"
+
+    @property
+    def pod_cidrs(self) -> tuple[str, str]:
+        """The addresses of the node's pods, which have one of IPv4 and one of IPv6."""
+        return f"10.244.{self.number}.0/24", f"fd00:10:244:{self.number}::/64"
 
     @property
     def link(self) -> str:

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import subprocess
+from collections.abc import Sequence
 
 from tests.testbed import layout, progress
 
@@ -16,12 +17,37 @@ def up() -> None:
         _mount_is_ours().touch()  # `ip netns add` is going to mount the directory over itself
     if not _link_exists(layout.BRIDGE):
         progress.run(["ip", "link", "add", layout.BRIDGE, "type", "bridge"])
-    progress.run(["ip", "address", "replace", f"{layout.CONTROL_PLANE_ADDRESS}/24", "dev", layout.BRIDGE])
-    progress.run(["ip", "link", "set", layout.BRIDGE, "up"])
+    _enable_ipv6()
+    _address(["ip"], layout.BRIDGE, layout.CONTROL_PLANE_ADDRESS, layout.CONTROL_PLANE_ADDRESS6)
     for node in layout.NODES:
         _connect(node)
         # kube-apiserver runs in the root namespace and reaches aggregated servers by the addresses of their pods.
-        progress.run(["ip", "route", "replace", node.pod_cidr, "via", node.address])
+        _route(["ip"], node.pod_cidrs, node.address, node.address6)
+
+
+def _enable_ipv6() -> None:
+    """Let the bridge have addresses of IPv6, which containers often forbid for all links.
+
+    Raises:
+        progress.StepFailed: the kernel has no IPv6.
+    """
+    setting = pathlib.Path("/proc/sys/net/ipv6/conf", layout.BRIDGE, "disable_ipv6")
+    if not setting.exists():
+        raise progress.StepFailed("the test cluster needs a kernel with IPv6: its pods have addresses of both families")
+    if setting.read_text().strip() != "0":
+        setting.write_text("0")
+
+
+def _address(ip: Sequence[str], link: str, ipv4: str, ipv6: str) -> None:
+    """Give a link of the cluster's its addresses; nobody else has them, so the one of IPv6 may be used at once."""
+    progress.run([*ip, "address", "replace", f"{ipv4}/24", "dev", link])
+    progress.run([*ip, "address", "replace", f"{ipv6}/64", "dev", link, "nodad"])
+    progress.run([*ip, "link", "set", link, "up"])
+
+
+def _route(ip: Sequence[str], networks: Sequence[str], ipv4: str, ipv6: str) -> None:
+    for each, gateway in zip(networks, (ipv4, ipv6), strict=True):
+        progress.run([*ip, "route", "replace", each, "via", gateway])
 
 
 def _connect(node: layout.Node) -> None:
@@ -32,15 +58,16 @@ def _connect(node: layout.Node) -> None:
         progress.run(["ip", "link", "add", node.link, "type", "veth", "peer", "name", "eth0", "netns", node.name])
     progress.run(["ip", "link", "set", node.link, "master", layout.BRIDGE, "up"])
     inside = ["ip", "-n", node.name]
-    progress.run([*inside, "address", "replace", f"{node.address}/24", "dev", "eth0"])
-    progress.run([*inside, "link", "set", "eth0", "up"])
+    _address(inside, "eth0", node.address, node.address6)
     progress.run([*inside, "link", "set", "lo", "up"])
     # The address of a Service needs some route before kube-proxy's rules translate it. There is no default route.
-    progress.run([*inside, "route", "replace", layout.SERVICE_CIDR, "via", layout.CONTROL_PLANE_ADDRESS])
+    _route(inside, layout.SERVICE_CIDRS, layout.CONTROL_PLANE_ADDRESS, layout.CONTROL_PLANE_ADDRESS6)
     for other in layout.NODES:
         if other != node:
-            progress.run([*inside, "route", "replace", other.pod_cidr, "via", other.address])
-    progress.run(["ip", "netns", "exec", node.name, "sysctl", "-qw", "net.ipv4.ip_forward=1"])
+            _route(inside, other.pod_cidrs, other.address, other.address6)
+    # Nobody has an address twice, and whoever looks for that has a pod wait; a bridge that sends back what it got would make it fail.
+    settings = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.default.accept_dad=0")
+    progress.run(["ip", "netns", "exec", node.name, "sysctl", "-qw", *settings])
 
 
 def down() -> None:
@@ -71,9 +98,10 @@ def leftovers() -> list[str]:
     left = [f"link {name}" for name in (layout.BRIDGE, *(node.link for node in layout.NODES)) if _link_exists(name)]
     left += [f"network namespace {node.name}" for node in layout.NODES if node.namespace.exists()]
     left += [
-        f"route {node.pod_cidr}"
+        f"route {each}"
         for node in layout.NODES
-        if json.loads(progress.output_of(["ip", "-json", "route", "show", node.pod_cidr]) or "[]")
+        for each, family in zip(node.pod_cidrs, ("-4", "-6"), strict=True)
+        if json.loads(progress.output_of(["ip", family, "-json", "route", "show", each]) or "[]")
     ]
     return left
 

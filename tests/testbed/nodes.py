@@ -31,13 +31,17 @@ def inside(node: layout.Node) -> list[str]:
     Raises:
         progress.StepFailed: the node does not run.
     """
+    namespaces = ["nsenter", "--target", str(_first(node).pid), "--net", "--mount", "--pid"]
+    # The kernel ends the program when nsenter, which is the process we know, ends: none of them runs unknown to us.
+    return [*namespaces, "--", "setpriv", "--pdeathsig", "KILL", "--"]
+
+
+def _first(node: layout.Node) -> processes.Identity:
     holder = processes.find(_holder(node))
     first = processes.children(holder) if holder else []
     if not first:
         raise progress.StepFailed(f"{node.name} does not run; `make cluster-up` starts it")
-    namespaces = ["nsenter", "--target", str(first[0].pid), "--net", "--mount", "--pid"]
-    # The kernel ends the program when nsenter, which is the process we know, ends: none of them runs unknown to us.
-    return [*namespaces, "--", "setpriv", "--pdeathsig", "KILL", "--"]
+    return first[0]
 
 
 def start_namespaces(node: layout.Node) -> None:
@@ -96,10 +100,13 @@ def plugins_of(node: layout.Node) -> pathlib.Path:
     return node.directory / "cni-plugins"
 
 
-def start_kubelet(node: layout.Node) -> None:
-    """Start kubelet and kube-proxy. Images must have been imported before: the kubelet cannot pull any."""
+def start_kubelet(node: layout.Node, **settings: object) -> None:
+    """Start kubelet and kube-proxy. Images must have been imported before: the kubelet cannot pull any.
+
+    A kubelet that runs goes on as it is; ``settings`` of KubeletConfiguration are for one that does not.
+    """
     programs = build.ensure("kubernetes")
-    _write(node.directory / "kubelet.json", json.dumps(_kubelet_configuration(node), indent=1))
+    _write(node.directory / "kubelet.json", json.dumps({**_kubelet_configuration(node), **settings}, indent=1))
     processes.ensure(
         f"{node.name}-kubelet",
         [
@@ -108,7 +115,7 @@ def start_kubelet(node: layout.Node) -> None:
             f"--config={node.directory / 'kubelet.json'}",
             f"--kubeconfig={pki.kubeconfig_of(node.name)}",
             f"--hostname-override={node.name}",
-            f"--node-ip={node.address}",
+            f"--node-ip={node.address},{node.address6}",
             "--root-dir=/var/lib/kubelet",
             "--node-labels=cpu=fast",
         ],
@@ -120,12 +127,27 @@ def start_kubelet(node: layout.Node) -> None:
             programs / "kube-proxy",
             f"--kubeconfig={pki.kubeconfig_of('kube-proxy')}",
             f"--hostname-override={node.name}",
-            f"--cluster-cidr={layout.POD_CIDR}",
+            f"--cluster-cidr={','.join(layout.POD_CIDRS)}",
             "--proxy-mode=nftables",
             "--conntrack-max-per-core=0",
             "--metrics-bind-address=127.0.0.1:10249",
         ],
     )
+
+
+def restart_kubelet(node: layout.Node, **settings: object) -> None:
+    """End the kubelet, and start it with these settings beside those that it always has. Pods run on."""
+    processes.end([f"{node.name}-kubelet"])
+    start_kubelet(node, **settings)
+
+
+def root_of(node: layout.Node) -> pathlib.Path:
+    """Return the node's file system, as this machine sees it.
+
+    Raises:
+        progress.StepFailed: the node does not run.
+    """
+    return pathlib.Path(f"/proc/{_first(node).pid}/root")
 
 
 def start_network_policies(node: layout.Node) -> None:
@@ -189,7 +211,8 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 def cni_configuration(node: layout.Node) -> dict[str, object]:
     """Return the configuration of the pods' own network."""
     # The addresses' book is in /run: it must forget, as the pods do, when the node is made anew.
-    addresses = {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": node.pod_cidr}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    ranges = [[{"subnet": each}] for each in node.pod_cidrs]
+    addresses = {"type": "host-local", "dataDir": "/run/cni", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "hairpinMode": True, "ipam": addresses}
     return {
         "cniVersion": "1.0.0",
@@ -221,5 +244,6 @@ def _kubelet_configuration(node: layout.Node) -> dict[str, object]:
         "clusterDomain": "cluster.local",
         "resolvConf": "/dev/null",
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},  # tests end containers often, and do not wait for minutes
         "imageGCHighThresholdPercent": 100,  # never: an image that was collected cannot be pulled again
     }

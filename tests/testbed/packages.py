@@ -31,6 +31,11 @@ _TESTS_NEED = {
     "qemu-utils": "qemu-img",
     "qemu-block-extra": "/usr/lib/x86_64-linux-gnu/qemu/block-iscsi.so",
     "tgt": "tgtd",
+    "nfs-ganesha-vfs": "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so",
+    "rpcbind": "rpcbind",
+    "ceph-mon": "ceph-mon",
+    "ceph-osd": "ceph-osd",
+    "ceph-common": "rbd",
     "socat": "socat",
     "kmod": "depmod",
     "cpio": "cpio",
@@ -39,6 +44,7 @@ _TESTS_NEED = {
     "swtpm": "swtpm",
     "swtpm-tools": "swtpm_setup",
     "xorriso": "xorriso",
+    "dhcpcd-base": "dhcpcd",
 }
 _LOGIN_NEEDS = {"openssh-client": "ssh-keygen"}
 # The binding of libvirt comes as source alone, and is compiled against the machine's libvirt.

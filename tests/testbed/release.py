@@ -16,10 +16,12 @@ _WORKLOADS = {"virt-api": "deployment", "virt-controller": "deployment", "virt-h
 def install(*settings: str, timeout_seconds: int = 240) -> None:
     """Install the chart, or upgrade it, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments.
 
+    Macvtaps are allowed, which further networks are tested with.
+
     Raises:
         progress.StepFailed: it did not become ready; the message shows the pods and the latest events.
     """
-    flags = [word for setting in settings for word in ("--set", setting)]
+    flags = [word for setting in ("macvtap.enabled=true", *settings) for word in ("--set", setting)]
     command = ["upgrade", "--install", NAME, str(_CHART), "--namespace", NAMESPACE, "--create-namespace", *flags]
     try:
         _helm(*command, "--wait", "--timeout", f"{timeout_seconds}s", timeout_seconds=timeout_seconds + 30)

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from datetime import timedelta
+from typing import TypeVar
 
 from apiserver.apis.meta import times
+
+_T = TypeVar("_T")
+
+
+def checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Return a reader of flags that says what ``read`` raises as a ValueError."""
+
+    def reading(text: str) -> _T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from error
+
+    return reading
 
 
 def natural(text: str) -> int:

@@ -73,6 +73,29 @@ class Quantity:
         return f"{mantissa}{_DECIMAL[exponent]}"
 
 
+def of_bytes(amount: int) -> str:
+    """Return so many bytes, exactly, as people write them: ``64Gi``."""
+    return str(Quantity(amount * _NANO, Format.BINARY_SI))
+
+
+def shown(amount: float) -> str:
+    """Return so many bytes, in three figures, as people read them: ``1.5Gi``, ``52.4Mi``, ``999``."""
+    for unit in _BINARY[:-1]:
+        if abs(amount) < 1000:
+            return f"{amount:.0f}{unit}" if not unit or amount >= 100 else f"{amount:.3g}{unit}"
+        amount /= 1024
+    return f"{amount:.3g}{_BINARY[-1]}"
+
+
+def about(amount: int) -> str:
+    """Return so many bytes, rounded down to two figures: ``50Gi``, ``5000Mi``; texts about free room stay the same with it."""
+    power = 0
+    while (amount >= 10 * 1024 or (amount and amount % 1024 == 0)) and power < len(_BINARY) - 1:
+        amount, power = amount // 1024, power + 1
+    figures = 10 ** max(0, len(str(amount)) - 2)
+    return f"{amount // figures * figures}{_BINARY[power]}"
+
+
 def parse(text: str) -> Quantity:
     """Return the quantity that ``text`` writes.
 

@@ -15,6 +15,9 @@ KINDS: Final = ("http", "s3", "registry")
 CHECKSUMS: Final[Mapping[str, int]] = {"sha256": 64, "sha512": 128}
 """Digits of a checksum, by its algorithm."""
 MAX_URL: Final = 2048
+HEAD_BYTES: Final = 1 << 20
+UNFINISHED: Final = b"kubevirt.io/v1alpha1 import unfinished\n".ljust(512, b"\0")
+"""First bytes of a block device whose import did not end. They, and what they mean, are ``importer.device``'s, which nobody imports."""
 
 Object = Mapping[str, Any]
 
@@ -23,6 +26,11 @@ def of(disk: Object) -> Object | None:
     """Return ``source.import`` of a disk, or None."""
     found = (disk.get("source") or {}).get("import") if disk.get("type", CLAIM) == CLAIM else None
     return found or None
+
+
+def is_due(head: bytes) -> bool:
+    """Return whether an image is still to be imported into a block device whose first ``HEAD_BYTES`` these are."""
+    return head.startswith(UNFINISHED) or not any(head)
 
 
 def place(given: Object) -> Object:

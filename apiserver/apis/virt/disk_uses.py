@@ -1,25 +1,76 @@
-"""What the disks of a machine do with their claims, and which machines may have one at once. Pure.
+"""What a machine does with its claims, and which machines may have one at once. Pure.
 
-A claim that a guest writes to is its machine's alone: two guests that know nothing of each other destroy a file system. Guests that only
-read share it, and so do machines that say ``shareable``, whose guests know of each other; but not the ones with the others.
+A claim that a guest writes to as a disk is its machine's alone: two guests that know nothing of each other destroy a file system. Guests
+that only read share it, and so do machines that say ``shareable``, whose guests know of each other; but not the ones with the others.
+
+A claim that guests have as a shared file system is for sharing: the node's kernel, or the file system of several nodes, orders what they
+write, as among pods. It is no disk of another machine meanwhile, and keeps no other machine's firmware, since a guest that writes files may
+write those. The state of firmware and TPM is its machine's alone, in a directory of its own, of which a claim may hold many. What a guest
+may only read as files destroys nothing, and is not held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 from apiserver.apis.virt import disk_imports
-from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.hardware import disks, filesystems, firmware, host_disks
 from apiserver.apis.virt.hardware.given import Domain
 
 Use = Literal["writes", "reads", "shares"]
 WRITES: Final = "writes"
+ALONE: Final = ""
+"""In place of a group: nobody else may hold it."""
+_DISK: Final = "disk"
+_FILES: Final = "files"
+_STATE: Final = "state"
+HOST: Final = "host"
+"""Kind of what is the node's, and no namespace's."""
+
+
+class Hold(NamedTuple):
+    """Something that a machine holds while it has a guest."""
+
+    what: str
+    """Segments ``kind/claim`` and, of the state of firmware, ``/directory``: the claim is the second. Of a file of a node
+    ``host/node/digest``."""
+    group: str
+    """Those of one group may hold it at once; ``ALONE``: nobody else may."""
 
 
 def uses(domain: Domain) -> dict[str, Use]:
     """Return what the machine does with each claim that a disk of it names, by the claim's name."""
     return {claim: _use(each) for each in disks.defaulted(domain) if (claim := disks.claim_of(each))}
+
+
+def holds(domain: Domain, uid: str, node: str = "") -> frozenset[Hold]:
+    """Return all that a machine holds of its namespace's claims, and of files of the node that it is on; ``uid`` is the machine's."""
+    return frozenset((*_holds(domain, uid), *_files_of_node(domain, node)))
+
+
+def _files_of_node(domain: Domain, node: str) -> Iterator[Hold]:
+    for each in disks.defaulted(domain):
+        if path := host_disks.path_of(each):
+            yield Hold(f"{HOST}/{node}/{digest(path)}", "reads" if each["readOnly"] else ALONE)
+
+
+def digest(path: str) -> str:
+    """Return what stands for a path of a node in the name of what is held, of which it is one segment."""
+    return hashlib.sha256(path.encode()).hexdigest()
+
+
+def _holds(domain: Domain, uid: str) -> Iterator[Hold]:
+    for claim, use in uses(domain).items():
+        yield Hold(f"{_DISK}/{claim}", ALONE if use == WRITES else use)
+    for each in filesystems.defaulted(domain):
+        if (claim := filesystems.claim_of(each) or "") and not each["readOnly"]:
+            yield Hold(f"{_DISK}/{claim}", _FILES)
+            yield Hold(f"{_FILES}/{claim}", _FILES)
+    if claim := firmware.state_claim(domain):
+        yield Hold(f"{_FILES}/{claim}", _STATE)
+        yield Hold(f"{_STATE}/{claim}/{firmware.state_directory(domain, uid)}", ALONE)
 
 
 def clash(mine: Use, theirs: Use) -> bool:

@@ -19,6 +19,8 @@ CREATED_BY_LABEL: Final = "kubevirt.io/created-by"
 """On a launcher pod: the uid of its VirtualMachine."""
 MIGRATION_LABEL: Final = "kubevirt.io/migration-uid"
 """On the target pod of a live migration: the uid of the Migration."""
+WORKLOAD_UPDATE_LABEL: Final = "kubevirt.io/workload-update"
+"""On a Migration that virt-controller made because of an upgrade of the chart: ten characters that stand for virt-launcher's image."""
 ATTEMPT_ANNOTATION: Final = "kubevirt.io/attempt"
 GUEST_RUNNING_GATE: Final = "kubevirt.io/guest-running"
 """Type of a launcher pod's condition, and of the readiness gate that waits for it: the machine's guest runs in this very pod."""
@@ -32,6 +34,7 @@ HOSTNAME_SELECTOR: Final = "kubevirt.io/hostname"
 
 KVM_RESOURCE: Final = "devices.kubevirt.io/kvm"
 TUN_RESOURCE: Final = "devices.kubevirt.io/tun"
+MACVTAP_RESOURCE: Final = "devices.kubevirt.io/macvtap"
 VHOST_VSOCK_RESOURCE: Final = "devices.kubevirt.io/vhost-vsock"
 
 CPU_MODEL_LABELS: Final = "cpu-model.node.kubevirt.io/"
@@ -92,7 +95,7 @@ def node_lease_namespace(namespace: str) -> str:
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
-    """Return the one name that the target pod of a Migration can have."""
+    """Return the one name that the target pod of an attempt of a Migration can have; the uid is the attempt's."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 

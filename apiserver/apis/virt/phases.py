@@ -72,15 +72,16 @@ MIGRATION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "": frozenset({PENDING, SCHEDULING, FAILED, CANCELLED}),
         PENDING: frozenset({SCHEDULING, FAILED, CANCELLED}),
         SCHEDULING: frozenset({PREPARING_TARGET, FAILED, CANCELLED}),
-        PREPARING_TARGET: frozenset({TARGET_READY, FAILED, CANCELLED}),
-        TARGET_READY: frozenset({RUNNING, SUCCEEDED, FAILED, CANCELLED}),
-        RUNNING: frozenset({SUCCEEDED, FAILED, CANCELLED}),
+        PREPARING_TARGET: frozenset({PENDING, TARGET_READY, FAILED, CANCELLED}),
+        TARGET_READY: frozenset({PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED}),
+        RUNNING: frozenset({PENDING, SUCCEEDED, FAILED, CANCELLED}),
         SUCCEEDED: frozenset(),
         FAILED: frozenset(),
         CANCELLED: frozenset(),
     }
 )
-"""Migration. A final phase is kept for ever: its claim on the virtual machine was given back."""
+"""Migration. A final phase is kept for ever: its claim on the virtual machine was given back. ``Pending`` after a later phase begins
+another attempt (:mod:`apiserver.apis.virt.migration_attempts`)."""
 
 MIGRATION_FINAL: Final = frozenset({SUCCEEDED, FAILED, CANCELLED})
 

@@ -69,7 +69,7 @@ def _of_disk(disk: Object) -> Iterator[Content]:
         yield from (_FIELDS, Content(cloud_init.CONFIG_MAP, service_accounts.AUTHORITY_CONFIG_MAP))
     elif kind == disks.IMAGE:
         yield Content(kind, str(source.get("reference") or ""))
-    elif secret := network_disks.login_secret(disk):
+    elif secret := network_disks.secret_of(disk):
         yield Content(cloud_init.SECRET, secret)
     elif claim := disks.claim_of(disk):
         yield Content(disks.CLAIM, claim)
@@ -107,6 +107,22 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
     for volume in dig(pod, "spec", "volumes") or ():
         found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, account, allowed)]
     return found + [f'pod "{name}" has {each}' for each in attachments.excess(vm, pod)]
+
+
+def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:
+    """Return why a Migration may not name these addresses as those of its target; none: it may.
+
+    The source's pod passes connections on to them.
+
+    Args:
+        pod: the target, as of now; None where there is none.
+        uid: of the target, as the status says.
+        addresses: as the status says.
+    """
+    if pod is None or uid_of(pod) != uid:
+        return ["the pod whose addresses they should be is not there"]
+    own = {str(each.get("ip")) for each in dig(pod, "status", "podIPs") or ()} | {str(dig(pod, "status", "podIP"))}
+    return [f'pod "{name_of(pod)}" has no address {ascii(each)[:80]}' for each in addresses if each not in own]
 
 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:

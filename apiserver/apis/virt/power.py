@@ -15,6 +15,10 @@ ended ``Failed``, has a ``nodeName`` (its container ran there) and no ``runningT
 because ``rerun.limit`` bounds useless starts, not the life of a guest; one whose container never ran does not count, because an
 absent registry, volume or node says nothing of the machine.
 
+What the cluster ended is not what the strategy counts as an end: when the newest attempt was *interrupted* (the machine has the condition
+``DisruptionTarget``: its pod was evicted, preempted, …), nobody had asked for its end, and the guest did not power off by itself, the
+machine is on, under ``Once`` and ``Manual``, too. A pod that somebody deleted has no such condition.
+
 An edit of the spec is a new wish: attempts of an older ``generation`` in which no guest ran are as if they had not been, unless one
 succeeded, and so are failures that a back-off would count.
 """
@@ -27,7 +31,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from apiserver.apis.meta import times
+from apiserver.apis.meta import objects, times
+from apiserver.apis.virt import conditions
 
 ALWAYS: Final = "Always"
 RERUN_ON_FAILURE: Final = "RerunOnFailure"
@@ -69,7 +74,7 @@ class Power:
     """On: the attempt that should run; one more than the current one means: end the current one if it has not ended, then start.
     Off: the current attempt, 0 when there never was one."""
     reason: str
-    """For programs and conditions: Deleting, StopRequested, Requested, Always, FirstAttempt, Rerun, Running, Succeeded,
+    """For programs and conditions: Deleting, StopRequested, Requested, Always, FirstAttempt, Rerun, Running, Interrupted, Succeeded,
     RerunLimitReached, AttemptEnded, NotRequested, Halted."""
     message: str
     failures: int = 0
@@ -101,7 +106,21 @@ def decide(vm: Mapping[str, Any]) -> Power:
         message = f"{str(request.get('action')).lower()} was requested"
         return Power(on=True, attempt=next_attempt, reason="Requested", message=message)
     failures = _trailing_failures([each for each in ended if not is_older(each, generation)])
+    if strategy != HALTED and was_interrupted(vm):
+        message = "the cluster ended the last attempt, and nobody had asked for its end"
+        return Power(on=True, attempt=next_attempt, reason="Interrupted", message=message, failures=failures)
     return _by_strategy(strategy, spec, ended, current=current, next_attempt=next_attempt, failures=failures)
+
+
+def was_interrupted(vm: Mapping[str, Any]) -> bool:
+    """Return whether the newest attempt is over because something in the cluster ended its pod, not because anybody wanted it to end.
+
+    A guest that powered off by itself at that moment wanted it. What is said of the cluster counts until the next attempt begins.
+    """
+    newest = newest_attempt(vm)
+    if not has_ended(newest) or newest.get("stopTime") or newest.get("result") == RESULT_SUCCEEDED:
+        return False
+    return objects.is_true((vm.get("status") or {}).get("conditions"), conditions.DISRUPTION_TARGET)
 
 
 def _by_strategy(

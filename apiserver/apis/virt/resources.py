@@ -9,3 +9,4 @@ from apiserver.apis.virt import names
 
 VIRTUAL_MACHINES: Final = Resource(names.GROUP, names.VERSION, "virtualmachines", "VirtualMachine")
 MIGRATIONS: Final = Resource(names.GROUP, names.VERSION, "migrations", "Migration")
+MIGRATION_POLICIES: Final = Resource(names.GROUP, names.VERSION, "migrationpolicies", "MigrationPolicy", namespaced=False)

@@ -44,10 +44,10 @@ _NODE_AFFINITY: Final = members(
 _AFFINITY: Final = members({"nodeAffinity?": _NODE_AFFINITY})
 
 
-def _of_kinds() -> tuple[Check, Check, Check]:
-    """Return the checks of a VirtualMachine, of its domain alone, and of a Migration; the shapes themselves are not kept."""
+def _of_kinds() -> tuple[Check, Check, Check, Check]:
+    """Return the checks of a VirtualMachine, of its domain alone, of a Migration and of a MigrationPolicy; the shapes are not kept."""
     shapes = json.loads(Path(__file__).with_suffix(".json").read_bytes())
-    machine, migration = shapes["VirtualMachine"], shapes["Migration"]
+    machine, migration, policy = shapes["VirtualMachine"], shapes["Migration"], shapes["MigrationPolicy"]
     domain = check_of(machine["spec"]["domain?"])
     spec = {name: check_of(shape) for name, shape in machine["spec"].items() if name != "domain?"}
     whole = {
@@ -59,10 +59,11 @@ def _of_kinds() -> tuple[Check, Check, Check]:
         members(whole),
         members({"spec": members({"domain?": domain})}),
         members({"metadata": _METADATA, **{name: check_of(shape) for name, shape in migration.items()}}),
+        members({"metadata": _METADATA, **{name: check_of(shape) for name, shape in policy.items()}}),
     )
 
 
-VIRTUAL_MACHINE, _WITH_DOMAIN, MIGRATION = _of_kinds()
+VIRTUAL_MACHINE, _WITH_DOMAIN, MIGRATION, MIGRATION_POLICY = _of_kinds()
 _WITH_METADATA: Final = members({"metadata": _METADATA})
 
 
@@ -84,3 +85,8 @@ def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
 def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
     """Return what is wrong with the structure of a Migration, in sentences with the place; empty when it is sound."""
     return told(MIGRATION(migration))
+
+
+def of_migration_policy(policy: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
+    """Return what is wrong with the structure of a MigrationPolicy, in sentences with the place; empty when it is sound."""
+    return told(MIGRATION_POLICY(policy))

@@ -35,9 +35,9 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "GuestNotStarted": STARTING,
         "Unschedulable": "ErrorUnschedulable",
         conditions.CLAIM_NOT_FOUND: "ErrorPvcNotFound",
+        conditions.CLAIM_NOT_BOUND: "ErrorUnschedulable",
         conditions.DISK_IMAGE_NOT_FOUND: WAITING_FOR_IMAGE,
         conditions.DISK_SERVER_SILENT: WAITING_FOR_SERVER,
-        "NotUsable": "DiskNotUsable",
     }
 )
 """By the reason of a condition that is False; other reasons (ErrImagePull, FailedCreate …) are words themselves."""
@@ -84,6 +84,8 @@ def _of_running(vm: Object) -> str:
 def _what_is_missing(vm: Object, otherwise: str) -> str:
     disks = _condition(vm, conditions.DISKS_READY)
     told = disks if disks.get("status") == "False" else _condition(vm, conditions.READY)
+    if told is not disks and conditions.waits_for_network_plugin(vm):
+        told = _condition(vm, conditions.NETWORK_READY)
     found = str(told.get("reason") or "") if told.get("status") == "False" else ""
     return _WORDS.get(found, found) or otherwise
 

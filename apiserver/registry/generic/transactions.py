@@ -77,6 +77,7 @@ class Transactions:
         self._storage = storage
         self._strategy = strategy
         self._root = root
+        self._complete: set[str] = set()  # keys of objects with claims, all of which storage has
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
         """Store a new object, as ``value``.
@@ -126,7 +127,7 @@ class Transactions:
             for condition in self._conditions(claim):
                 with reading("read a claim"):
                     found = await self._first(condition)
-                if found is not None and found.value.decode() != key and await self._unused(claim, found) is None:
+                if found is not None and found.value.decode() != key and await self._unused(found) is None:
                     raise await self._taken(new, claim[0], found, is_new=old is None)
 
     async def _commit(
@@ -134,19 +135,16 @@ class Transactions:
     ) -> int:  # fmt: skip
         wanted = self._claims(new[0]) if new is not None else NOTHING
         ours: set[str] = set()  # claims that storage says are this object's, though the strategy did not know
+        lacking = await self._lacking(key, wanted & held)
+        has_all = True
+        self._complete.discard(key)
         while True:
-            gained: dict[str, tuple[str, str]] = {}  # by the key of a condition
-            conditions = [Condition(key, revision)]
+            gained = {each: claim for claim in (wanted - held) | lacking for each in self._conditions(claim) if each.key not in ours}
             writes: list[Put | Delete] = [Put(key, new[1]) if new is not None else Delete(key)]
-            if wanted != held:
-                for claim in wanted - held:
-                    found = [each for each in self._conditions(claim) if each.key not in ours]
-                    conditions += found
-                    gained |= {each.key: claim for each in found}
-                writes += [Put(self._key_of(claim, key), key.encode()) for claim in wanted - held]
-                writes += [Delete(self._key_of(claim, key)) for claim in held - wanted]
+            writes += [Put(self._key_of(claim, key), key.encode()) for claim in (wanted - held) | lacking]
+            writes += [Delete(self._key_of(claim, key)) for claim in held - wanted]
             try:
-                return await self._storage.commit(conditions, writes)
+                written = await self._storage.commit([Condition(key, revision), *gained], writes)
             except RevisionMismatch as mismatch:
                 if mismatch.key == key:
                     raise Overtaken(mismatch.actual) from None
@@ -154,8 +152,12 @@ class Transactions:
                     continue  # given up in this moment
                 if mismatch.actual.key == mismatch.key and mismatch.actual.value.decode(errors="replace") == key:
                     ours.add(mismatch.key)
-                elif not await self._clear(gained[mismatch.key], mismatch.actual):
-                    raise await self._taken(about, gained[mismatch.key][0], mismatch.actual, is_new=not revision) from None
+                elif not await self._clear(mismatch.actual):
+                    claim = next(claim for condition, claim in gained.items() if condition.key == mismatch.key)
+                    if claim not in lacking:
+                        raise await self._taken(about, claim[0], mismatch.actual, is_new=not revision) from None
+                    logger.warning("Another object has what one has used since before an upgrade", extra={"object": key, "claim": claim[0]})
+                    lacking, has_all = lacking - {claim}, False
             except TooLarge as error:
                 raise RequestEntityTooLarge(f"{self._name(about)} is too large for storage: {error}") from error
             except Unavailable as error:
@@ -164,6 +166,18 @@ class Transactions:
                 raise Timeout(
                     f"{doing}: storage did not answer, the write may have happened", _RETRY if repeatable else Details()
                 ) from error
+            else:
+                if wanted and has_all:
+                    self._complete.add(key)
+                return written
+
+    async def _lacking(self, key: str, kept: Claims) -> Claims:
+        """Return which of the claims that an object keeps storage has not: a version that knew fewer wrote it. It is looked once."""
+        if not kept or key in self._complete:
+            return NOTHING
+        with reading("read the claims of an object"):
+            stored = {claim: await self._storage.get(self._key_of(claim, key)) for claim in kept}
+        return frozenset(claim for claim, entry in stored.items() if entry is None or entry.value.decode(errors="replace") != key)
 
     def _claims(self, obj: Object) -> Claims:
         return frozenset((claim, ALONE) for claim in self._strategy.claims(obj)) | self._strategy.shares(obj)
@@ -186,7 +200,7 @@ class Transactions:
         page = await self._storage.range(condition.key.rpartition("/")[0] + "/", start=condition.key, limit=1)
         return page.entries[0] if page.entries and page.entries[0].key < condition.end else None
 
-    async def _unused(self, claim: tuple[str, str], entry: Entry) -> Condition | None:
+    async def _unused(self, entry: Entry) -> Condition | None:
         """Return what is so of the holder of a claim if that does not hold it: a version that knew no claims may have written it last."""
         holder = entry.value.decode(errors="replace")
         try:
@@ -194,13 +208,13 @@ class Transactions:
             held = self._claims(codec.decode(self._strategy, stored).object) if stored is not None else NOTHING
         except (Unavailable, *DECODING_ERRORS):
             return None
-        if any(each[0] == claim[0] and self._key_of(each, holder) == entry.key for each in held):
+        if any(self._key_of(each, holder) == entry.key for each in held):
             return None
         return Condition(holder, stored.mod_revision if stored is not None else 0)
 
-    async def _clear(self, claim: tuple[str, str], entry: Entry) -> bool:
+    async def _clear(self, entry: Entry) -> bool:
         """Remove a claim that nobody holds, provided that nothing changes meanwhile; return whether that was so."""
-        if (unused := await self._unused(claim, entry)) is None:
+        if (unused := await self._unused(entry)) is None:
             return False
         try:
             await self._storage.commit([Condition(entry.key, entry.mod_revision), unused], [Delete(entry.key)])

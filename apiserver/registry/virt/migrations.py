@@ -8,7 +8,7 @@ from typing import Any
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
-from apiserver.apis.virt import names, phases
+from apiserver.apis.virt import names, phases, progress
 from apiserver.apis.virt.resources import MIGRATIONS
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
 from apiserver.registry.generic.strategy import Column, Strategy
@@ -60,6 +60,8 @@ class MigrationStrategy(Strategy):
             Column("VM", description="The virtual machine that is moved."),
             Column("Source", description="The node it comes from."),
             Column("Target", description="The node it goes to."),
+            Column("Progress", description="How much of it is there."),
+            Column("Attempt", "integer", description="Which attempt it is."),
             Column("Source-Pod", description="The pod it comes from.", priority=1),
             Column("Target-Pod", description="The pod it goes to.", priority=1),
             Column("Message", description="How it ended.", priority=1),
@@ -69,11 +71,14 @@ class MigrationStrategy(Strategy):
         """Return one row of it."""
         del now
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        done = progress.percent(obj)
         return [
             status.get("phase") or "Pending",
             (spec.get("selector") or {}).get("name"),
             status.get("sourceNode"),
             status.get("targetNode"),
+            None if done is None else f"{done}%",
+            status.get("attempt"),
             status.get("sourcePod"),
             status.get("targetPod"),
             status.get("message"),

@@ -121,7 +121,7 @@ class NodeRestriction:
                 migration = await self._read(MIGRATIONS, namespace, claimed)
             return machines.judge(machines.MachineWrite(node, old, new, self._now(), migration))
         machine = None
-        if phases.phase_of(new) in phases.MIGRATION_FINAL:
+        if phases.phase_of(new) in phases.MIGRATION_FINAL or dig(new, "status", "attempts") != dig(old, "status", "attempts"):
             machine = await self._read(VIRTUAL_MACHINES, namespace, dig(old, "spec", "selector", "name"))
         addresses: frozenset[str] = frozenset()
         if dig(old, "status", "targetNode") == node and dig(new, "status", "targetAddress") != dig(old, "status", "targetAddress"):

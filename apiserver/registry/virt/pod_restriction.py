@@ -3,7 +3,8 @@
 virt-handler puts a guest into the pod whose uid a status says, so who may write statuses could otherwise have a machine run in any pod, of
 any namespace, beside whatever that mounts (:mod:`apiserver.apis.virt.podrestriction`). A write that gives a VirtualMachine another
 ``podUID``, or a Migration another ``targetPodUID``, is held against the pod itself, for which kube-apiserver is asked: nobody else says
-where a pod is and what it mounts. That is one request for each start and each migration; other writes cost a comparison.
+where a pod is and what it mounts. A Migration's ``targetPodIPs`` have to be that pod's. That is one request for each start and two for each
+migration; other writes cost a comparison.
 
 Whoever writes is judged: what is right does not depend on who says it. The one write that is not held against a pod again is the end of a
 live migration, which gives the machine the pod that its Migration was judged with: the guest waits for it.
@@ -39,6 +40,8 @@ _FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     MIGRATIONS.plural: ("targetPod", "targetPodUID"),
 }
 """Fields of a status with the name of a pod and its uid, by resource."""
+_ADDRESSES: Final = "targetPodIPs"
+"""The field of a Migration's status with the addresses of its target."""
 
 
 class PodRestriction:
@@ -64,12 +67,25 @@ class PodRestriction:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Judge a pod that the status did not name before.
+        """Judge a pod, and addresses of one, that the status did not name before.
 
         Raises:
-            Forbidden: it is not the machine's, with the reasons.
+            Forbidden: the pod is not the machine's, or the addresses are not the pod's, with the reasons.
             ServiceUnavailable: kube-apiserver does not say what it is.
         """
+        await self._judge_pod(attributes)
+        if attributes.resource.plural == MIGRATIONS.plural:
+            await self._judge_addresses(attributes)
+
+    async def _judge_addresses(self, attributes: Attributes) -> None:
+        given = dig(attributes.obj, "status", _ADDRESSES) or ()
+        if not given or given == dig(attributes.old, "status", _ADDRESSES):
+            return
+        name, uid = (str(dig(attributes.obj, "status", each) or "") for each in _FIELDS[MIGRATIONS.plural])
+        if found := podrestriction.strange_addresses(await self._pod(attributes, name), uid, given):
+            raise _refusal(attributes, _ADDRESSES, found)
+
+    async def _judge_pod(self, attributes: Attributes) -> None:
         pod_name, pod_uid = (str(dig(attributes.obj, "status", each) or "") for each in _FIELDS[attributes.resource.plural])
         if not pod_uid or pod_uid == dig(attributes.old, "status", _FIELDS[attributes.resource.plural][1]):
             return
@@ -78,7 +94,7 @@ class PodRestriction:
             return
         pod = await self._pod(attributes, pod_name)
         if found := podrestriction.objections(machine, pod, pod_name, pod_uid):
-            raise _refusal(attributes, found)
+            raise _refusal(attributes, _FIELDS[attributes.resource.plural][1], found)
 
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
         """Return the machine that the pod has to be of; None where its Migration was judged with that pod.
@@ -93,7 +109,7 @@ class PodRestriction:
             return None if migration is not None and podrestriction.brings(migration, obj, pod_uid) else obj
         machine = await self._read(VIRTUAL_MACHINES, namespace, str(dig(obj, "spec", "selector", "name") or ""))
         if machine is None:
-            raise _refusal(attributes, ["the virtual machine of the Migration is not there"])
+            raise _refusal(attributes, _FIELDS[attributes.resource.plural][1], ["the virtual machine of the Migration is not there"])
         return machine
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
@@ -119,8 +135,8 @@ class PodRestriction:
             raise ServiceUnavailable(f"look up pod {name}, which the status names: {said}", details) from error
 
 
-def _refusal(attributes: Attributes, found: Sequence[str]) -> Forbidden:
-    path = Path("status").child(_FIELDS[attributes.resource.plural][1])
+def _refusal(attributes: Attributes, field: str, found: Sequence[str]) -> Forbidden:
+    path = Path("status").child(field)
     told: list[FieldError] = [forbidden(path, each) for each in found[:MAX_CAUSES]]
     texts = [str(each) for each in told] + ([f"and {len(found) - len(told)} more"] if len(found) > len(told) else [])
     resource, name = attributes.resource, _name(attributes)

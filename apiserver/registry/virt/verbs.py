@@ -15,6 +15,8 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
+from apiserver.apis.virt.v1alpha1.validation import MAX_PRIORITY
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 
 Refusal = str | None
@@ -47,14 +49,14 @@ class RequestVerb(Verb):
 
 
 class Migrate(CreatingVerb):
-    """Creates a Migration of this virtual machine; the body may hold a ``nodeSelector``."""
+    """Creates a Migration of this virtual machine; the body may hold a ``nodeSelector`` and a ``priority``, as its spec has them."""
 
     creates = MIGRATIONS
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
         """Return the Migration; the claim on the machine is taken when it is written."""
         del now
-        _require_fields(body, frozenset({"nodeSelector"}))
+        _require_fields(body, frozenset({"nodeSelector", "priority"}))
         reason = _refuse_deleting(obj) or refuse_migrate(obj)
         if reason is not None:
             raise conflict(obj, reason)
@@ -62,6 +64,8 @@ class Migrate(CreatingVerb):
         spec: Object = {"selector": {"name": metadata["name"]}}
         if body.get("nodeSelector"):
             spec["nodeSelector"] = body["nodeSelector"]
+        if body.get("priority") is not None:
+            spec["priority"] = body["priority"]
         return {
             "apiVersion": MIGRATIONS.api_version,
             "kind": MIGRATIONS.kind,
@@ -183,4 +187,11 @@ def _require_fields(body: Object, allowed: frozenset[str]) -> None:
             found.append(validation.type_invalid(path, selector, "must be an object whose values are strings"))
         else:
             found += objectmeta.validate_labels(selector, path)
+    priority = body.get("priority")
+    if "priority" in allowed and priority is not None:
+        path = validation.Path("priority")
+        if isinstance(priority, int) and not isinstance(priority, bool):
+            found += validate_between(priority, -MAX_PRIORITY, MAX_PRIORITY, path)
+        else:
+            found.append(validation.type_invalid(path, priority, "must be an integer"))
     validation.raise_if_any(found, group=names.GROUP, kind="Options", name="")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import disk_uses, names, phases, power, summary
 from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import cpu, memory
+from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
@@ -48,8 +48,8 @@ class VirtualMachineStrategy(Strategy):
         self.connects = connects or {}
         self.reads = reads or {}
         self._allowed = allowed
-        self._looked_at: tuple[Any, tuple[tuple[str, disk_uses.Use], ...]] = (None, ())
-        """Disks, and the claims of them."""
+        self._looked_at: tuple[Any, frozenset[disk_uses.Hold]] = (None, frozenset())
+        """What decides what a machine holds, and that."""
 
     def default(self, obj: Object) -> None:
         """Fill in what the spec leaves unsaid."""
@@ -114,31 +114,42 @@ class VirtualMachineStrategy(Strategy):
         }
 
     def claims(self, obj: Object) -> frozenset[str]:
-        """Return the PersistentVolumeClaims that are this machine's alone from the hand-over to its node until its guest is off.
+        """Return what of PersistentVolumeClaims is this machine's alone from the hand-over to its node until its guest is off.
 
         A machine with a guest keeps its domain, so it gains and loses them with its phase.
         """
-        return frozenset(claim for claim, use in self._uses(obj) if use == disk_uses.WRITES)
+        return frozenset(_key(obj, each) for each in self._holds(obj) if each.group == disk_uses.ALONE)
 
     def shares(self, obj: Object) -> frozenset[tuple[str, str]]:
-        """Return those that it has with others, which do the same with them."""
-        return frozenset((claim, use) for claim, use in self._uses(obj) if use != disk_uses.WRITES)
+        """Return what of them it has with others, which do the same with it."""
+        return frozenset((_key(obj, each), each.group) for each in self._holds(obj) if each.group != disk_uses.ALONE)
 
     def claim_taken(self, obj: Object, claim: str, holder: str, held_by: Object | None) -> str:
         """Say which machine is in the way."""
-        del obj, held_by
-        name, other = claim.rpartition("/")[2], holder.rpartition("/")[2]
+        del held_by
+        (kind, place, name, *_), (namespace, _, other) = claim.split("/"), holder.partition("/")
+        if kind == disk_uses.HOST:
+            paths = (host_disks.path_of(each) for each in objects.dig(obj, "spec", "domain", "devices", "disks") or ())
+            path = next((each for each in paths if disk_uses.digest(each) == name), "a file")
+            who = f'virtual machine "{other}"' if namespace == objects.namespace_of(obj) else "a virtual machine of another namespace"
+            return f"{path} of node {place} is in use by {who}; this one starts when that is off"
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this one starts when that is off'
 
-    def _uses(self, obj: Object) -> Iterator[tuple[str, disk_uses.Use]]:
-        """As typed fields alone say: disks of claims are in no XML, which would be read at every write."""
+    def _holds(self, obj: Object) -> frozenset[disk_uses.Hold]:
+        """As typed fields say: claims are in no XML, which would be read at every write; it may have the UUID by which state is found."""
         if phases.phase_of(obj) not in phases.WITH_GUEST:
-            return
-        given = objects.dig(obj, "spec", "domain", "devices", "disks")
+            return frozenset()
+        domain, xml = objects.dig(obj, "spec", "domain") or {}, objects.dig(obj, "spec", "domainXML")
+        node = str(objects.dig(obj, "status", "nodeName") or "")
+        given = (objects.dig(domain, "devices"), objects.dig(domain, "firmware"), xml, objects.uid_of(obj), node)
         if given != self._looked_at[0]:  # asked four times at each write, of two objects with the same disks
-            self._looked_at = (given, tuple(disk_uses.uses(obj["spec"]["domain"]).items()) if _is_sound(given) else ())
-        for claim, use in self._looked_at[1]:
-            yield f"disk/{obj['metadata']['namespace']}/{claim}", use
+            found: frozenset[disk_uses.Hold] = frozenset()
+            if _is_sound(domain):
+                if xml and firmware.state_claim(domain):
+                    domain = {**domain, "firmware": domain_of(obj)["firmware"]}
+                found = disk_uses.holds(domain, objects.uid_of(obj), node)
+            self._looked_at = (given, found)
+        return self._looked_at[1]
 
     def columns(self) -> tuple[Column, ...]:
         """Return what ``kubectl get vms`` shows."""
@@ -181,8 +192,25 @@ def add_finalizer(obj: Object, finalizer: str) -> None:
         finalizers.append(finalizer)
 
 
-def _is_sound(disks: object) -> bool:
-    """Return whether disks, as they are stored, can be read for their claims."""
-    return isinstance(disks, list) and all(
-        isinstance(each, dict) and all(isinstance(each.get(field) or {}, dict) for field in ("source", "target")) for each in disks
+def _key(obj: Object, hold: disk_uses.Hold) -> str:
+    """Return the name of what is held for the whole cluster: ``kind/namespace/claim`` and so on, ``host/node/digest``."""
+    kind, _, rest = hold.what.partition("/")
+    if kind == disk_uses.HOST:
+        return hold.what
+    return f"{kind}/{objects.namespace_of(obj)}/{rest}"
+
+
+def _is_sound(domain: object) -> bool:
+    """Return whether a domain, as it is stored, can be read for its claims."""
+    if not isinstance(domain, dict):
+        return False
+    devices, state = domain.get("devices") or {}, domain.get("firmware") or {}
+    if not isinstance(devices, dict) or not isinstance(state, dict) or not isinstance(state.get("persistentState") or {}, dict):
+        return False
+    return all(_are_sound(devices.get(each) or []) for each in ("disks", "filesystems"))
+
+
+def _are_sound(found: object) -> bool:
+    return isinstance(found, list) and all(
+        isinstance(each, dict) and all(isinstance(each.get(field) or {}, dict) for field in ("source", "target")) for each in found
     )

@@ -112,10 +112,18 @@ for a claim's class, a volume's node and its path cannot change, and data must n
       {{- if and $takes $ready (or (not $node) (lt .metadata.name $node)) -}}{{- $node = .metadata.name -}}{{- end -}}
     {{- end -}}
   {{- end -}}
+  {{- if and (not $node) (not (dig "items" list (lookup "v1" "Node" "" ""))) -}}
+    {{- fail "etcd needs a disk, and nobody can see which there is: helm template and --dry-run do not ask the cluster. Use --dry-run=server, or set etcd.storage.storageClassName or etcd.storage.nodeDisk.node" -}}
+  {{- end -}}
   {{- if not $node -}}
     {{- fail "etcd needs a disk: this cluster shows no default StorageClass and no ready node that takes pods; set etcd.storage.storageClassName or etcd.storage.nodeDisk.node" -}}
   {{- end -}}
   {{- $class = "kubevirt-etcd-node-disk" -}}
 {{- end -}}
 {{- dict "type" $type "storageClassName" $class "node" $node "path" $path "volume" $volumeName "claimUid" (dig "metadata" "uid" "" ($claim | default dict)) | toJson -}}
+{{- end -}}
+
+{{/* Not empty where the nodes have plugins. */}}
+{{- define "kubevirt.plugins" -}}
+{{- join "," (concat .Values.plugins.network .Values.plugins.storage) -}}
 {{- end -}}

@@ -6,15 +6,19 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt import cloud_init, disk_imports, layout, service_accounts
-from apiserver.apis.virt.hardware import disks, network_disks
+from apiserver.apis.virt.hardware import disks, host_disks, network_disks, plugin_disks
 from controller.reconcilers import disk_claims
 from controller.reconcilers.launcher_pods import downward_api
+from controller.reconcilers.launcher_pods import host_disks as of_node
 from controller.reconcilers.launcher_pods import network_disks as over_network
+from controller.reconcilers.launcher_pods import plugin_disks as by_plugin
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source, in_mebibytes, projected
 
 OVERLAY_SHARE: Final = 4096
 OVERLAY_BYTES: Final = 2 * MIB
 """Bytes of a qcow2 file beyond its disk: tables of 10 bytes for each 64 KiB (and ours is counted generously), a header, a directory."""
+COPY_BYTES: Final = 17 * MIB
+"""Bytes that QEMU takes for a disk while it is copied to another pod (16 MiB measured), or from one."""
 FILE_BYTES: Final = 4096
 """Bytes of a file beyond its content: in a directory in memory the rest of a page, in an image the rest of a block and its entries."""
 KEYS_BYTES: Final = MIB
@@ -25,7 +29,7 @@ IMAGE_BYTES: Final = MIB
 
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return volumes of the disks, room for overlays, and for disks that are made in the pod."""
-    total = _overlays(domain) + _made(domain)
+    total = _overlays(domain) + _made(domain) + by_plugin.needs(domain) + over_network.certificates(domain)
     for position, disk in enumerate(disks.defaulted(domain)):
         total += _disk(disk, volume(position), claims, domain)
     return total
@@ -48,6 +52,7 @@ def _overlays(domain: Object) -> Needs:
         return Needs()
     return Needs(
         storage_bytes=size,
+        overhead_bytes=COPY_BYTES * sum(map(disks.is_overlaid, disks.defaulted(domain))),
         volumes=({"name": layout.OVERLAYS_VOLUME, "emptyDir": {"sizeLimit": in_mebibytes(size)}},),
         mounts=({"name": layout.OVERLAYS_VOLUME, "mountPath": layout.OVERLAYS_DIRECTORY},),
     )
@@ -122,20 +127,22 @@ def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Needs:
         return _of_made(disk, volume, domain)
     if network_disks.is_network(disk):
         return over_network.needs(disk, volume)
-    if disk.get("type") == disks.EMPTY or disks.is_empty_drive(disk):
+    if disk.get("type") == disks.EMPTY or disks.is_empty_drive(disk) or plugin_disks.is_plugin(disk):
         return Needs()
+    if host_disks.is_host(disk):
+        return of_node.needs(disk, volume)
     claim, name = disks.claim_of(disk), disk["name"]
     if claim is None:
         return Needs(
             volumes=({"name": volume, "image": image_source(dig(disk, "source") or {}, "reference", "pullPolicy")},),
             mounts=({"name": volume, "mountPath": f"{layout.IMAGES_DIRECTORY}/{name}", "readOnly": True},),
         )
-    path = f"{layout.DISKS_DIRECTORY}/{name}"
     volumes = ({"name": volume, "persistentVolumeClaim": {"claimName": claim}},)
     if disk_claims.is_block(claims.get(claim)):
-        return Needs(volumes=volumes, devices=({"name": volume, "devicePath": path},))
+        device = {"name": volume, "devicePath": f"{layout.DEVICES_DIRECTORY}/{name}"}
+        return Needs(volumes=volumes, devices=(device,)) + _import(disk, volume)
     only_read = disk_imports.of(disk) is None and (disk["readOnly"] or disks.is_overlaid(disk))
-    mount = {"name": volume, "mountPath": path} | ({"readOnly": True} if only_read else {})
+    mount = {"name": volume, "mountPath": f"{layout.DISKS_DIRECTORY}/{name}"} | ({"readOnly": True} if only_read else {})
     return Needs(volumes=volumes, mounts=(mount,), owns_files=True) + _import(disk, volume)
 
 

@@ -7,21 +7,27 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import names
-from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.hardware import interfaces, memory
+from controller.reconcilers.launcher_pods.memory import PAGE_TABLE_SHARE
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 QUEUES_BYTES: Final = MIB
 """A pair of queues beyond the first: two buffers of 68 KiB for packets, and what QEMU keeps of rings and of a tap."""
 
+PASST_BYTES: Final = 32 * MIB + 3072 * interfaces.PASST_FILES
+"""passt, which maps the guest's memory besides: its tables of connections, and what the node's kernel keeps of each of its sockets and
+timers. What waits in a socket is the kernel's to bound, which gives a pod that is short of memory less."""
+
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the device by which QEMU opens the taps that virt-handler made, and the ports by which others reach the guest."""
+    """Return the devices by which QEMU opens the taps that virt-handler made, and the ports by which others reach the guest."""
     del claims
-    cards = interfaces.emulated(domain)
-    if not cards:
-        return Needs()
+    cards, macvtaps, of_passt = interfaces.on_taps(domain), interfaces.on_macvtaps(domain), interfaces.of_passt(domain)
     queues = sum(interfaces.queues(domain, each["model"]) - 1 for each in cards)
-    return Needs(resources={names.TUN_RESOURCE: 1}, overhead_bytes=QUEUES_BYTES * queues, ports=_ports(cards))
+    overhead = QUEUES_BYTES * queues + (PASST_BYTES + memory.guest_bytes(domain) // PAGE_TABLE_SHARE) * len(of_passt)
+    devices = {names.TUN_RESOURCE: 1} if len(cards) > len(macvtaps) else {}
+    devices |= {names.MACVTAP_RESOURCE: len(macvtaps)} if macvtaps else {}
+    return Needs(resources=devices, overhead_bytes=overhead, ports=_ports(interfaces.emulated(domain)))
 
 
 def _ports(cards: Iterable[Object]) -> tuple[Object, ...]:

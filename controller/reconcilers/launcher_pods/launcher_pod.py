@@ -11,7 +11,7 @@ from typing import Final
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, owner_reference, uid_of
-from apiserver.apis.virt import attachments, layout, names, service_accounts
+from apiserver.apis.virt import attachments, layout, migration_attempts, names, service_accounts
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.reconcilers.launcher_pods import (
@@ -71,7 +71,7 @@ def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, p
 
 def target_pod(vm: Object, migration: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
     """Return the pod that a running machine migrates into; it belongs to the same attempt."""
-    name = names.target_pod_name(name_of(vm), uid_of(migration))
+    name = names.target_pod_name(name_of(vm), migration_attempts.uid_of(migration))
     return _pod(vm, name, {names.MIGRATION_LABEL: uid_of(migration)}, attempt, claims, settings, placement)
 
 

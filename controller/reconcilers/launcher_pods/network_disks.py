@@ -7,18 +7,48 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import layout
-from apiserver.apis.virt.hardware import network_disks
+from apiserver.apis.virt.hardware import disks, network_disks
 from controller.reconcilers.launcher_pods.needs import MIB, Needs, projected
 
-BYTES: Final[Mapping[str, int]] = {network_disks.ISCSI: 2 * MIB, network_disks.NBD: MIB}
+BYTES: Final[Mapping[str, int]] = {
+    network_disks.ISCSI: 2 * MIB,
+    network_disks.NBD: MIB,
+    network_disks.NFS: 4 * MIB,
+    network_disks.RBD: 64 * MIB,
+}
 """Memory of a connection; the data themselves go between the guest's memory and the socket."""
+REQUEST_BYTES: Final = 5 * MIB // 2
+"""Of a request whose data are copied: twice what Linux puts into one (1280 KiB), for QEMU joins its pieces, and the driver copies them."""
+TLS_BYTES: Final = 2 * MIB
+"""Memory of a connection's TLS: certificates, which each disk has for itself, and what is enciphered at the time."""
 
 
 def needs(disk: Object, volume: str) -> Needs:
     """Return what one such disk needs; ``volume`` is the name for one of it."""
     room = Needs(overhead_bytes=BYTES[disk["type"]])
-    if not (secret := network_disks.login_secret(disk)):
-        return room
-    items = [{"key": key, "path": file} for key, file in network_disks.LOGIN_KEYS.items()]
-    mount = {"name": volume, "mountPath": f"{layout.SOURCES_DIRECTORY}/{disk['name']}", "readOnly": True}
-    return room + Needs(volumes=(projected(volume, {"secret": {"name": secret, "items": items}}),), mounts=(mount,))
+    if network_disks.is_copied(disk):
+        room += Needs(overhead_bytes=network_disks.REQUESTS * REQUEST_BYTES)
+    if network_disks.tls_secret(disk):
+        room += Needs(overhead_bytes=TLS_BYTES)
+    if secret := network_disks.login_secret(disk):
+        place = f"{layout.SOURCES_DIRECTORY}/{disk['name']}"
+        room += _mounted(volume, place, _secret(secret, network_disks.login_keys(disk)))
+    return room
+
+
+def certificates(domain: Object) -> Needs:
+    """Return the certificates for TLS with the servers of all such disks of a machine, which are those of one Secret."""
+    secret = next((found for each in disks.defaulted(domain) if (found := network_disks.tls_secret(each))), "")
+    if not secret:
+        return Needs()
+    own = {"secret": {**_secret(secret, network_disks.CLIENT_KEYS)["secret"], "optional": True}}
+    return _mounted(layout.NBD_TLS_VOLUME, layout.NBD_TLS_DIRECTORY, _secret(secret, network_disks.AUTHORITY_KEYS), own)
+
+
+def _mounted(volume: str, place: str, *sources: Object) -> Needs:
+    mount = {"name": volume, "mountPath": place, "readOnly": True}
+    return Needs(volumes=(projected(volume, *sources),), mounts=(mount,))
+
+
+def _secret(name: str, keys: Mapping[str, str]) -> Object:
+    return {"secret": {"name": name, "items": [{"key": key, "path": file} for key, file in keys.items()]}}

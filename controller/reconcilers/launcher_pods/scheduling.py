@@ -23,6 +23,8 @@ class Placement:
     """Start attempts failed there: another node is preferred."""
     not_on_node: str = ""
     """Never there: the source of a migration."""
+    never_on: tuple[str, ...] = ()
+    """Nor there: virt-handlers that speak another contract."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     """Of a Migration; it wins over the machine's."""
     source_labels: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +61,7 @@ def _translated(selector: Mapping[str, str]) -> dict[str, str]:
 def _affinity(given: Object, placement: Placement, unwanted: Sequence[str]) -> Object:
     node: Object = dict(given.get("nodeAffinity") or {})
     rules = {
-        "matchFields": _not_on((placement.not_on_node,) if placement.not_on_node else ()),
+        "matchFields": _not_on((*((placement.not_on_node,) if placement.not_on_node else ()), *placement.never_on)),
         "matchExpressions": [{"key": key, "operator": "DoesNotExist"} for key in unwanted],
     }
     if any(rules.values()):

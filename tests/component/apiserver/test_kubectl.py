@@ -27,7 +27,8 @@ pytestmark = pytest.mark.slow  # for the first time: kubectl is built with all o
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     program = build.program("kubernetes", "kubectl")
     directory = tmp_path_factory.mktemp("dev")
-    command = [sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0"]
+    plugins = ("--network-plugins=isolated", "--storage-plugins=images")  # of the examples
+    command = [sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0", *plugins]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
     environment = os.environ | {"KUBECONFIG": str(directory / "kubeconfig"), "HOME": str(directory)}

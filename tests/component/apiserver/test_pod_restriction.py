@@ -160,6 +160,28 @@ async def test_a_guests_memory_goes_into_no_pod_of_another_namespace(cluster: Cl
     assert (await patch(cluster, MOVE_STATUS, PREPARING))[0] == 200
 
 
+async def test_connections_to_a_guest_that_moves_are_passed_on_to_its_own_pod_and_nowhere_else(cluster: Cluster) -> None:
+    """The source's node has that pod pass them on, from its own address."""
+    machine = await cluster.admin("GET", VM)
+    await cluster.put_status(VM_STATUS, RUNNING)
+    await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
+    target = launcher_pod(machine, "p2", "uid-2")
+    addresses = ["10.244.1.7", "fd00:10::7"]
+    await cluster.kube.put(PODS, {**target, "status": {"podIP": addresses[0], "podIPs": [{"ip": each} for each in addresses]}})
+    for stolen in (["10.244.9.9"], [*addresses, "169.254.169.254"]):
+        code, status = await patch(cluster, MOVE_STATUS, {**PREPARING, "targetPodIPs": stolen})
+        assert (code, status["details"]["causes"][0]["field"]) == (403, "status.targetPodIPs")
+        assert f"has no address '{stolen[-1]}'" in status["message"]
+    assert (await patch(cluster, MOVE_STATUS, {**PREPARING, "targetPodIPs": addresses}))[0] == 200
+    before = await asked(cluster)
+    assert (await patch(cluster, MOVE_STATUS, {"message": "it goes"}))[0] == 200
+    assert await asked(cluster) == before
+    await cluster.kube.remove(PODS, "acc", "p2")
+    await cluster.kube.put(PODS, {**target, "metadata": {**target["metadata"], "uid": "another"}, "status": {"podIP": "10.244.9.9"}})
+    code, status = await patch(cluster, MOVE_STATUS, {"targetPodIPs": ["10.244.9.9"]})
+    assert (code, status["details"]["causes"][0]["field"]) == (403, "status.targetPodIPs")
+
+
 async def test_a_machine_arrives_where_its_migration_was_admitted_without_another_look(cluster: Cluster) -> None:
     """The guest stands still meanwhile, and kube-apiserver may be away."""
     await cluster.put_status(VM_STATUS, RUNNING)

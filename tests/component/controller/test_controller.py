@@ -13,7 +13,7 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
-from apiserver.apis.virt import attachments, names
+from apiserver.apis.virt import attachments, names, power, summary
 from apiserver.client.rest import Client
 from controller.manager import options, wiring
 from controller.manager.metrics import Metrics
@@ -48,7 +48,8 @@ def a_node(name: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def working(api: FakeAPI, *flags: str, elapsed: Callable[[], float] = time.monotonic) -> AsyncIterator[None]:
-    given = options.parse(["--launcher-image=launcher:test", "--health-port=0", "--metrics-port=0", "--namespace=kubevirt", *flags])
+    ports = ("--health-port=0", "--metrics-port=0", "--webhook-port=0")
+    given = options.parse(["--launcher-image=launcher:test", *ports, "--namespace=kubevirt", *flags])
     for node in ("node1", "node2"):
         await api.put(NODES, a_node(node))
     api.authorize = rbac.authorizer("virt-controller")
@@ -170,7 +171,7 @@ async def test_a_missing_claim_is_said_and_the_machine_starts_when_it_appears(ap
     assert api.all(PODS) == []
     await api.put(CLAIMS, {"metadata": {"name": "myvolumeclaim", "namespace": "ns"}, "spec": {"volumeMode": "Block"}})
     pod = await cluster.pod()
-    assert pod["spec"]["containers"][0]["volumeDevices"] == [{"name": "disk-0", "devicePath": "/var/lib/kubevirt/disks/disk0"}]
+    assert pod["spec"]["containers"][0]["volumeDevices"] == [{"name": "disk-0", "devicePath": "/dev/kubevirt-disks/disk0"}]
     await cluster.phase_is("Scheduling")
     await cluster.until(lambda: "ClaimNotFound" in cluster.events(), "event")
 
@@ -188,12 +189,40 @@ async def test_a_missing_network_is_said_and_the_machine_starts_when_it_appears(
     assert (lacking["status"], lacking["reason"]) == ("False", "NetworkNotFound")
     assert lacking["message"] == "NetworkAttachmentDefinition not found: ns/lan; the virtual machine starts when it exists"
     assert api.all(PODS) == []
-    await api.put(NETWORKS, {"metadata": {"name": "lan", "namespace": "ns"}})
+    broken = {"metadata": {"name": "lan", "namespace": "ns"}, "spec": {"config": '{"type": "bridge"'}}
+    await api.put(NETWORKS, broken)
+    await cluster.until(lambda: "NetworkNotUsable" in cluster.events(), "event")
+    assert "ns/lan: spec.config is no JSON" in (condition(cluster.vm()["status"]["conditions"], "NetworkReady") or {})["message"]
+    assert api.all(PODS) == []
+    await api.put(NETWORKS, {**broken, "spec": {"config": '{"type": "bridge"}'}})
     pod = await cluster.pod()
     asked = json.loads(pod["metadata"]["annotations"][attachments.ANNOTATION])
     assert [(each["namespace"], each["name"]) for each in asked] == [("ns", "lan"), ("default", "wan")]
     await cluster.phase_is("Scheduling")
     assert condition(cluster.vm()["status"]["conditions"], "NetworkReady") is None
+
+    def bind(obj: dict[str, Any]) -> None:
+        obj["spec"]["nodeName"] = "node1"
+        bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        obj["status"] = {"phase": "Pending", "conditions": [bound]}
+
+    said = {
+        "metadata": {"name": "of-the-kubelet", "namespace": "ns"},
+        "involvedObject": {"uid": uid_of(pod)},
+        "reason": "FailedCreatePodSandBox",
+        "message": 'Failed to create pod sandbox: error adding container to network "lan": failed to find plugin "bridge"',
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }
+    of_nobody = {"metadata": {"name": "of-somebody", "namespace": "ns"}, "message": "pay here", "lastTimestamp": "9999-01-01T00:00:00Z"}
+    await api.put(EVENTS, said)
+    await api.put(EVENTS, {**said, **of_nobody})
+    await api.put(EVENTS, {**said, **of_nobody, "metadata": {"name": "of-volumes", "namespace": "ns"}, "reason": "FailedMount"})
+    await api.edit(PODS, "ns", name_of(pod), bind)
+    refused = await cluster.until(lambda: condition(cluster.vm()["status"]["conditions"], "NetworkReady"), "NetworkReady=False")
+    assert (refused["reason"], refused["status"]) == ("NetworkNotUsable", "False")
+    assert refused["message"].startswith(
+        'Events of the pod say: node node1 cannot join the pod to network ns/lan: failed to find plugin "bridge"'
+    )
     await cluster.start_pod(pod)
     await cluster.phase_is("Scheduled")
     await cluster.until(lambda: "NetworkNotFound" in cluster.events(), "event")
@@ -259,6 +288,38 @@ async def test_stop_deletes_the_pod_and_start_makes_the_next(api: FakeAPI, clust
         VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Start", "runStrategy": "RerunOnFailure", "attempt": 2})
     )
     await cluster.pod(2)
+
+
+@pytest.mark.parametrize("strategy", ["Once", "Manual"])
+@pytest.mark.parametrize(
+    ("cause", "goes_on"),
+    [("EvictionByEvictionAPI", True), ("PreemptionByScheduler", True), ("DeletionByTaintManager", True), ("", False)],
+    ids=["eviction", "preemption", "taint", "by hand"],
+)
+async def test_a_machine_that_runs_once_goes_on_elsewhere_if_the_cluster_ended_its_pod(
+    api: FakeAPI, cluster: Cluster, strategy: str, cause: str, *, goes_on: bool
+) -> None:
+    await api.put(VMS, a_vm(runStrategy=strategy))
+    if strategy == "Manual":
+        started = {"action": "Start", "attempt": 1, "runStrategy": strategy}
+        await api.edit(VMS, "ns", "testvm", lambda obj: obj.setdefault("status", {}).update(request=started))
+    pod = await cluster.pod()
+    await cluster.start_pod(pod)
+    await cluster.phase_is("Scheduled")
+    await cluster.report_running()
+    if cause:
+        told = {"type": "DisruptionTarget", "status": "True", "reason": cause, "message": "so"}
+        await api.edit(PODS, "ns", name_of(pod), lambda obj: obj["status"]["conditions"].append(told))
+        await cluster.until(lambda: cause in cluster.events(), "Event")
+    await cluster.end_pod(pod, message="shutdown-requested: the guest powered off as it was asked to")
+    if goes_on:
+        await cluster.pod(2)
+    await cluster.until(lambda: cluster.vm()["status"]["attempts"][0].get("result") == "Stopped", "end of the first attempt")
+    if not goes_on:
+        await cluster.until(
+            lambda: (condition(cluster.vm()["status"]["conditions"], "Ready") or {}).get("reason") == "AttemptStopped", "rest"
+        )
+        assert power.decide(cluster.vm()).on is False
 
 
 async def test_a_stop_before_the_guest_is_quick_and_no_failure_whatever_is_wished_meanwhile(api: FakeAPI, cluster: Cluster) -> None:
@@ -380,6 +441,24 @@ async def test_of_two_machines_that_have_pods_the_one_with_the_guest_is_waited_f
     await cluster.until(lambda: cluster.phase("second") == "Scheduled", "the second guest")
 
 
+async def test_the_second_machine_with_a_file_of_a_node_waits_there_until_the_first_is_off(api: FakeAPI, cluster: Cluster) -> None:
+    disk = {"name": "root", "type": "HostDisk", "source": {"path": "/srv/vms/a.img"}}
+    domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
+    pods = []
+    for name in ("first", "second"):
+        await api.put(VMS, a_vm(name, domain=domain))
+        pods.append(await cluster.pod(name=name))
+        await cluster.start_pod(pods[-1])
+        if name == "first":
+            await cluster.until(lambda: cluster.phase("first") == "Scheduled", "the first guest")
+    await cluster.until(lambda: "DiskInUse" in cluster.events(), "an event")
+    found = condition(cluster.vm("second")["status"]["conditions"], "DisksReady") or {}
+    assert "file in use: /srv/vms/a.img of node node1 by virtual machine first; " in found["message"]
+    assert cluster.phase("second") == "Scheduling"
+    await cluster.end_pod(pods[0])
+    await cluster.until(lambda: cluster.phase("second") == "Scheduled", "the second guest")
+
+
 async def test_a_pod_that_is_refused_is_said_once(api: FakeAPI, cluster: Cluster) -> None:
     def refuse(collection: str, obj: dict[str, Any]) -> None:
         if collection == PODS:
@@ -426,6 +505,8 @@ async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api:
     await cluster.start_pod(target, "node2")
     await cluster.until(lambda: api.get(MIGRATIONS, "ns", "m")["status"]["phase"] == "PreparingTarget", "PreparingTarget")
     assert api.get(MIGRATIONS, "ns", "m")["status"]["targetNode"] == "node2"
+    await cluster.until(lambda: cluster.vm()["status"].get("migration", {}).get("phase") == "PreparingTarget", "record of it")
+    assert summary.word(cluster.vm()) == "Migrating"
     assert cluster.phase() == "Running"
     await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(phase="Running"))
     moved = {"podName": name, "podUID": uid_of(target), "nodeName": "node2"}
@@ -445,7 +526,9 @@ async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api:
         await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(moved))
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.2)
-    assert [path for method, path, query in api.requests[asked:] if method == "GET" and not query and "/leases/" not in path] == []
+    of_the_process = ("/leases/", "/validatingwebhookconfigurations/")  # its election, and the rotation of the webhook's secret
+    reads = [path for method, path, query in api.requests[asked:] if method == "GET" and not query]
+    assert [path for path in reads if not any(part in path for part in of_the_process)] == []
 
 
 async def test_the_target_of_a_guest_with_kvm_has_what_the_processors_of_its_node_have(api: FakeAPI, cluster: Cluster) -> None:
@@ -479,6 +562,28 @@ async def test_a_migration_that_is_seen_to_succeed_before_its_machine_is_seen_to
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podName=name, nodeName="node2"))
 
     await cluster.until(lambda: api.get(PODS, "ns", name_of(source))["metadata"].get("deletionTimestamp"), "deletion of the source")
+    assert "deletionTimestamp" not in api.get(PODS, "ns", name)["metadata"]
+
+
+async def test_a_machine_that_is_seen_to_move_last_of_all_keeps_its_guest(api: FakeAPI, cluster: Cluster) -> None:
+    """Virt-api was away at the hand-over: the watches come back one after the other, that of machines last."""
+    source = await cluster.running()
+    made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
+    name = names.target_pod_name("testvm", made["metadata"]["uid"])
+    target = await cluster.until(lambda: api.get(PODS, "ns", name), "target pod")
+    await cluster.start_pod(target, "node2")
+    await cluster.until(lambda: api.get(MIGRATIONS, "ns", "m")["status"]["phase"] == "PreparingTarget", "PreparingTarget")
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["metadata"].update(finalizers=[names.MIGRATION_FINALIZER]))
+
+    api.drop_events(on=True)
+    moved = {"podName": name, "podUID": uid_of(target), "nodeName": "node2"}
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(moved))
+    api.drop_events(on=False)
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(phase="Succeeded", endTime="2026-01-01T00:00:00Z"))
+    await cluster.end_pod(source, message="migrated: the guest runs on in another pod")
+    await cluster.until(lambda: "finalizers" not in api.get(MIGRATIONS, "ns", "m")["metadata"], "removal of the finalizer")
+    await cluster.until(lambda: cluster.vm()["status"]["attempts"][-1]["nodeName"] == "node2", "the move in the machine's attempt")
+    assert cluster.phase() == "Running"
     assert "deletionTimestamp" not in api.get(PODS, "ns", name)["metadata"]
 
 

@@ -14,7 +14,7 @@ from apiserver.apis.virt import names, structure
 from controller.reconcilers import virtual_machines
 from tests.component.controller.test_controller import MIGRATIONS, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI
-from tests.hostile import CASES, PARTS, VALUES, WORST, Case, Told, a_full_virtual_machine
+from tests.hostile import CASES, PIECES, VALUES, WORST, Case, Told, a_full_virtual_machine
 
 BATCH = 150
 PROMPT_SECONDS = 5.0
@@ -67,11 +67,11 @@ def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [f"{type(error).__name__}: {str(error)[:200]}" for error in met]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("piece", PIECES)
 async def test_every_hostile_value_in_a_machine_is_told_and_costs_nobody_else_anything(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture, part: str
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, piece: str
 ) -> None:
-    cases = [case for case in of_kind("VirtualMachine") if case.part == part]
+    cases = PIECES[piece]
     assert len(cases) > 200
     for first in range(0, len(cases), BATCH):
         await attack(cluster, VMS, cases[first : first + BATCH])

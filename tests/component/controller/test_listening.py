@@ -59,6 +59,51 @@ async def test_who_holds_connections_open_does_not_keep_the_kubelet_out() -> Non
         assert [await ended(each) for each in readers] == [True] * 21 + [False] * (MOST - 1), "the oldest go"
 
 
+async def test_who_holds_many_connections_open_closes_its_own() -> None:
+    async with health() as port, contextlib.AsyncExitStack() as stack:
+        readers: dict[str, list[asyncio.StreamReader]] = {}
+        for address, count in (("127.0.0.2", 3), ("127.0.0.1", MOST + 20)):
+            readers[address] = []
+            for _ in range(count):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+                stack.callback(writer.close)
+                writer.write(HALF)
+                readers[address].append(reader)
+        async with asyncio.timeout(10):
+            for each in readers["127.0.0.1"][:23]:
+                assert await each.read() == b""
+        assert [await ended(each) for each in readers["127.0.0.2"]] == [False] * 3
+
+
+async def test_where_all_are_being_answered_the_newcomer_goes() -> None:
+    room, arrived, go_on = listening.Connections(2), asyncio.Queue[None](), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        with room.answering(request):
+            arrived.put_nowait(None)
+            await go_on.wait()
+            return web.Response(text="said")
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    async with listening.listening(app, "127.0.0.1", 0, connections=room) as port, aiohttp.ClientSession() as session:
+
+        async def get() -> str:
+            async with session.get(f"http://127.0.0.1:{port}/") as found:
+                return await found.text()
+
+        async with asyncio.TaskGroup() as tasks, asyncio.timeout(10):
+            first = [tasks.create_task(get()) for _ in range(2)]
+            for _ in first:
+                await arrived.get()
+            with pytest.raises(aiohttp.ClientError):
+                await get()
+            go_on.set()
+        assert [each.result() for each in first] == ["said"] * 2
+        async with asyncio.timeout(10):
+            assert await get() == "said"  # nobody is being answered any more
+
+
 def tls(directory: Path) -> ssl.SSLContext:
     now = datetime.now(UTC)
     authority = issuing.new_authority("ca", timedelta(hours=1), now)

@@ -4,12 +4,18 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from controller.manager import options
+from apiserver.client.rest import Client
+from controller.manager import options, wiring
+from controller.manager.metrics import Metrics
+from controller.runtime.clock import SystemClock
+from controller.runtime.recorder import Recorder
 from tests.fakes.kubeapi import FakeAPI
+from tests.unit.controller.reconcilers.builders import a_migration
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 
@@ -29,6 +35,7 @@ async def a_process(*flags: str) -> asyncio.subprocess.Process:
         "--launcher-image=launcher",
         "--health-port=0",
         "--metrics-port=0",
+        "--webhook-port=0",
         *flags,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "POD_NAME": "pod", "KUBERNETES_SERVICE_HOST": ""},
@@ -61,3 +68,18 @@ clusters: [{{name: c, cluster: {{server: "{config.server}"}}}}]
             _, said = await process.communicate()
         assert process.returncode == 0, said.decode()
         assert api.all(LEASES)[0]["spec"]["holderIdentity"] == ""
+
+
+async def test_a_replica_that_does_not_lead_counts_migrations_too() -> None:
+    """When nobody leads, the queue is what an operator wants to see."""
+    api, metrics, clock = FakeAPI(), Metrics(), SystemClock()
+    await api.put("/apis/kubevirt.io/v1alpha1/migrations", a_migration(phase="Running"))
+    given = options.parse(["--launcher-image=launcher", "--health-port=0", "--metrics-port=0", "--webhook-port=0", "--no-leader-elect"])
+    async with api.serving() as config, Client(config, user_agent="virt-controller") as client:
+        recorder = Recorder(client, "virt-controller", clock)
+        environment = wiring.Environment(client, recorder, clock, given, metrics, "kubevirt", time.monotonic)
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(wiring.run(environment, lambda _: []))  # without the parts that a leader has
+            while b'kubevirt_migrations{phase="Running"} 1.0' not in metrics.text():
+                await asyncio.sleep(0.05)
+            running.cancel()

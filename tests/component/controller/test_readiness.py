@@ -82,8 +82,12 @@ async def test_whoever_leads_next_goes_on_from_there(api: FakeAPI) -> None:
 
 
 async def test_a_pod_of_an_older_release_is_left_as_it_is(api: FakeAPI, cluster: Cluster) -> None:
-    pod = await cluster.running()
-    await api.edit(PODS, "ns", name_of(pod), lambda obj: obj["spec"].pop("readinessGates"))
+    def without_gate(collection: str, obj: dict[str, Any]) -> None:
+        if collection == PODS:
+            obj["spec"].pop("readinessGates")
+
+    api.admit = without_gate
+    await cluster.running()
     await report(api)
     await asyncio.sleep(0.3)
     assert of_status(api) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,10 @@ import aiohttp
 import pytest
 
 from apiserver.apis.meta import errors
+from apiserver.apis.virt.resources import MIGRATIONS
+from apiserver.client.config import Config
 from apiserver.client.delegated import REMEMBERED_SECONDS, Access
+from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from certs import files, issuing
 from certs.issuing import Profile
@@ -118,12 +122,19 @@ async def test_metrics_are_told_over_tls_to_whoever_may_get_them(tmp_path: Path)
     loop = Controller("virtualmachines", Idle())
     metrics.watch_queue(loop)
     loop.enqueue("ns", "vm")
+    async with Client(Config("http://unused"), user_agent="test") as client:
+        migrations = Informer(client, MIGRATIONS)
+    for number, phase in enumerate(("", "Pending", "Running", "Succeeded")):
+        migrations.remember({"metadata": {"name": f"m{number}", "namespace": "ns", "resourceVersion": "1"}, "status": {"phase": phase}})
+    metrics.watch_migrations(migrations)
     async with served(api, tmp_path, metrics.text) as ask:
         code, text = await ask("Bearer prometheus")
 
     assert code == 200
     assert 'kubevirt_reconcile_total{controller="virtualmachines",outcome="done"} 1.0' in text
     assert 'kubevirt_workqueue_depth{controller="virtualmachines"} 1.0' in text
+    shown = dict(re.findall(r'^kubevirt_migrations{phase="(\w+)"} (\S+)$', text, re.MULTILINE))
+    assert shown == {"Pending": "2.0", "Scheduling": "0.0", "PreparingTarget": "0.0", "TargetReady": "0.0", "Running": "1.0"}
     assert reviewer.reviewed == [
         {
             "user": "prometheus",

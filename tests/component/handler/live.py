@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import attachments, names, network
 from apiserver.apis.virt.domainstates import DomainState
+from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.hardware.plugin_disks import Served
 from apiserver.client.rest import Client
 from handler import node as nodes
 from handler.agent import Agent
+from handler.devices import macvtap, ownership
 from handler.devices.judging import Judging
-from handler.network import setup
-from handler.network.binding import Interface, Link, Observed
+from handler.network import bindings, departed, results, setup
+from handler.network.binding import Interface, Link, Observed, Wanted
 from handler.options import Options
+from handler.plugins.requests import common
 from handler.pods.launcher import Connection
 from handler.pods.process import Launcher
+from handler.storage import requests
 from handler.streams.limits import DEFAULTS
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, VMS, eventually
@@ -39,10 +44,39 @@ class PureNode:
         assert all(each.path.startswith("/") for each in nodes.device_nodes(vm))
         return "qemu"
 
-    async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
+    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         further = (Link(attachments.link(each.interface), each.mac, 1500, ()) for each in attachments.of(vm))
         observed = Observed((Link(network.UPLINK, "02:00:00:00:00:05", 1500, ("10.244.0.5/24",)), *further))
-        return tuple(plan.interface for plan in setup.plans(vm, observed))
+        macvtaps = [ownership.Node(macvtap.path_of(minor), "char", (246, minor)) for minor in range(1, macvtap.NUMBERS + 1)]
+        return tuple(self._joined(vm, pod_uid, each, observed) for each in setup.with_devices(setup.wanted(vm), macvtaps))
+
+    def _joined(self, vm: Mapping[str, Any], pod_uid: str, wanted: Wanted, observed: Observed) -> Interface:
+        told = setup.over_the_wire({**common(vm, pod_uid), "interface": results.told(wanted)})
+        assert results.wanted(told["interface"]) == wanted
+        if wanted.type == interfaces.PLUGIN:
+            return results.of_theirs(wanted, {"tap": wanted.tap, "mac": wanted.mac}, live_migration=False)
+        return bindings.plan(wanted, observed).interface
+
+    async def pass_on(self, connection: Connection, addresses: Sequence[str]) -> None:
+        bridge = Link(network.BRIDGE, network.BRIDGE_MAC, 1500, (f"{network.GATEWAY}/{network.PREFIX}",))
+        departed.rules(Observed((Link(network.UPLINK, "02:00:00:00:00:05", 1500, ("10.244.0.5/24",)), bridge)), addresses)
+
+
+class PureDisks:
+    """What plugins of disks are told of a machine, without plugins."""
+
+    async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
+        told = [requests.document(vm, pod_uid, each, PurePath("/")) for each in requests.disks_of(vm)]
+        return {each["disk"]["name"]: Served("nbd", 512, live_migration=True) for each in told}
+
+    async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> None:
+        await self.add(vm, pod_uid)
+
+    def is_wrong(self, pod_uid: str) -> bool:
+        return False
+
+    def forget(self, is_alive: Callable[[str], bool]) -> None:
+        """Nothing is known."""
 
 
 class Live:
@@ -119,6 +153,13 @@ def options(kubelet: Path) -> Options:
         kubelet=kubelet,
         acceleration="emulation",
         allow_vsock=False,
+        allow_macvtap=False,
+        plugin_directory=Path("/nonexistent"),
+        host_disks=(),
+        host_disks_max_created=0,
+        network_plugins=(),
+        storage_plugins=(),
+        plugin_records=kubelet / "records",
         streams_port=0,
         relay_port=0,
         health_port=0,
@@ -144,7 +185,7 @@ async def live(kubelet: Path, *, admit: Callable[[Live], None] | None = None) ->
         vm = a_vm()
         del vm["metadata"]["resourceVersion"]
         await api.put(VMS, vm)
-        agent = Agent(options(kubelet), client, Judging("emulation"), node=PureNode(), identify=world.identify)
+        agent = Agent(options(kubelet), client, Judging("emulation"), node=PureNode(), disks=PureDisks(), identify=world.identify)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(agent.run())
             await eventually(lambda: world.vm()["status"]["phase"] == "Running")

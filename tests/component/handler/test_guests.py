@@ -15,6 +15,7 @@ from apiserver.apis.virt import power
 from handler.devices.ownership import NotTheDevice
 from handler.network.binding import Unsupported
 from handler.network.namespaces import CommandFailed
+from handler.plugins.faults import Failed, NotFound, TimedOut
 from handler.pods import links
 from handler.reconcilers import guest_imports, guest_status, run_guest, wiring
 from launcher.protocol import messages
@@ -37,6 +38,24 @@ async def test_a_start_writes_the_machine_once(world: World) -> None:
     assert handler.node.wired == 1
     assert world.status()["interfaces"][0]["ipAddress"] == "10.244.0.5"
     assert world.events() == ["Started"]
+
+
+async def test_a_start_waits_for_the_plugin_of_a_disk_and_says_which(world: World) -> None:
+    vm = a_vm()
+    del vm["metadata"]["resourceVersion"]
+    source = {"plugin": "absent", "options": {"image": "a"}}
+    vm["spec"]["domain"]["devices"]["disks"].append({"name": "data", "type": "Plugin", "source": source})
+    await world.api.put(VMS, vm)
+    async with world.handler():
+        launcher = await world.launcher("pod-1")
+        await eventually(lambda: world.events() == ["PluginNotFound"])
+        told = objects.condition(world.status()["conditions"], "DisksReady") or {}
+        assert (told["status"], told["reason"], world.status()["phase"]) == ("False", "PluginNotFound", "Scheduled")
+        assert "disk 'data': plugin absent is not on this node" in told["message"]
+        assert launcher.starts == 0
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Stop")))
+        await eventually(lambda: phase_is(world, "Stopped"))
+    assert objects.condition(world.status()["conditions"], "DisksReady") is None
 
 
 async def test_what_a_guest_says_of_itself_is_written_once_a_minute(world: World) -> None:
@@ -309,6 +328,39 @@ async def test_a_file_system_that_nobody_serves_any_more_is_told_once_and_the_gu
     assert objects.condition(world.status()["conditions"], "FilesystemsReady") is None
 
 
+async def test_a_dhcp_server_that_died_is_told_and_the_guest_goes_on(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.change(dhcp=messages.DhcpStatus(0, "serve DHCP on k6t-eth0: No such device", "k6t-eth0 is gone"))
+        await eventually(lambda: "DHCPNotServed" in world.events())
+        found = objects.condition(world.status()["conditions"], "NetworkReady") or {}
+        assert (found["status"], found["reason"]) == ("False", "DHCPNotServed")
+        launcher.change(dhcp=messages.DhcpStatus(1, "", "k6t-eth0 is gone"))
+        await eventually(lambda: "DHCPRestarted" in world.events())
+        found = objects.condition(world.status()["conditions"], "NetworkReady") or {}
+        assert (found["status"], found["reason"]) == ("True", "DHCPRestarted")
+        assert phase_is(world, "Running")
+
+
+async def test_a_network_that_nobody_carries_is_told_until_somebody_does(world: World) -> None:
+    await world.vm()
+    interfaces = [{"name": "default", "type": "passt", "ports": []}]
+    await world.api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"]["devices"].update(interfaces=interfaces))
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        launcher.change(passt_ends=1, passt_problem="passt ended with 1")
+        await eventually(lambda: "PasstEnded" in world.events())
+        found = objects.condition(world.status()["conditions"], "NetworkReady") or {}
+        assert (found["status"], found["reason"]) == ("False", "NetworkNotReady")
+        assert found["message"].startswith("interface default: passt ended with 1; ")
+        launcher.change(passt_problem="")
+        await eventually(lambda: objects.is_true(world.status().get("conditions"), "NetworkReady"))
+        assert phase_is(world, "Running")
+
+
 async def test_reboots_are_told_and_those_before_this_process_are_not(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
@@ -352,11 +404,14 @@ async def test_a_disk_that_is_no_device_gives_a_condition_and_an_event(world: Wo
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:
         handler.node.fault = NotTheDevice("disk0 is reached through a link")
+        await eventually(lambda: handler.node.given > 2)
         await eventually(lambda: "DiskNotUsable" in world.events())
-        assert [each["type"] for each in world.status()["conditions"]] == ["DisksReady"]
+        assert [(each["type"], each["reason"]) for each in world.status()["conditions"]] == [("DisksReady", "DiskNotUsable")]
         assert launcher.starts == 0
         handler.node.fault = None
         await eventually(lambda: phase_is(world, "Running"))
+    (event,) = (each for each in world.api.all(EVENTS) if each["reason"] == "DiskNotUsable")
+    assert event.get("count", 1) == 1
 
 
 async def test_the_guest_goes_on_while_the_api_is_away_and_its_end_is_written_later(world: World) -> None:
@@ -594,6 +649,28 @@ async def test_a_fault_of_the_network_before_the_start_is_told_while_it_lasts(wo
         await eventually(lambda: phase_is(world, "Running") and network(world)[0] == "True")
 
 
+async def test_what_a_plugin_did_not_do_is_told_by_a_reason_of_its_own_until_it_does_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "HEALS_SECONDS", 0.2)
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        for fault in (Failed("plugin lan (ADD): no luck"), TimedOut("plugin lan (ADD) hangs"), NotFound("plugin lan is not on this node")):
+            handler.node.no_network = fault
+            told = ("False", fault.reason, str(fault))
+            await eventually(lambda told=told: network(world) == told)  # type: ignore[misc]  # mypy knows no default values of lambdas
+        assert phase_is(world, "Scheduled")
+        assert launcher.starts == 0
+        launcher.starting = asyncio.Event()
+        handler.node.no_network = None
+        await eventually(lambda: network(world)[0] == "True")
+        assert phase_is(world, "Scheduled")  # what is slow now is the start, and no plugin any more
+        launcher.starting.set()
+        await eventually(lambda: phase_is(world, "Running") and network(world)[0] == "True")
+    assert {"PluginFailed", "PluginTimedOut", "PluginNotFound"} <= set(world.events())
+
+
 async def test_a_running_guest_whose_network_is_lost_goes_on_and_the_machine_says_why(world: World) -> None:
     await world.vm()
     await world.launcher("pod-1")
@@ -604,3 +681,43 @@ async def test_a_running_guest_whose_network_is_lost_goes_on_and_the_machine_say
         await eventually(lambda: "NetworkNotSupported" in world.events())
 
     assert phase_is(world, "Running")
+
+
+async def test_a_launcher_that_speaks_another_version_is_told_of_and_its_guest_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "FAULT_SECONDS", 0.05)
+    await world.vm()
+    async with world.handler():
+        launcher = await world.launcher("pod-1")
+        await eventually(lambda: phase_is(world, "Running"))
+    before, asked = world.status(), len(launcher.received)
+    launcher.protocol = 2
+    async with world.handler():  # of another release
+        await eventually(lambda: ready(world).get("reason") == "LauncherNotUnderstood")
+        await asyncio.sleep(0.3)
+        assert ready(world)["status"] == "Unknown"
+        assert ready(world)["message"] == (
+            "nothing is known of the machine: virt-launcher fake speaks version 2 of the wire, and virt-handler 1; its guest goes on, and "
+            "a restart ends that"
+        )
+        rest = {key: value for key, value in world.status().items() if key != "conditions"}
+        assert rest == {key: value for key, value in before.items() if key != "conditions"}
+        assert world.events().count("LauncherNotUnderstood") == 1
+        assert len(launcher.received) == asked
+        launcher.protocol = messages.PROTOCOL
+        await eventually(lambda: ready(world).get("status") == "True")
+
+
+async def test_no_guest_is_started_by_a_launcher_that_is_not_understood(world: World) -> None:
+    await world.vm()
+    async with world.handler():
+        launcher = await world.launcher("pod-1", protocol=2)
+        await eventually(lambda: ready(world).get("reason") == "LauncherNotUnderstood")
+        assert ready(world)["message"].endswith("; no guest can be started there")
+        assert launcher.starts == 0
+        assert phase_is(world, "Scheduled")
+
+
+def ready(world: World) -> dict[str, Any]:
+    return dict(objects.condition(world.status().get("conditions"), "Ready") or {})

@@ -7,12 +7,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from apiserver.apis.meta import errors
+from apiserver.apis.meta import errors, times
 from apiserver.apis.virt import release
 from handler.network.namespaces import CommandFailed
 from handler.pods import links
@@ -37,22 +38,35 @@ class Scene:
         known = self.source.status.migration_of("mig-1")
         return known.state if known else ""
 
-    async def begin(self) -> None:
-        migration = a_migration("PreparingTarget")
+    async def begin(self, **status: Any) -> None:
+        migration = a_migration("PreparingTarget", **status)
         del migration["metadata"]["resourceVersion"]
         migration["metadata"]["finalizers"] = ["kubevirt.io/migration"]
         await self.world.api.put(MIGS, {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration})
 
-    def arrive(self) -> None:
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.world.api.get(MIGS, "default", "m")["status"]
+        return found
+
+    async def try_again(self, pod_uid: str = "pod-3") -> None:
+        """Begin the second attempt, as virt-controller does, with another target pod on the same node."""
+        self.target = await self.world.launcher(pod_uid)
+        for changes in (
+            {"phase": "Pending", "attempt": 2, "targetNode": None, "targetPod": None, "targetPodUID": None, "targetAddress": None},
+            {"phase": "PreparingTarget", "targetNode": "n2", "targetPod": "p3", "targetPodUID": pod_uid},
+        ):
+            await self.world.api.edit(MIGS, "default", "m", lambda obj, changes=changes: obj["status"].update(changes))  # type: ignore[misc]  # a default binds the changes
+
+    def arrive(self, uid: str = "mig-1") -> None:
         """Let libvirt finish on the target: the domain is complete there, and paused."""
         domain = self.source.status.domain
         assert domain is not None
         self.target.change(domain=replace(domain, state="paused", reason="user"))
-        self.target.migration("mig-1", "incoming", "arrived")
+        self.target.migration(uid, "incoming", "arrived")
 
-    def leave(self) -> None:
+    def leave(self, uid: str = "mig-1") -> None:
         """Let libvirt confirm on the source: nothing of the domain is left there."""
-        self.source.migration("mig-1", "outgoing", "succeeded")
+        self.source.migration(uid, "outgoing", "succeeded")
         self.source.end("migrated")
 
     def move(self) -> None:
@@ -106,6 +120,79 @@ async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> 
         scene.target.end("shutdown")
         await eventually(lambda: scene.world.status()["phase"] == "Succeeded")
     assert scene.starts() == 1
+    assert target.node.wired == 1  # the guest that runs there needs nothing that was not set up for it to come
+
+
+ADDRESSES = ("10.244.1.7", "fd00:10::7")
+
+
+async def begin_with_addresses(scene: Scene) -> None:
+    await scene.begin()
+    await scene.world.api.edit(MIGS, "default", "m", lambda obj: obj["status"].update(targetPodIPs=list(ADDRESSES)))
+    await eventually(lambda: scene.state() == "running")
+
+
+async def test_connections_to_the_former_pod_are_passed_on_until_its_launcher_ends(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        source, target = await both(stack, scene)
+        await begin_with_addresses(scene)
+        scene.arrive()
+        await asyncio.sleep(0.1)
+        assert source.node.passed_on == []
+        scene.leave()
+        await eventually(lambda: scene.phase() == "Succeeded" and not source.relays.open_ones)
+        assert source.node.passed_on == [ADDRESSES]
+        assert target.node.passed_on == []
+        link = source.links.get("pod-1")
+        assert link is not None
+        assert link.connection is not None  # while this process is connected, the launcher stays
+        scene.source.exit()
+        await eventually(lambda: source.links.get("pod-1") is None)
+    assert source.node.passed_on == [ADDRESSES]
+    assert scene.world.refused == []
+
+
+async def test_what_cannot_be_passed_on_is_in_nobodys_way(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        source, _ = await both(stack, scene)
+        source.node.not_passed_on = CommandFailed("nft failed")
+        await begin_with_addresses(scene)
+        scene.move()
+        await eventually(lambda: scene.phase() == "Succeeded" and scene.at_target() == "running")
+        await eventually(lambda: not source.relays.open_ones)
+    assert source.node.passed_on == [ADDRESSES]
+
+
+async def test_a_launcher_that_ends_before_connections_are_passed_on_is_left_alone(scene: Scene) -> None:
+    """One of an older release, or one whose pod was ended by force."""
+    async with AsyncExitStack() as stack:
+        source, _ = await both(stack, scene)
+        await begin_with_addresses(scene)
+        source.relays.fault = OSError("the target cannot be reached")
+        scene.move()
+        scene.source.exit()
+        await eventually(lambda: scene.phase() == "Succeeded")
+        await eventually(lambda: source.links.get("pod-1") is None)
+    assert source.node.passed_on == []
+
+
+async def test_a_source_whose_target_is_told_by_the_api_passes_connections_on_likewise(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        source, _ = await both(stack, scene)
+        await begin_with_addresses(scene)
+        source.relays.fault = OSError("the target cannot be reached")
+        scene.move()
+        await eventually(lambda: scene.phase() == "Succeeded" and source.node.passed_on == [ADDRESSES])
+
+
+async def test_a_migration_that_is_deleted_lets_the_former_pod_go(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        source, _ = await both(stack, scene)
+        await begin_with_addresses(scene)
+        scene.move()
+        await eventually(lambda: source.node.passed_on == [ADDRESSES] and scene.phase() == "Succeeded")
+        await scene.world.api.remove(MIGS, "default", "m")
+        await eventually(lambda: source.links.get("pod-1") is None)
 
 
 async def test_a_failed_migration_leaves_the_guest_where_it_is(scene: Scene) -> None:
@@ -120,6 +207,96 @@ async def test_a_failed_migration_leaves_the_guest_where_it_is(scene: Scene) -> 
     assert message.startswith("the connection to the target broke")
     assert "(libvirt: client socket is closed)" in message
     assert scene.world.status()["nodeName"] == "n"
+
+
+def begun(scene: Scene, uid: str) -> bool:
+    known = scene.source.status.migration_of(uid)
+    return known is not None and known.state == "running"
+
+
+async def test_an_attempt_whose_connection_broke_is_followed_by_another_into_another_pod(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        source, target = await both(stack, scene)
+        await scene.begin(attempt=1)
+        await eventually(lambda: begun(scene, "mig-1"))
+        first = scene.target
+        scene.arrive()
+        await eventually(lambda: "mig-1" in target.relays.expected)
+        scene.source.migration("mig-1", "outgoing", "failed", "client socket is closed")
+        await eventually(lambda: bool(scene.status().get("attempts")))
+        assert (scene.phase(), "endTime" in scene.status()) == ("Running", False)
+        (entry,) = scene.status()["attempts"]
+        assert (entry["number"], entry["reason"], entry["targetNode"], entry["targetPod"]) == (1, "ConnectionBroken", "n2", "p2")
+        assert entry["message"].startswith("the connection to the target broke")
+        await eventually(lambda: not source.relays.open_ones and not target.relays.expected)
+        assert scene.state() == "failed"
+
+        await scene.try_again()
+        await eventually(lambda: begun(scene, "mig-1-2"))
+        assert source.relays.open_ones == {"mig-1-2": ("pod-1", Destination("n2", relay("n2")))}
+        assert [(uid, each.pod_uid) for uid, each in target.relays.expected.items()] == [("mig-1-2", "pod-3")]
+        scene.arrive("mig-1-2")
+        scene.leave("mig-1-2")
+        await eventually(lambda: scene.phase() == "Succeeded")
+        assert scene.at_target() == "running"
+        status = scene.world.status()
+        assert (status["nodeName"], status["podUID"], status["migration"]["uid"]) == ("n2", "pod-3", "mig-1")
+        assert first.status.domain is not None
+        assert first.status.domain.state == "paused"  # what arrived there was never let run
+    assert scene.starts() == 1
+    assert not scene.world.refused
+
+
+async def test_a_source_handler_that_was_away_when_the_connection_broke_says_so_when_it_is_back(scene: Scene) -> None:
+    """Its own end is what broke it: the relays ended with it."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(scene.world.handler("n2"))
+        async with scene.world.handler("n"):
+            await scene.begin(attempt=1)
+            await eventually(lambda: begun(scene, "mig-1"))
+        scene.source.migration("mig-1", "outgoing", "failed", "Cannot write data: Broken pipe")
+        source = await stack.enter_async_context(scene.world.handler("n"))
+        await eventually(lambda: bool(scene.status().get("attempts")))
+        assert not source.relays.open_ones
+        await scene.try_again()
+        await eventually(lambda: begun(scene, "mig-1-2"))
+    assert not scene.world.refused
+
+
+async def test_a_target_handler_that_was_away_between_two_attempts_serves_the_second(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(scene.world.handler("n"))
+        async with scene.world.handler("n2"):
+            await scene.begin(attempt=1)
+            await eventually(lambda: begun(scene, "mig-1"))
+        scene.source.migration("mig-1", "outgoing", "failed", "End of file while reading data: Input/output error")
+        await eventually(lambda: bool(scene.status().get("attempts")))
+        await scene.try_again()
+        target = await stack.enter_async_context(scene.world.handler("n2"))
+        await eventually(lambda: begun(scene, "mig-1-2"))
+        assert list(target.relays.expected) == ["mig-1-2"]
+        scene.arrive("mig-1-2")
+        scene.leave("mig-1-2")
+        await eventually(lambda: scene.phase() == "Succeeded")
+    assert not scene.world.refused
+
+
+async def test_a_virt_api_that_knows_no_attempts_hears_that_the_migration_failed(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin(attempt=1)
+        await eventually(lambda: begun(scene, "mig-1"))
+        judge = scene.world.api.judge
+        assert judge is not None
+
+        def older(node: str, collection: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+            if collection == MIGS and (new.get("status") or {}).get("attempts"):
+                raise errors.Forbidden("is not for virt-handler of the source to write")
+            judge(node, collection, old, new)
+
+        scene.world.api.judge = older
+        scene.source.migration("mig-1", "outgoing", "failed", "client socket is closed")
+        await eventually(lambda: scene.phase() == "Failed")
 
 
 async def test_a_migration_that_a_stop_ended_says_so(scene: Scene) -> None:
@@ -148,6 +325,58 @@ async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None
     assert messages.AbortMigration("mig-1") in scene.source.received
 
 
+def limited(**options: Any) -> dict[str, Any]:
+    """Return a migration that is under way since long ago, and had no second for it."""
+    stamps = [{"phase": "Running", "time": "2020-01-01T00:00:00.000000Z"}]
+    more: dict[str, Any] = {
+        "phaseTransitionTimestamps": stamps,
+        "options": {"completionTimeoutSeconds": 1, **options},
+        "targetAddress": relay("n2"),
+    }
+    migration = a_migration("Running", **more)
+    del migration["metadata"]["resourceVersion"]
+    return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration}
+
+
+async def test_a_migration_that_takes_too_long_ends_whenever_virt_handler_was_restarted(scene: Scene) -> None:
+    scene.source.migration("mig-1", "outgoing", "running")
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.world.api.put(MIGS, limited())
+        await eventually(lambda: scene.phase() == "Failed")
+
+    assert messages.AbortMigration("mig-1") in scene.source.received
+    assert "timed out: the guest did not arrive within 1 s" in scene.world.api.get(MIGS, "default", "m")["status"]["message"]
+    assert scene.starts() == 1
+
+
+async def test_a_guest_that_may_be_paused_to_arrive_is(scene: Scene) -> None:
+    def begun_just_now(obj: dict[str, Any]) -> None:
+        now = times.to_rfc3339(datetime.now(UTC) - timedelta(seconds=100))
+        obj["status"].update(phaseTransitionTimestamps=[{"phase": "Running", "time": now}])
+
+    scene.source.migration("mig-1", "outgoing", "running")
+    migration = limited(allowPause=True, completionTimeoutSeconds=60)
+    begun_just_now(migration)
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.world.api.put(MIGS, migration)
+        await eventually(lambda: messages.PauseForMigration("mig-1") in scene.source.received)
+        assert messages.AbortMigration("mig-1") not in scene.source.received
+        await eventually(lambda: "MigrationPaused" in scene.world.events())
+    assert scene.phase() == "Running"
+
+
+async def test_a_launcher_is_told_of_the_policy(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.world.api.put(MIGS, limited(completionTimeoutSeconds=1 << 40, bandwidth="5Mi", parallelConnections=2))
+        await eventually(lambda: scene.state() == "running")
+    assert [each for each in scene.source.received if isinstance(each, messages.Migrate)] == [
+        messages.Migrate("mig-1", 5 << 20, parallel_connections=2, relays_disks=True)
+    ]
+
+
 async def test_a_migration_made_again_under_its_name_is_another_one(scene: Scene) -> None:
     """Its predecessor's end is seen by nobody where both happen while a pass waits for a launcher or for the other node."""
 
@@ -163,7 +392,9 @@ async def test_a_migration_made_again_under_its_name_is_another_one(scene: Scene
         await scene.world.api.edit(MIGS, "default", "m", another)
         await eventually(lambda: not source.relays.open_ones and not target.relays.expected)
         await asyncio.sleep(0.2)
-        assert [each for each in scene.source.received if isinstance(each, messages.Migrate)] == [messages.Migrate("mig-1")]
+        assert [each for each in scene.source.received if isinstance(each, messages.Migrate)] == [
+            messages.Migrate("mig-1", relays_disks=True)
+        ]
         assert scene.world.api.get(MIGS, "default", "m")["status"]["phase"] == "TargetReady"
 
 

@@ -12,7 +12,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from handler.devices import plugin
+from handler.devices import macvtap, plugin
+from handler.devices.macvtap import Macvtaps
 from handler.devices.plugin import Device, Plugin
 from handler.devices.v1beta1 import api_pb2
 
@@ -104,6 +105,65 @@ async def test_the_kubelet_learns_of_the_device_and_is_told_where_it_lies(tmp_pa
     assert {device.health for device in devices} == {"Healthy"}
     (spec,) = answer.container_responses[0].devices
     assert (spec.host_path, spec.container_path, spec.permissions) == ("/dev/net/tun", "/dev/net/tun", "rw")
+
+
+async def test_each_macvtap_is_a_device_of_its_own(tmp_path: Path) -> None:
+    kubelet, nodes = Kubelet(tmp_path), tmp_path / "nodes"
+    async with kubelet.running(), offering(Plugin(Macvtaps(nodes), tmp_path, offered=True, check=lambda _: "")):
+        await registrations(kubelet, 1)
+        assert kubelet.registered[0].resource_name == "devices.kubevirt.io/macvtap"
+        async with kubelet.channel() as channel:
+            ids = [each.ID for each in (await watch(channel).read()).devices]
+            allocate = channel.unary_unary(
+                "/v1beta1.DevicePlugin/Allocate",
+                request_serializer=api_pb2.AllocateRequest.SerializeToString,
+                response_deserializer=api_pb2.AllocateResponse.FromString,
+            )
+            requests = [api_pb2.ContainerAllocateRequest(devices_ids=given) for given in (ids[3:5], ids[7:8])]
+            answer = await allocate(api_pb2.AllocateRequest(container_requests=requests))
+    found = [[(each.host_path, each.container_path, each.permissions) for each in one.devices] for one in answer.container_responses]
+    assert found == [[(str(nodes / str(each)), macvtap.path_of(each), "rw") for each in minors] for minors in ((4, 5), (8,))]
+
+
+async def test_a_number_that_a_macvtap_has_is_not_preferred_and_its_allocation_fails_with_words(tmp_path: Path) -> None:
+    numbers = tmp_path / "numbers"
+    kubelet, nodes = Kubelet(tmp_path / "kubelet"), tmp_path / "nodes"
+    for each in (numbers, kubelet.directory):
+        each.mkdir()
+    (tmp_path / "devices").write_text("246 macvtap\n")
+    (numbers / "246:1").symlink_to("../../devices/virtual/net/mvt0/macvtap/tap9")
+    offered = Macvtaps(nodes, numbers=numbers, drivers=tmp_path / "devices")
+    async with kubelet.running(), offering(Plugin(offered, kubelet.directory, offered=True, check=lambda _: "")):
+        await registrations(kubelet, 1)
+        assert kubelet.registered[0].options.get_preferred_allocation_available
+        async with kubelet.channel() as channel:
+            options = channel.unary_unary(
+                "/v1beta1.DevicePlugin/GetDevicePluginOptions",
+                request_serializer=api_pb2.Empty.SerializeToString,
+                response_deserializer=api_pb2.DevicePluginOptions.FromString,
+            )
+            assert (await options(api_pb2.Empty())).get_preferred_allocation_available
+            prefer = channel.unary_unary(
+                "/v1beta1.DevicePlugin/GetPreferredAllocation",
+                request_serializer=api_pb2.PreferredAllocationRequest.SerializeToString,
+                response_deserializer=api_pb2.PreferredAllocationResponse.FromString,
+            )
+            asked = api_pb2.ContainerPreferredAllocationRequest(
+                available_deviceIDs=["macvtap1", "macvtap9", "macvtap4", "macvtap3"], must_include_deviceIDs=["macvtap9"], allocation_size=3
+            )
+            (chosen,) = (await prefer(api_pb2.PreferredAllocationRequest(container_requests=[asked]))).container_responses
+            allocate = channel.unary_unary(
+                "/v1beta1.DevicePlugin/Allocate",
+                request_serializer=api_pb2.AllocateRequest.SerializeToString,
+                response_deserializer=api_pb2.AllocateResponse.FromString,
+            )
+            requests = [api_pb2.ContainerAllocateRequest(devices_ids=given) for given in (["macvtap2"], ["macvtap1"])]
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await allocate(api_pb2.AllocateRequest(container_requests=requests))
+            told = refused.value.code(), refused.value.details()
+            del refused  # it keeps the connection open
+    assert list(chosen.deviceIDs) == ["macvtap9", "macvtap3", "macvtap4"]
+    assert told == (grpc.StatusCode.FAILED_PRECONDITION, "a macvtap of the node has the number 246:1 already")
 
 
 async def test_a_restarted_kubelet_is_registered_with_again(tmp_path: Path) -> None:

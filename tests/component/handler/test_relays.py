@@ -62,7 +62,7 @@ class Scene:
         (directory / "migration").mkdir()
         handle = os.open(directory, os.O_PATH)
         async with contextlib.AsyncExitStack() as stack:
-            for path in (layout.LIBVIRT_SOCKET, layout.MIGRATION_DATA_SOCKET):
+            for path in (layout.LIBVIRT_SOCKET, layout.MIGRATION_DATA_SOCKET, layout.MIGRATION_DISKS_SOCKET):
                 server = await asyncio.start_unix_server(self._echo(path), f"/proc/self/fd/{handle}/{path}")
                 stack.callback(server.close)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
@@ -208,8 +208,10 @@ async def test_a_migration_has_so_many_connections_at_a_time_and_no_more(scene: 
         assert len(scene.seen) == copying.MAX_CONNECTIONS
         scene.incoming.expect("mig-2", Expected("target", "n", scene.release))  # another one's are counted by themselves
         assert await scene.dial(Header("mig-2", "data").encode()) == b"ping"
+        for channel in ("libvirt", "disks"):  # and so are those of each channel: no disk keeps libvirt from its call
+            assert await scene.dial(Header("mig-1", channel).encode()) == b"ping"
         opened[3].close()
-        await eventually(lambda: len(scene.incoming._connections["mig-1"]) == copying.MAX_CONNECTIONS - 1)
+        await eventually(lambda: len(scene.incoming._connections[Header("mig-1", "data")]) == copying.MAX_CONNECTIONS - 1)
         await connected()
         assert await scene.dial(header) == b""
 

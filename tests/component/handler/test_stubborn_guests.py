@@ -88,7 +88,8 @@ async def test_a_disk_that_does_not_answer_is_told_once_while_it_lasts(world: Wo
         handler.node.fault = StorageHangs("what is mounted in pod pod-1 does not answer")
         await eventually(lambda: handler.node.given > 4)
         found = objects.condition(world.status()["conditions"], "DisksReady") or {}
-        assert (found["status"], found["message"]) == ("False", "what is mounted in pod pod-1 does not answer")
+        assert (found["status"], found["reason"]) == ("False", "DiskNotAnswering")
+        assert found["message"] == "what is mounted in pod pod-1 does not answer"
         handler.node.fault = None
         await eventually(lambda: phase_is(world, "Running"))
     assert told(world, "DiskNotAnswering") == 1

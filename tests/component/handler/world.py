@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,13 +27,20 @@ from controller.runtime.reconciling import Controller
 from controller.runtime.recorder import Recorder
 from controller.runtime.validating import Validated
 from handler.network.binding import Interface
-from handler.pods import launcher
+from handler.plugins.calling import Plugins
+from handler.plugins.deleting import Deleter, event_recorder
+from handler.plugins.records import Records
+from handler.pods import launcher, places
 from handler.pods.launcher import Connection
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
-from handler.reconcilers import migrate_guest, migration_ports, run_guest, validation
+from handler.probes.asking import Question
+from handler.probes.prober import Prober
+from handler.reconcilers import guest_plan, migrate_guest, migration_ports, run_guest, tell_progress, validation
+from handler.reconcilers.wiring import Wiring
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
+from handler.storage.adding import PluginDisks
 from launcher.protocol import messages
 from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
@@ -42,6 +50,8 @@ from tests.unit.handler.reconcilers.builders import a_vm
 VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
 MIGS = "/apis/kubevirt.io/v1alpha1/migrations"
 EVENTS = "/api/v1/events"
+STORAGE_PLUGINS = frozenset({"images", "absent"})
+"""Those that the administrator named; tests put them into the directory ``plugins`` beside the pods."""
 HOSTS = {"n": "10.0.0.1", "n2": "10.0.0.2"}
 """By node: where virt-handler there is."""
 
@@ -63,6 +73,12 @@ class FakeNode:
         self.wired = 0
         self.fault: Exception | None = None
         self.no_network: Exception | None = None
+        self.passed_on: list[tuple[str, ...]] = []
+        """Where connections to pods that their guests have left were passed on to."""
+        self.not_passed_on: Exception | None = None
+        self.address = "10.244.0.5"
+        self.is_own = True
+        """Whether the address is of the pod's own network."""
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         self.given += 1
@@ -70,14 +86,19 @@ class FakeNode:
             raise self.fault
         return self.accelerators.get(pod_uid, "qemu")
 
-    async def prepare_network(self, vm: Mapping[str, Any], connection: Connection) -> tuple[Interface, ...]:
+    async def pass_on(self, connection: Connection, addresses: Sequence[str]) -> None:
+        self.passed_on.append(tuple(addresses))
+        if self.not_passed_on is not None:
+            raise self.not_passed_on
+
+    async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         self.tried += 1
         if self.no_network is not None:
             raise self.no_network
         self.wired += 1
         if not vm["spec"]["domain"]["devices"]["interfaces"]:
             return ()
-        return (Interface("default", "02:00:00:00:00:09", "tap0", "virtio", ("10.244.0.5",)),)
+        return (Interface("default", "02:00:00:00:00:09", "tap0", "virtio", (self.address,), is_own=self.is_own),)
 
 
 class FakeRelays:
@@ -156,8 +177,23 @@ class Handler:
             return launcher.connect(pod_uid, on_status, budget, kubelet=kubelet, identify=identify)
 
         self.links = Links(connect, changed=self._link_changed)
-        vm = run_guest.Ports(self.machines, client, recorder, self.node, self.links, clock)
-        sides = [migration_ports.Ports(client, each, self.machines, recorder, self.node, self.links, clock) for each in (leaving, coming)]
+        self.asked = self.unasked = 0
+        """How often a guest could, and could not, be asked by a probe; looked at before and after each question."""
+        prober = Prober(
+            partial(Question, make_socket=lambda family: socket.socket(family, socket.SOCK_STREAM)),
+            clock,
+            may_be_asked=self._may_be_asked,
+            changed=self._link_changed,
+        )
+        plugins, records = Plugins(kubelet / "plugins", {"storage": STORAGE_PLUGINS}), Records(kubelet / "records")
+        disks = PluginDisks(plugins, records, kubelet)
+        deleter = Deleter(records, plugins.call, lambda uid: places.has_volumes(uid, kubelet), event_recorder(recorder))
+        wired = Wiring(self.node.prepare_network, clock)
+        vm = run_guest.Ports(self.machines, client, recorder, self.node, disks, wired, self.links, clock, prober)
+        sides = [
+            migration_ports.Ports(client, each, self.machines, recorder, self.node, disks, wired, self.links, clock)
+            for each in (leaving, coming)
+        ]
         moves = partial(Validated, events=recorder, resource=MIGRATIONS, validate=validation.validate_migration)
         self.loops = {
             "vm": Controller(
@@ -169,6 +205,7 @@ class Handler:
             "target": Controller(
                 "target", moves(migrate_guest.MigrateTarget(sides[1], way.door, lambda: way.address), coming), workers=None
             ),
+            "progress": Controller("progress", tell_progress.TellProgress(sides[0]), workers=None),
         }
         self._parts: list[Callable[[], Awaitable[None]]] = [
             self.machines.run,
@@ -176,13 +213,21 @@ class Handler:
             coming.run,
             recorder.run,
             self.links.run,
+            prober.run,
+            deleter.run,
             *(loop.run for loop in self.loops.values()),
         ]
-        for name, informer in (("vm", self.machines), ("source", leaving), ("target", coming)):
+        for name, informer in (("vm", self.machines), ("source", leaving), ("target", coming), ("progress", leaving)):
             informer.subscribe(lambda old, new, name=name: self._enqueue(name, new or old))  # type: ignore[misc]  # a default binds the name
 
     def _enqueue(self, loop: str, obj: Object) -> None:
         self.loops[loop].enqueue(obj["metadata"]["namespace"], obj["metadata"]["name"])
+
+    def _may_be_asked(self, status: messages.Status | None) -> bool:
+        found = guest_plan.may_be_asked(status)
+        self.asked += found
+        self.unasked += not found
+        return found
 
     def _link_changed(self, link: Link) -> None:
         for who in link.wanted:
@@ -209,9 +254,10 @@ class World:
         self._kubelet = kubelet
         self._stack = stack
 
-    async def launcher(self, pod_uid: str) -> FakeLauncher:
+    async def launcher(self, pod_uid: str, *, protocol: int = messages.PROTOCOL) -> FakeLauncher:
         """Start a pod's launcher."""
         made = self.launchers[pod_uid] = FakeLauncher(pod_uid)
+        made.protocol = protocol
         await self._stack.enter_async_context(made.serving(self._kubelet))
         return made
 

@@ -18,7 +18,9 @@ from typing import Any
 
 import pytest
 
-from importer import claim
+from apiserver.apis.virt import disk_imports
+from importer import claim, conversion
+from importer import device as blocks
 from tests.fakes.image_server import Files, a_layer, a_registry, a_store, authority_of, certificate, digest_of, serving
 
 MIB = 1 << 20
@@ -179,6 +181,25 @@ def test_a_server_that_resumes_another_file_is_not_believed(volume: Path, url: s
     assert "does not go on from there" in run(volume, {"http": {"url": f"{url}/disk.img"}})
 
 
+@pytest.mark.parametrize("skew", [(1, 0), (-1, 0), (0, 1)])
+def test_a_server_that_goes_on_elsewhere_is_not_believed(volume: Path, url: str, files: Files, skew: tuple[int, int]) -> None:
+    files.cuts, files.skew = 1, skew
+
+    assert "does not go on from there" in run(volume, {"http": {"url": f"{url}/disk.img"}})
+
+
+def test_more_than_a_server_said_is_told(volume: Path, url: str, files: Files) -> None:
+    files.cuts, files.surplus = 1, b"more"
+
+    assert "sends more than it said" in run(volume, {"http": {"url": f"{url}/disk.img"}})
+
+
+def test_a_weak_tag_is_none_by_which_a_file_is_known_again(volume: Path, url: str, files: Files) -> None:
+    files.cuts, files.tag = 1, 'W/"one"'
+
+    assert f"after {1 << 18} of" in run(volume, {"http": {"url": f"{url}/disk.img"}})
+
+
 def test_an_answer_in_chunks_is_whole_when_the_last_one_came(volume: Path, url: str, files: Files) -> None:
     files.chunked = True
     assert run(volume, {"http": {"url": f"{url}/disk.img"}}) == ""
@@ -195,6 +216,35 @@ def test_a_wrong_checksum_is_told(volume: Path, url: str) -> None:
     message = run(volume, {"http": {"url": f"{url}/disk.img"}, "checksum": f"sha256:{'0' * 64}"})
 
     assert message.endswith(f"sha256:{hashlib.sha256(IMAGE).hexdigest()}")
+
+
+def test_a_wrong_checksum_of_an_image_that_is_to_be_converted_is_told(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
+    files.content["/a.qcow2"] = qcow2(tmp_path)
+    message = run(volume, {"http": {"url": f"{url}/a.qcow2"}, "checksum": f"sha256:{'0' * 64}"})
+
+    assert "the checksum is not the one that is expected" in message
+    assert not list(volume.iterdir())
+
+
+def test_neither_the_importer_nor_qemu_img_takes_memory_or_room_without_end(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
+    program, told = tmp_path / "qemu-img", tmp_path / "limits"
+    program.write_text(f"#!/bin/sh\ncat /proc/$PPID/limits /proc/self/limits >{told}\nexit 1\n")
+    program.chmod(0o755)
+    files.content["/a.qcow2"] = qcow2(tmp_path)
+    assert "qemu-img could not convert the image" in run(volume, {"http": {"url": f"{url}/a.qcow2"}}, qemuImg=str(program))
+    limits = [line.split()[-3:-1] for line in told.read_text().splitlines() if line.startswith(("Max address space", "Max core file size"))]
+    assert limits == [["0", "0"], [str(1 << 30)] * 2] * 2
+    (size,) = [line.split()[-3:-1] for line in told.read_text().splitlines() if line.startswith("Max file size")][1:]
+    assert size == [str(len(IMAGE))] * 2
+
+
+def test_qemu_img_follows_no_name_in_an_image_whatever_was_overlooked(tmp_path: Path) -> None:
+    secret, image, disk_image = tmp_path / "secret", tmp_path / "image.qcow2", tmp_path / "disk.img"
+    secret.write_bytes(b"somebody's".ljust(MIB, b"!"))
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", secret, "-F", "raw", image, "1M"], check=True)
+    disk_image.touch()
+    conversion.convert("/usr/bin/qemu-img", image, disk_image, MIB)
+    assert not any(disk_image.read_bytes())
 
 
 @pytest.mark.parametrize(("status", "words"), [(404, "no such file"), (401, "secretRef"), (403, "403"), (500, "answers 500"), (503, "503")])
@@ -311,6 +361,18 @@ def test_an_object_of_a_store_is_read_with_a_signature_that_the_store_verifies(
     assert disk(volume) == IMAGE
 
 
+def test_a_signature_is_sent_to_no_store_that_the_first_one_redirects_to(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
+    for key in ("accessKeyId", "secretKey", "sessionToken"):
+        (tmp_path / key).write_text("id")
+    other = Files({"/x": IMAGE})
+    with serving(other) as elsewhere:
+        files.redirects = {"/images/disk.img": f"{elsewhere}/x"}
+        assert run(volume, {"s3": {"endpoint": url, "bucket": "images", "key": "disk.img"}}, secret=str(tmp_path)) == ""
+    ((_, headers),) = other.asked
+    assert not {each.lower() for each in headers} & {"authorization", "x-amz-security-token"}
+    assert "x-amz-security-token" in {each.lower() for _, headers in files.asked for each in headers}
+
+
 def test_an_image_of_a_registry_is_read_with_a_token_and_verified(volume: Path, tmp_path: Path) -> None:
     layer = a_layer({"./disk/a.img": IMAGE})
     files = a_registry("disks/a", layer, a_layer({"other/disk/b.img": b"x"}))
@@ -335,3 +397,65 @@ def test_an_image_of_a_registry_is_read_with_a_token_and_verified(volume: Path, 
         assert "no such file" in run(volume, {"registry": {"reference": f"{host}/disks/a:2"}}, **more)
         assert run(volume, {**source, "checksum": f"sha256:{hashlib.sha256(IMAGE).hexdigest()}"}, **more) == ""
     assert disk(volume) == IMAGE
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    """Return what is written like a block device of 8 MiB: in its second half are the bytes of a former owner."""
+    path = tmp_path / "device"
+    path.write_bytes(bytes(MIB) + b"former" * (7 * MIB // 6) + bytes(4))
+    return path
+
+
+def on_device(device: Path, source: dict[str, Any], **more: Any) -> str:
+    output, _ = start(device.parent, source, device=str(device), **more).communicate(timeout=240)
+    return str(json.loads(output.splitlines()[-1]).get("message", ""))
+
+
+def test_a_block_device_gets_the_image_zeros_included_and_keeps_it(device: Path, url: str, files: Files) -> None:
+    size = device.stat().st_size
+    behind = device.read_bytes()[len(IMAGE) :]
+    files.content["/disk.img.gz"] = gzip.compress(IMAGE)
+    assert on_device(device, {"http": {"url": f"{url}/disk.img.gz"}}) == ""
+    assert device.read_bytes() == IMAGE + behind
+    assert device.stat().st_size == size
+
+    files.content["/disk.img.gz"] = b"another"
+    assert on_device(device, {"http": {"url": f"{url}/disk.img.gz"}}) == ""
+    assert device.read_bytes() == IMAGE + behind
+    assert len(files.asked) == 1
+
+
+def test_an_import_into_a_device_that_did_not_end_is_done_again(device: Path, url: str, files: Files) -> None:
+    failed = on_device(device, {"http": {"url": f"{url}/disk.img"}, "checksum": f"sha256:{'0' * 64}"})
+    assert failed.startswith("the checksum is not the one")
+    with device.open("rb") as opened:
+        assert disk_imports.is_due(opened.read(disk_imports.HEAD_BYTES))
+    assert on_device(device, {"http": {"url": f"{url}/disk.img"}}) == ""
+    assert device.read_bytes().startswith(IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("image", "more", "why"),
+    [
+        (bytes(2 * MIB) + b"end", {}, "begins with a MiB of zeros"),
+        (blocks.UNFINISHED + b"end", {}, "begins with a MiB of zeros"),
+        (b"QFI\xfb" + bytes(MIB), {}, "is qcow2"),
+        (b"a" * (8 * MIB + 1), {}, "holds more than 8388608 bytes"),
+        (b"a" * MIB, {"size": 9 * MIB}, "size is 9437184 bytes, and the claim has 8388608"),
+        (b"", {}, "is empty"),
+    ],
+    ids=["zeros", "the mark", "qcow2", "too large", "a size that is", "nothing"],
+)
+def test_what_a_device_cannot_hold_is_told_and_leaves_no_disk(
+    device: Path, url: str, files: Files, image: bytes, more: dict[str, Any], why: str
+) -> None:
+    files.content["/disk.img"] = image
+    assert why in on_device(device, {"http": {"url": f"{url}/disk.img"}}, **more)
+    assert not blocks.is_taken(device)
+
+
+def test_both_sides_know_the_same_mark() -> None:
+    assert (disk_imports.HEAD_BYTES, disk_imports.UNFINISHED) == (blocks.HEAD_BYTES, blocks.UNFINISHED)
+    for head in (b"", bytes(MIB), blocks.UNFINISHED, b"\0" * 600 + b"x", b"x"):
+        assert disk_imports.is_due(head) == (not any(head) or head.startswith(blocks.UNFINISHED))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,7 +34,8 @@ class World:
     asked: list[messages.Machine] = field(default_factory=list)
     sockets: list[socket.socket] = field(default_factory=list)
 
-    def find(self, wanted: messages.Machine, bridge: socket.socket) -> Lease:
+    def find(self, wanted: messages.Machine, interface: messages.Interface, bridge: socket.socket) -> Lease:
+        assert interface in wanted.interfaces
         self.asked.append(wanted)
         self.sockets.append(bridge)
         return GIVEN
@@ -41,10 +43,22 @@ class World:
     def server(self) -> Server:
         return Server(self.find)
 
-    async def offered(self, count: int = 1) -> int:
-        """Ask so often at once; return how many offers come."""
+    def ask(self, count: int) -> None:
         for _ in range(count):
             self.guest.sendto(packet(message.DISCOVER), ("127.0.0.1", network.DHCP_SERVER_PORT))
+
+    def heard(self) -> int:
+        """Return how many answers are there already."""
+        for got in itertools.count():
+            try:
+                self.guest.recv(2048)
+            except BlockingIOError:
+                return got
+        raise AssertionError
+
+    async def offered(self, count: int = 1) -> int:
+        """Ask so often at once; return how many offers come."""
+        self.ask(count)
         got = 0
         loop = asyncio.get_running_loop()
         try:
@@ -121,3 +135,49 @@ async def test_no_flood_is_answered_in_one_turn_and_none_goes_unanswered(world: 
     with world.server() as server:
         server.serve(machine(TAP))
         assert await world.offered(3 * TURN_PACKETS) == 3 * TURN_PACKETS
+        world.ask(3 * TURN_PACKETS)
+        for _ in range(2):
+            await asyncio.sleep(0)
+        heard = world.heard()
+        assert 0 < heard <= 2 * TURN_PACKETS  # in two turns of the event loop
+        while heard < 3 * TURN_PACKETS:
+            await asyncio.sleep(0)
+            heard += world.heard()
+
+
+def test_what_was_never_asked_for_is_not_mended() -> None:
+    assert Server().mend() == messages.DhcpStatus()
+
+
+async def test_a_server_that_hears_nobody_begins_anew_and_says_why(world: World) -> None:
+    with world.server() as server:
+        server.serve(machine(TAP))
+        assert server.mend() == messages.DhcpStatus()
+        for count, cause in ((1, "its socket is gone"), (2, "its socket was taken off the bridge")):
+            if count == 1:
+                world.sockets[-1].close()
+            else:
+                world.sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"")
+            told = server.mend()
+            assert (told.restarts, told.problem) == (count, "")
+            assert cause in told.cause
+            assert await world.offered() == 1
+            assert server.mend() == told
+    assert all(each.fileno() == -1 for each in world.sockets)
+    assert server.mend().restarts == 2  # and never after the end
+    assert len(world.sockets) == 3
+
+
+async def test_a_server_that_cannot_begin_anew_says_so_until_it_can(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with world.server() as server:
+        server.serve(machine(TAP))
+        monkeypatch.setattr(network, "BRIDGE", "absent0")
+        world.sockets[0].close()
+        told = server.mend()
+        for _ in range(2):
+            assert (told.restarts, told.problem) == (0, "serve DHCP on absent0: No such device")
+            assert "gone" in told.cause
+            told = server.mend()
+        monkeypatch.setattr(network, "BRIDGE", "lo")
+        assert server.mend() == messages.DhcpStatus(1, "", told.cause)
+        assert await world.offered() == 1

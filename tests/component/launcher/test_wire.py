@@ -103,7 +103,7 @@ async def test_the_greeting_has_version_and_status(serving: Serving) -> None:
     reader, writer = await asyncio.open_unix_connection(serving.path)
     hello = codec.replies().receive(await reader.readline())[0]
     writer.close()
-    assert hello == messages.Hello(messages.PROTOCOL, "1.2.3", messages.Status(1), ("song",), ("Import",))
+    assert hello == messages.Hello(messages.PROTOCOL, "1.2.3", messages.Status(1), ("song",), ("Import", "PauseForMigration"))
 
 
 async def test_answers_carry_the_id_and_may_overtake_each_other(serving: Serving) -> None:
@@ -214,3 +214,19 @@ async def test_flush_returns_when_every_client_was_sent_the_last_status(serving:
         assert message.status.revision == 1
     async with asyncio.timeout(5):
         await serving.server.flush()
+
+
+async def test_it_is_deserted_while_no_client_is_connected(serving: Serving) -> None:
+    async with asyncio.timeout(5):
+        await serving.server.deserted()
+    async with serving.client(), asyncio.TaskGroup() as group:
+        waiting = group.create_task(serving.server.deserted())
+        async with serving.client():
+            pass
+        async with serving.client() as client:  # by now the other has gone
+            client.send(1, messages.GetStatus())
+            assert isinstance(await client.next(), messages.Reply)
+        assert not waiting.done()
+        waiting.cancel()
+    async with asyncio.timeout(5):
+        await serving.server.deserted()

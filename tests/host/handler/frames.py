@@ -69,13 +69,43 @@ def ipv4(source: str, destination: str, protocol: int, payload: bytes, *, offset
     return header[:10] + struct.pack("!H", checksum(header)) + header[12:] + payload
 
 
-def udp6(source: str, destination: str, payload: bytes, port: int) -> bytes:
+def ends6(source: str, destination: str) -> bytes:
+    return socket.inet_pton(socket.AF_INET6, source) + socket.inet_pton(socket.AF_INET6, destination)
+
+
+def ipv6(source: str, destination: str, protocol: int, payload: bytes, *, hop_limit: int = 64) -> bytes:
+    return struct.pack("!IHBB", 6 << 28, len(payload), protocol, hop_limit) + ends6(source, destination) + payload
+
+
+def summed6(source: str, destination: str, protocol: int, payload: bytes, at: int) -> bytes:
+    """Return the payload of an IPv6 packet with its checksum filled in."""
+    payload = payload[:at] + bytes(2) + payload[at + 2 :]
+    total = checksum(ends6(source, destination) + struct.pack("!II", len(payload), protocol) + payload)
+    return payload[:at] + struct.pack("!H", total) + payload[at + 2 :]
+
+
+def udp6(source: str, destination: str, payload: bytes, port: int, source_port: int = 4000) -> bytes:
     """Return an IPv6 packet with a datagram."""
-    ends = socket.inet_pton(socket.AF_INET6, source) + socket.inet_pton(socket.AF_INET6, destination)
-    datagram = struct.pack("!HHHH", 4000, port, 8 + len(payload), 0) + payload
-    total = checksum(ends + struct.pack("!II", len(datagram), UDP) + datagram)
-    datagram = datagram[:6] + struct.pack("!H", total) + datagram[8:]
-    return struct.pack("!IHBB", 6 << 28, len(datagram), UDP, 64) + ends + datagram
+    datagram = struct.pack("!HHHH", source_port, port, 8 + len(payload), 0) + payload
+    return ipv6(source, destination, UDP, summed6(source, destination, UDP, datagram, 6))
+
+
+def icmpv6(source: str, destination: str, kind: int, body: bytes, *, hop_limit: int = 255, code: int = 0) -> bytes:
+    """Return an IPv6 packet with a message of ICMPv6."""
+    message = summed6(source, destination, ICMPV6, bytes((kind, code, 0, 0)) + body, 2)
+    return ipv6(source, destination, ICMPV6, message, hop_limit=hop_limit)
+
+
+def tcp6(source: str, destination: str, flags: int, *, ports: tuple[int, int], acknowledged: int = 1) -> bytes:
+    """Return an IPv6 packet with a segment that has no data."""
+    segment = struct.pack("!HHIIBBHHH", *ports, 1, acknowledged, 5 << 4, flags, 1024, 0, 0)
+    return ipv6(source, destination, TCP, summed6(source, destination, TCP, segment, 16))
+
+
+def neighbour(kind: int, source: str, destination: str, target: str, option: int, of: str) -> bytes:
+    """Return a neighbour solicitation (135) or advertisement (136): the address and the MAC address that it is about."""
+    flags = b"\xe0\0\0\0" if kind == 136 else bytes(4)
+    return icmpv6(source, destination, kind, flags + socket.inet_pton(socket.AF_INET6, target) + bytes((option, 1)) + mac(of))
 
 
 def bpdu(source: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import json
 import os
 import select
 import socket
@@ -26,7 +27,7 @@ T = TypeVar("T")
 POD, CALLER = "10.99.0.2", "10.99.0.1"
 POD6, CALLER6 = "fd99::2", "fd99::1"
 _CLONE_NEWNET = 0x40000000
-_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 _ETH_P_ALL = 3
 
 
@@ -53,18 +54,82 @@ class Pod:
 
 
 @contextmanager
-def a_pod() -> Iterator[Pod]:
+def a_pod(families: tuple[int, ...] = (4, 6)) -> Iterator[Pod]:
     tag = uuid.uuid4().hex[:6]
     inner, outer = f"h7p{tag}", f"h7o{tag}"
     for name in (inner, outer):
         run("ip", "netns", "add", name)
     run("ip", "-n", outer, "link", "add", "peer", "type", "veth", "peer", "name", "eth0", "netns", inner)
     for name, link, addresses in ((inner, "eth0", (POD, POD6)), (outer, "peer", (CALLER, CALLER6))):
-        run("ip", "-n", name, "address", "add", f"{addresses[0]}/24", "dev", link)
-        run("ip", "-n", name, "address", "add", f"{addresses[1]}/64", "dev", link, "nodad")
+        if 4 in families:
+            run("ip", "-n", name, "address", "add", f"{addresses[0]}/24", "dev", link)
+        if 6 in families:
+            run("ip", "-n", name, "address", "add", f"{addresses[1]}/64", "dev", link, "nodad")
     for name, link in ((inner, "eth0"), (inner, "lo"), (outer, "peer")):
         run("ip", "-n", name, "link", "set", link, "up")
-    run("ip", "-n", inner, "route", "add", "default", "via", CALLER)
+    if 4 in families:
+        run("ip", "-n", inner, "route", "add", "default", "via", CALLER)
+    if 6 in families:
+        run("ip", "-n", inner, "-6", "route", "add", "default", "via", CALLER6)
+    with subprocess.Popen(["ip", "netns", "exec", inner, "sleep", "300"]) as sleeper:
+        network = os.open(f"/run/netns/{inner}", os.O_RDONLY)
+        launcher = Launcher(sleeper.pid, os.pidfd_open(sleeper.pid), network, os.open("/", os.O_PATH))
+        try:
+            yield Pod(inner, outer, launcher)
+        finally:
+            launcher.close()
+            sleeper.kill()
+    for name in (inner, outer):
+        run("ip", "netns", "del", name)
+
+
+def addresses_beside(number: int) -> tuple[str, str]:
+    """Return the addresses of the pod that :func:`a_pod_beside` makes with this number."""
+    return f"10.99.{number}.2", f"fd99:{number}::2"
+
+
+@contextmanager
+def a_pod_beside(first: Pod, number: int) -> Iterator[Pod]:
+    """A further pod, which the namespace of the caller joins with the first as a router does."""
+    name = f"{first.name}{number}"
+    run("ip", "netns", "add", name)
+    run("ip", "-n", first.caller, "link", "add", f"peer{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
+    address, address6 = addresses_beside(number)
+    router, router6 = f"{address[:-1]}1", f"{address6[:-1]}1"
+    for namespace, link, own, own6 in ((name, "eth0", address, address6), (first.caller, f"peer{number}", router, router6)):
+        run("ip", "-n", namespace, "address", "add", f"{own}/24", "dev", link)
+        run("ip", "-n", namespace, "address", "add", f"{own6}/64", "dev", link, "nodad")
+        run("ip", "-n", namespace, "link", "set", link, "up")
+    run("ip", "-n", name, "route", "add", "default", "via", router)
+    run("ip", "-n", name, "-6", "route", "add", "default", "via", router6)
+    for setting in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+        run("ip", "netns", "exec", first.caller, "sh", "-c", f"echo 1 >/proc/sys/net/{setting}")
+    with subprocess.Popen(["ip", "netns", "exec", name, "sleep", "300"]) as sleeper:
+        network = os.open(f"/run/netns/{name}", os.O_RDONLY)
+        launcher = Launcher(sleeper.pid, os.pidfd_open(sleeper.pid), network, os.open("/", os.O_PATH))
+        try:
+            yield Pod(name, first.caller, launcher)
+        finally:
+            launcher.close()
+            sleeper.kill()
+    run("ip", "netns", "del", name)
+
+
+@contextmanager
+def a_pod_of_the_bridge_plugin(directory: Path) -> Iterator[Pod]:
+    """A pod whose network CNI's plugin ``bridge`` has made, of both families and in hairpin mode; the caller's end is cni0."""
+    tag = uuid.uuid4().hex[:6]
+    inner, outer = f"h7p{tag}", f"h7o{tag}"
+    for name in (inner, outer):
+        run("ip", "netns", "add", name)
+        run("ip", "-n", name, "link", "set", "lo", "up")
+    ranges = [[{"subnet": "10.99.0.0/24"}], [{"subnet": "fd99::/64"}]]
+    ipam = {"type": "host-local", "dataDir": str(directory), "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
+    bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "hairpinMode": True, "ipam": ipam}
+    configuration = json.dumps({"cniVersion": "1.0.0", "name": f"n{tag}", **bridge})
+    variables = (f"CNI_CONTAINERID={tag}", f"CNI_NETNS=/run/netns/{inner}", "CNI_IFNAME=eth0", "CNI_PATH=/usr/lib/cni", "CNI_COMMAND=ADD")
+    command = ["ip", "netns", "exec", outer, "env", *variables, "/usr/lib/cni/bridge"]
+    subprocess.run(command, input=configuration, check=True, capture_output=True, text=True)
     with subprocess.Popen(["ip", "netns", "exec", inner, "sleep", "300"]) as sleeper:
         network = os.open(f"/run/netns/{inner}", os.O_RDONLY)
         launcher = Launcher(sleeper.pid, os.pidfd_open(sleeper.pid), network, os.open("/", os.O_PATH))
@@ -97,8 +162,12 @@ class Tap:
     """The guest's end of the pod's tap."""
 
     def __init__(self, pod: Pod, name: str = "tap0") -> None:
+        """Open it; until the kernel has noticed, a moment later, what is handed to it is lost."""
         self._file = pod.inside(lambda: os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
-        fcntl.ioctl(self._file, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
+        fcntl.ioctl(self._file, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
+        deadline = time.monotonic() + 10
+        while "state DOWN" in run("ip", "-n", pod.name, "link", "show", name, "up") and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def send(self, frame: bytes) -> bool:
         """Send; return whether the tap took it: while it is down it takes nothing."""
@@ -140,6 +209,10 @@ class Ear:
         while not heard or last not in heard[-1]:
             heard.append(self._socket.recv(4096))
         return heard
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame to the device's other end."""
+        self._socket.send(frame)
 
     def close(self) -> None:
         self._socket.close()

@@ -15,11 +15,12 @@ from handler.network import namespaces, setup
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ARP, IPV4, arp, bpdu, ethernet, ping, tagged, udp
 from tests.host.handler.pods import CALLER, POD, Ear, Pod, Tap, run
+from tests.host.launcher.sandbox import wait_for
 
 pytestmark = pytest.mark.host
 
 MAC, OTHER = "52:54:00:00:00:77", "52:54:00:00:00:99"
-GUEST, NEIGHBOUR = "192.168.7.2", "192.168.7.1"
+GUEST, NEIGHBOUR = "192.168.7.9", "192.168.7.1"
 LINK, BRIDGE, TAP = attachments.link("lan"), attachments.bridge("lan"), attachments.tap("lan")
 EVIL, LAST = b"EVIL-FRAME", b"LAST-FRAME"
 ARP_REPLY = b"\x08\x06\0\1\x08\0\6\4\0\2"
@@ -35,7 +36,7 @@ def pod() -> Iterator[Pod]:
     with pods.a_pod() as made:
         run("ip", "-n", made.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", LINK, "netns", made.name)
         run("ip", "-n", made.name, "link", "set", LINK, "mtu", "1400", "address", MAC)
-        run("ip", "-n", made.name, "address", "add", "192.168.7.9/24", "dev", LINK)
+        run("ip", "-n", made.name, "address", "add", f"{GUEST}/24", "dev", LINK)
         run("ip", "-n", made.caller, "address", "add", f"{NEIGHBOUR}/24", "dev", "lan")
         for name, link in ((made.name, LINK), (made.caller, "lan")):
             run("ip", "-n", name, "link", "set", link, "up")
@@ -70,12 +71,39 @@ def mine(payload: bytes, kind: int = IPV4, destination: str = frames.BROADCAST) 
 LEGAL = mine(udp(GUEST, NEIGHBOUR, LAST))
 
 
-async def test_the_guest_is_a_neighbour_with_its_own_mac_and_whatever_address_it_likes(world: World) -> None:
-    assert world.tap.send(mine(arp(1, MAC, GUEST, NEIGHBOUR), ARP))
+async def test_the_guest_is_answered_where_the_network_sends_its_broadcasts_back(world: World) -> None:
+    question = mine(arp(1, MAC, GUEST, "192.168.7.7"), ARP)
+    assert world.tap.send(question)
+    world.lan.until(question[14:])
+    world.lan.send(question)
+    world.lan.send(ethernet(OTHER, ARP, arp(2, OTHER, "192.168.7.7", GUEST), MAC))
+    assert world.tap.receive(lambda frame: frame[6:12] == frames.mac(OTHER))[:6] == frames.mac(MAC)
+
+
+async def test_the_guest_is_a_neighbour_with_its_own_mac_and_the_address_of_ipam(world: World) -> None:
+    meet(world, GUEST)
+
+
+async def test_without_ipam_it_is_a_neighbour_with_whatever_address_it_likes(pod: Pod) -> None:
+    run("ip", "-n", pod.name, "address", "flush", "dev", LINK)
+    await setup.prepare(VM, pod.launcher)
+    made = World(pod)
+    for address in ("192.168.7.2", "192.168.7.3"):
+        meet(made, address)
+    tag = tagged(mine(udp(GUEST, NEIGHBOUR, EVIL)), 7)
+    assert made.tap.send(tag)
+    assert made.tap.send(LEGAL)
+    assert EVIL in b"".join(made.lan.until(LAST))
+    made.close()
+
+
+def meet(world: World, address: str) -> None:
+    """Ask the neighbour for its MAC address, and then for an echo."""
+    assert world.tap.send(mine(arp(1, MAC, address, NEIGHBOUR), ARP))
     answered = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2")
     assert answered[:6] == frames.mac(MAC)
     neighbour = ":".join(f"{byte:02x}" for byte in answered[6:12])
-    world.tap.send(mine(ping(GUEST, NEIGHBOUR), destination=neighbour))
+    world.tap.send(mine(ping(address, NEIGHBOUR), destination=neighbour))
     world.tap.receive(lambda frame: frame[12:14] == b"\x08\x00" and frame[23] == 1 and frame[34] == 0)  # ICMP: echo reply
 
 
@@ -84,7 +112,8 @@ async def test_both_networks_are_there_and_the_pod_keeps_its_own_address_alone(w
     assert {"eth0", network.BRIDGE, network.TAP, LINK, BRIDGE, TAP} <= links.keys()
     addresses = {name: [each["local"] for each in link["addr_info"]] for name, link in links.items()}
     assert POD in addresses["eth0"]
-    assert addresses[LINK] == addresses[BRIDGE] == addresses[TAP] == []
+    assert addresses[LINK] == addresses[TAP] == []
+    assert addresses[BRIDGE] == [network.BRIDGED_SERVER]  # of virt-launcher's DHCP server, for the guest alone
     assert [links[name]["mtu"] for name in (LINK, BRIDGE, TAP)] == [1400, 1400, 1400]
     assert MAC not in {link["address"] for link in links.values()}
 
@@ -96,8 +125,31 @@ async def test_both_networks_are_there_and_the_pod_keeps_its_own_address_alone(w
         ethernet(OTHER, ARP, arp(2, OTHER, GUEST, NEIGHBOUR) + EVIL),
         tagged(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)), 7),
         bpdu(MAC) + EVIL,
+        mine(udp("192.168.7.2", NEIGHBOUR, EVIL)),
+        mine(udp("0.0.0.0", NEIGHBOUR, EVIL)),
+        mine(arp(2, MAC, NEIGHBOUR, "192.168.7.3") + EVIL, ARP),
+        mine(arp(2, OTHER, GUEST, NEIGHBOUR) + EVIL, ARP),
+        tagged(mine(udp(GUEST, NEIGHBOUR, EVIL)), 7),
+        tagged(mine(udp("192.168.7.2", NEIGHBOUR, EVIL)), 0),
+        tagged(tagged(mine(udp("192.168.7.2", NEIGHBOUR, EVIL)), 0), 0, frames.PROVIDER_VLAN),
+        mine(udp(GUEST, "255.255.255.255", EVIL, (67, 68))),
+        mine(EVIL, 0x88CC),
     ],
-    ids=["another MAC address", "ARP from another MAC address", "another MAC address in a VLAN", "a bridge's message"],
+    ids=[
+        "another MAC address",
+        "ARP from another MAC address",
+        "another MAC address in a VLAN",
+        "a bridge's message",
+        "another address",
+        "no address",
+        "ARP: the neighbour's address is mine",
+        "ARP: my address is another's",
+        "a VLAN, which may be the network's own",
+        "another address with a priority tag",
+        "another address with two tags",
+        "an answer of DHCP",
+        "another protocol",
+    ],
 )
 async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame: bytes) -> None:
     for _ in range(3):
@@ -105,7 +157,8 @@ async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame
     world.tap.send(LEGAL)
     assert EVIL not in b"".join(world.lan.until(LAST))
     counters = run("ip", "netns", "exec", world.pod.name, "nft", "list", "counters", "table", "netdev", f"kubevirt_{TAP}")
-    assert counters.count("packets 3 ") == 1, counters
+    at_the_tap, _, _ = counters.partition("counter to_pod")  # which also counts what others say to all
+    assert at_the_tap.count("packets 3 ") == 1, counters
 
 
 @pytest.mark.parametrize("sender", ["guest", "neighbour"])
@@ -119,6 +172,7 @@ async def test_nobody_on_the_network_reaches_the_pod_or_what_is_behind_it(world:
         ethernet(source, ARP, arp(1, source, GUEST, POD), frames.BROADCAST),  # who has the pod's address?
     ]
     own = Tap(world.pod)
+    wait_for(lambda: "bridge_slave state forwarding" in run("ip", "-n", world.pod.name, "-d", "link", "show", network.TAP), 30, "its cable")
     for frame in sent:
         if sender == "guest":
             world.tap.send(frame)
@@ -154,7 +208,7 @@ def _call() -> None:
 
 async def test_it_can_be_done_again_and_the_filters_stay(world: World) -> None:
     await setup.prepare(VM, world.pod.launcher)
-    await test_the_guest_is_a_neighbour_with_its_own_mac_and_whatever_address_it_likes(world)
+    meet(world, GUEST)
     for _ in range(3):
         world.tap.send(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)))
     world.tap.send(LEGAL)

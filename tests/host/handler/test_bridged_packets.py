@@ -74,6 +74,18 @@ async def test_the_pod_has_no_address_and_its_guest_has(world: World) -> None:
         assert caller.recvfrom(100) == (b"hello to you", (POD, 4000))
 
 
+async def test_the_guest_is_answered_where_the_network_sends_its_broadcasts_back(world: World) -> None:
+    """As a CNI plugin's bridge in hairpin mode does; and whoever sends with its address does not become it."""
+    question = world.mine(arp(1, world.mac, POD, CALLER), ARP)
+    assert world.tap.send(question)
+    world.uplink.until(question[14:])
+    for _ in range(2):
+        world.uplink.send(question)
+    world.uplink.send(ethernet(OTHER, ARP, arp(2, OTHER, CALLER, POD), world.mac))
+    answer = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[6:12] == frames.mac(OTHER))
+    assert answer[:6] == frames.mac(world.mac)
+
+
 async def test_frames_that_are_not_of_the_guest_go_nowhere(world: World) -> None:
     mine, foreign = world.mine, udp("10.99.0.77", CALLER, EVIL)
     spoofs = {
@@ -82,10 +94,12 @@ async def test_frames_that_are_not_of_the_guest_go_nowhere(world: World) -> None
         "another MAC address": ethernet(OTHER, IPV4, udp(POD, CALLER, EVIL)),
         "ARP: the gateway's address is mine": mine(arp(2, world.mac, CALLER, POD) + EVIL, ARP),
         "ARP: my address is another's": mine(arp(2, OTHER, POD, CALLER) + EVIL, ARP),
-        "IPv6": mine(frames.udp6("fd99::2", "fd99::1", EVIL, 4001), IPV6),
+        "IPv6": mine(frames.udp6("fd99::3", "fd99::1", EVIL, 4001), IPV6),
         "a VLAN": tagged(mine(udp(POD, CALLER, EVIL)), 7),
         "LLDP": mine(EVIL, 0x88CC, "01:80:c2:00:00:0e"),
         "loopback": mine(udp(POD, "127.0.0.1", EVIL)),
+        "an answer of DHCP": mine(udp(POD, "255.255.255.255", EVIL, (67, 68))),
+        "an answer of DHCP from another port": mine(udp(POD, CALLER, EVIL, (4000, 68))),
     }
     for frame in (*spoofs.values(), frames.bpdu(world.mac)):
         assert world.tap.send(frame)
@@ -117,6 +131,26 @@ async def test_requests_of_dhcp_are_heard_in_the_pod_and_nowhere_else(world: Wor
         except BlockingIOError:
             pass
         assert arrived < 150
+
+
+async def test_answers_to_everybody_are_heard_by_the_guest_alone(world: World) -> None:
+    """A guest that cannot be sent to by its address yet asks for them."""
+    with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, network.BRIDGE.encode())
+        server.bind(("", 67))
+        server.sendto(EVIL, ("255.255.255.255", 68))
+    assert world.tap.receive(lambda frame: EVIL in frame)[:6] == frames.mac(frames.BROADCAST)
+    assert EVIL not in world.heard()
+
+
+async def test_servers_out_there_are_not_heard(world: World) -> None:
+    """What the guest asks is asked in its pod, so whoever answers was not asked; a client looks at its own port alone."""
+    for ports in ((67, 68), (4000, 68)):
+        for destination in (POD, "255.255.255.255"):
+            world.uplink.send(ethernet(OTHER, IPV4, udp(CALLER, destination, EVIL, ports)))
+    world.uplink.send(ethernet(OTHER, IPV4, udp(CALLER, POD, LAST)))
+    assert LAST in world.tap.receive(lambda frame: EVIL in frame or LAST in frame)
 
 
 async def test_nobody_else_reaches_what_is_left_of_the_pod(world: World) -> None:

@@ -146,6 +146,13 @@ async def test_a_guest_reaches_callers_and_is_reached(world: World) -> None:
         assert caller.recvfrom(100) == (b"hello to you", (POD, 4000))
 
 
+async def test_nobody_answers_what_a_guest_asked_of_dhcp_in_its_pod(world: World) -> None:
+    with world.pod.outside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as caller:
+        caller.sendto(EVIL, (POD, network.DHCP_CLIENT_PORT))
+        caller.sendto(LAST, (POD, 4001))
+    assert LAST in world.tap.receive(lambda frame: EVIL in frame or LAST in frame)
+
+
 async def test_a_connection_to_the_pods_own_loopback_is_the_guests(world: World) -> None:
     """``kubectl port-forward`` connects there."""
     with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as client:
@@ -205,11 +212,15 @@ async def test_what_the_pod_asks_the_guest_is_answered(world: World) -> None:
         assert asker.recv(100) == b"hello to you"
 
 
-async def test_the_guest_hears_no_ipv6_of_the_pod(world: World) -> None:
-    links = {link["ifname"]: link for link in await namespaces.links(world.pod.launcher.network)}
+async def test_the_guest_hears_no_ipv6_of_a_pod_without() -> None:
+    with pods.a_pod((4,)) as pod:
+        (wired,) = await setup.prepare(VM, pod.launcher)
+        links = {link["ifname"]: link for link in await namespaces.links(pod.launcher.network)}
+        assert "table ip6" not in run("ip", "netns", "exec", pod.name, "nft", "list", "tables")
+    assert (wired.addresses, wired.lease6) == ((POD,), None)
+    assert network.CONTROL_TAP not in links
     for name in (network.BRIDGE, network.TAP):
         assert [each for each in links[name]["addr_info"] if each["family"] == "inet6"] == []
-    assert [each["local"] for each in links["eth0"]["addr_info"] if each["family"] == "inet6"]
 
 
 FLOODS = {

@@ -12,17 +12,22 @@ from typing import Any, Final
 
 import pytest
 
+from apiserver.apis.virt import attachments, layout, network
+from handler.devices import macvtap
 from handler.network import namespaces, setup
 from launcher.protocol import messages
-from tests.host.handler import pods
-from tests.host.handler.frames import UDP
-from tests.host.handler.pods import CALLER, POD, Pod, run
+from tests.host.handler import frames, pods
+from tests.host.handler.frames import ICMPV6, UDP
+from tests.host.handler.macvtaps import given_by_the_kubelet
+from tests.host.handler.pods import CALLER, CALLER6, POD, POD6, Pod, run
 from tests.host.launcher import guest, sandbox
 from tests.host.launcher.sandbox import Launcher, Viewer, a_machine, wait_for
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(400)]
-Start = Callable[[Pod], Launcher]
+Start = Callable[..., Launcher]
+"""Of a pod, and the text of its resolv.conf."""
 
+MAC: Final = "52:54:00:00:00:77"
 READY_SECONDS: Final = 200
 LEASED: Final = (
     "#!/bin/sh",
@@ -37,7 +42,7 @@ LEASED: Final = (
 
 @pytest.fixture(scope="module")
 def guest_with_network() -> guest.Guest:
-    return guest.build(modules=(*guest.MODULES, "virtio_net"))
+    return guest.build(modules=(*guest.MODULES, "virtio_net"), programs=("dhcpcd",))
 
 
 @pytest.fixture
@@ -50,8 +55,9 @@ def pod() -> Iterator[Pod]:
 def start(program: Path, guest_with_network: guest.Guest, tmp_path: Path) -> Iterator[Start]:
     launchers: list[Launcher] = []
 
-    def make(pod: Pod) -> Launcher:
-        launchers.append(Launcher(program, tmp_path / f"pod{len(launchers)}", guest_with_network, network=pod.name))
+    def make(pod: Pod, resolv_conf: str = "", *, macvtaps: bool = False) -> Launcher:
+        directory = tmp_path / f"pod{len(launchers)}"
+        launchers.append(Launcher(program, directory, guest_with_network, network=pod.name, resolv_conf=resolv_conf, macvtaps=macvtaps))
         return launchers[-1]
 
     with sandbox.killed_afterwards(launchers):
@@ -62,14 +68,21 @@ def a_vm(*interfaces: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"uid": "3f0e"}, "spec": {"domain": {"devices": {"interfaces": list(interfaces)}}}}
 
 
-def lease(viewer: Viewer) -> dict[str, str]:
+def lease(viewer: Viewer, device: str = "eth0") -> dict[str, str]:
     """Have the guest ask for its address; return what it was told."""
+    viewer.sh("rm -f /tmp/leased /tmp/lease")
     for line in LEASED:
         viewer.sh(f"echo '{line}' >>/tmp/leased")
-    viewer.sh("chmod +x /tmp/leased; ip link set lo up; ip link set eth0 up")
-    viewer.sh("udhcpc -i eth0 -n -q -s /tmp/leased -t 10 -T 3 -O mtu -O search -O staticroutes >/dev/null 2>&1")
+    viewer.sh(f"chmod +x /tmp/leased; ip link set lo up; ip link set {device} up")
+    viewer.sh(f"udhcpc -i {device} -n -q -s /tmp/leased -t 10 -T 3 -O mtu -O search -O staticroutes >/dev/null 2>&1")
     told = (line.partition("=") for line in viewer.sh("cat /tmp/lease").splitlines())
     return {name: value.strip("'") for name, _, value in told}
+
+
+def lease6(viewer: Viewer) -> str:
+    """Have the guest heed its router and ask for its IPv6 address; return its addresses and routes."""
+    viewer.sh("mkdir -p /run/dhcpcd /var/lib/dhcpcd; dhcpcd -6 -1 -w -t 120 -f /dev/null eth0 >/tmp/dhcpcd 2>&1")
+    return viewer.sh("cat /tmp/dhcpcd; ip -6 address show dev eth0; ip -6 route")
 
 
 def asked(pod: Pod, host: str, port: int) -> str:
@@ -132,7 +145,7 @@ async def test_a_guest_behind_the_pods_address_is_reached_by_its_ports_alone(pod
     run("ip", "-n", pod.name, "tuntap", "add", "dev", "tap1", "mode", "tap", "user", "107", "group", "107")
     domain = {"graphics": [], "interfaces": [*vm["spec"]["domain"]["devices"]["interfaces"], {"name": "unplugged", "state": "down"}]}
     cards = (
-        messages.Interface(wired.name, wired.mac, wired.tap, wired.model),
+        messages.Interface(wired.name, wired.mac, wired.tap, wired.model, lease6=wired.lease6),
         messages.Interface("unplugged", "02:00:00:00:0e:02", "tap1"),
     )
     launcher = start(pod)
@@ -156,18 +169,62 @@ async def test_a_guest_behind_the_pods_address_is_reached_by_its_ports_alone(pod
         assert callers == [POD]
         assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {CALLER}")
 
+        told6 = lease6(viewer)
+        assert "inet6 fd10:0:2::2/128" in told6
+        assert "default via fe80::1 dev eth0" in told6
+        assert "mtu 1420" in told6
+        wait_for(lambda: asked(pod, POD6, 8080) == "hello-from-8080", 60, "an answer of the guest")
+        assert asked(pod, POD6, 8081) == ""
+        with greeting(pod, CALLER6) as callers:
+            assert viewer.sh(f"nc {CALLER6} 80") == "hello-from-outside"
+        assert callers == [POD6]
+        assert "1 packets received" in viewer.sh(f"ping -6 -c 1 -W 20 {CALLER6}")
+        assert "1 packets received" in viewer.sh("ping -6 -c 1 -W 20 fd10:0:2::1")
+        viewer.sh("ip -6 address add fd10:0:2::3/128 dev eth0; while ip -6 address show dev eth0 | grep -q tentative; do sleep 1; done")
+        assert " 0 packets received" in viewer.sh(f"ping -6 -c 2 -W 2 -I fd10:0:2::3 {CALLER6}")
+
+
+async def test_a_guest_in_a_pod_with_ipv6_alone_reaches_and_is_reached(start: Start) -> None:
+    """By every port, and as ``kubectl port-forward`` connects to it."""
+    with pods.a_pod((6,)) as pod:
+        vm = a_vm({"name": "lan"})
+        (wired,) = await setup.prepare(vm, pod.launcher)
+        assert (wired.addresses, wired.ipv4) == ((POD6,), False)
+        card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model, wired.lease, wired.lease6, wired.ipv4)
+        domain = {"graphics": [], "interfaces": vm["spec"]["domain"]["devices"]["interfaces"]}
+        launcher = start(pod)
+        with launcher.client() as client, launcher.console() as viewer:
+            client.ask(messages.Sync(dataclasses.replace(a_machine(devices=domain), interfaces=(card,))))
+            viewer.expect("GUEST-READY", READY_SECONDS)
+            viewer.sh("ip link set lo up; ip link set eth0 up")
+            assert "inet6 fd10:0:2::2/128" in lease6(viewer)
+            assert viewer.sh("udhcpc -i eth0 -n -q -s /bin/true -t 2 -T 1 >/dev/null 2>&1 || echo no-lease") == "no-lease"
+            viewer.sh("(while :; do echo hello-from-the-guest | nc -l -p 8080; done) 2>/dev/null & true")
+            wait_for(lambda: asked(pod, POD6, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
+            with greeting(pod, CALLER6) as callers:
+                assert viewer.sh(f"nc {CALLER6} 80") == "hello-from-outside"
+            assert callers == [POD6]
+
+            def forwarded() -> str:
+                with socket.create_connection(("::1", 8080), timeout=20) as connection:
+                    return connection.recv(100).decode().strip()
+
+            assert pod.inside(forwarded) == "hello-from-the-guest"
+
 
 async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reached(pod: Pod, start: Start) -> None:
     """As virt-handler sets it up, and again after its restart, while the guest runs."""
+    away = "fd98::1"
+    run("ip", "-n", pod.caller, "address", "add", f"{away}/128", "dev", "peer", "nodad")
     run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")
     run("ip", "-n", pod.name, "route", "add", "10.96.0.0/12", "via", CALLER)
     (before,) = (link for link in await namespaces.links(pod.launcher.network) if link["ifname"] == "eth0")
     vm = a_vm({"name": "lan", "type": "bridge"})
     (wired,) = await setup.prepare(vm, pod.launcher)
-    assert (wired.mac, wired.addresses) == (before["address"], (POD,))
-    card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model, wired.lease)
+    assert (wired.mac, wired.addresses) == (before["address"], (POD, POD6))
+    card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model, wired.lease, wired.lease6)
     domain = {"graphics": [], "interfaces": vm["spec"]["domain"]["devices"]["interfaces"]}
-    launcher = start(pod)
+    launcher = start(pod, "search svc.cluster.local\nnameserver 10.96.0.10\n")
     with launcher.client() as client, launcher.console() as viewer, greeting(pod, CALLER) as callers:
         status = client.ask(messages.Sync(dataclasses.replace(a_machine(devices=domain), interfaces=(card,))))
         assert "interface 'lan' has its pod's address" in status.not_migratable
@@ -176,12 +233,28 @@ async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reac
         told = lease(viewer)
         assert (told["ip"], told["mask"], told["router"], told["mtu"]) == (POD, "24", CALLER, "1420")
         assert told["staticroutes"] == f"0.0.0.0/0 {CALLER} 10.96.0.0/12 {CALLER}"
+        assert (told["dns"], told["search"], told["hostname"]) == ("10.96.0.10", "svc.cluster.local", "testvm")
+        assert viewer.sh("cat /sys/class/net/eth0/mtu") == "1420"
         assert before["address"] in viewer.sh("cat /sys/class/net/eth0/address")
         viewer.sh("(while :; do echo hello-from-the-guest | nc -l -p 8080; done) 2>/dev/null & true")
         wait_for(lambda: asked(pod, POD, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
         assert viewer.sh(f"nc {CALLER} 80") == "hello-from-outside"
-        heard = uplink.until(b"hello-from-the-guest")
+        told6 = lease6(viewer)
+        assert f"inet6 {POD6}/128" in told6
+        assert f"default via {network.BRIDGED_ROUTER6} dev eth0" in told6
+        assert "fd99::/64 dev eth0" in told6
+        wait_for(lambda: asked(pod, POD6, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
+        for address in (CALLER6, away):  # on the link itself, and by way of the pod's gateway
+            with greeting(pod, address) as callers6:
+                assert viewer.sh(f"nc {address} 80") == "hello-from-outside"
+            assert callers6 == [POD6]
+        heard = uplink.until(socket.inet_pton(socket.AF_INET6, away))
         uplink.close()
+        sent = [frame for frame in heard if frame[6:12] == frames.mac(wired.mac) and frame[12:14] == b"\x86\xdd"]
+        assert [frame for frame in sent if frame[20] == ICMPV6 and frame[54] == 135]  # who has the gateway's address
+        assert not [
+            frame for frame in sent if (frame[20] == ICMPV6 and frame[54] == 133) or (frame[20] == UDP and frame[56:58] == b"\2\x23")
+        ]
         assert not [
             frame for frame in heard if frame[12:14] == b"\x08\x00" and frame[23] == UDP and frame[36:38] == b"\0\x43"
         ]  # to port 67
@@ -189,8 +262,46 @@ async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reac
         (again,) = await setup.prepare(vm, pod.launcher)
         assert again == wired
         assert viewer.sh(f"nc {CALLER} 80") == "hello-from-outside"
-        assert asked(pod, POD, 8080) == "hello-from-the-guest"
+        wait_for(lambda: asked(pod, POD, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
+        wait_for(lambda: asked(pod, POD6, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
         assert set(callers) == {POD}
+        assert "1 packets received" in viewer.sh(f"ping -6 -c 1 -W 20 {away}")
         viewer.sh("ip address add 10.99.0.66/24 dev eth0")
         assert " 0 packets received" in viewer.sh(f"ping -c 2 -W 2 -I 10.99.0.66 {CALLER}")
         assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 -I {POD} {CALLER}")
+
+
+async def test_a_guest_of_a_macvtap_reaches_and_is_reached_under_its_own_mac_address_alone(start: Start) -> None:
+    vm = a_vm({"name": "default"}, {"name": "lan", "type": "macvtap", "network": "lan", "mac": MAC})
+    link, tap = attachments.link("lan"), attachments.tap("lan")
+    with given_by_the_kubelet() as minor, pods.a_pod() as pod:
+        run("ip", "-n", pod.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", link, "netns", pod.name)
+        run("ip", "-n", pod.caller, "address", "add", "192.168.7.1/24", "dev", "lan")
+        run("ip", "-n", pod.caller, "link", "set", "lan", "up")
+        wired = (await setup.prepare(vm, pod.launcher))[1]
+        assert (wired.mac, wired.tap, wired.addresses, wired.lease) == (MAC, tap, (), None)
+        assert Path(macvtap.path_of(minor)).stat().st_uid == layout.USER_ID
+        card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model)
+        domain = {"graphics": [], "interfaces": [vm["spec"]["domain"]["devices"]["interfaces"][1]]}
+        launcher = start(pod, macvtaps=True)
+        with launcher.client() as client, launcher.console() as viewer, greeting(pod, "192.168.7.1") as callers:
+            status = client.ask(messages.Sync(dataclasses.replace(a_machine(devices=domain), interfaces=(card,))))
+            assert "lan" not in status.not_migratable
+            viewer.expect("GUEST-READY", READY_SECONDS)
+            heard = pod.outside(lambda: pods.Ear("lan"))
+            viewer.sh("ip link set eth0 up mtu 1400; ip address add 192.168.7.2/24 dev eth0")
+            assert MAC in viewer.sh("cat /sys/class/net/eth0/address")
+            wait_for(lambda: viewer.sh("nc 192.168.7.1 80") == "hello-from-outside" or None, 60, "an answer of the neighbour")
+            assert callers[-1] == "192.168.7.2"
+            viewer.sh("(while :; do echo hello-from-the-guest | nc -l -p 8080; done) 2>/dev/null & true")
+            wait_for(lambda: asked(pod, "192.168.7.2", 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
+            viewer.sh(
+                "ip link set eth0 down; ip link set eth0 address 52:54:00:00:00:99; ip link set eth0 up; ping -c 2 -W 2 192.168.7.1; true"
+            )
+            viewer.sh(f"ip link set eth0 down; ip link set eth0 address {MAC}; ip link set eth0 up; true")
+            wait_for(lambda: viewer.sh("nc 192.168.7.1 80") == "hello-from-outside" or None, 60, "an answer to its own address")
+            frames_heard = heard.until(b"hello-from-outside")
+            heard.close()
+            assert not [each for each in frames_heard if each[6:12] == frames.mac("52:54:00:00:00:99")]
+            counters = run("ip", "netns", "exec", pod.name, "nft", "list", "counters", "table", "netdev", f"kubevirt_{tap}")
+            assert "packets 0 bytes" not in counters.partition("counter other_protocol")[0], counters

@@ -29,7 +29,7 @@ async def test_preparing_twice_leaves_one_bridge_and_one_set_of_rules(pod: Pod) 
     second = await setup.prepare(VM, pod.launcher)
 
     assert first == second
-    assert first[0].addresses == (pods.POD,)
+    assert first[0].addresses == (pods.POD, pods.POD6)
     links = {link["ifname"]: link for link in await namespaces.links(pod.launcher.network)}
     assert links[network.BRIDGE]["address"] == network.BRIDGE_MAC
     assert links[network.TAP]["address"] == network.TAP_MAC
@@ -38,13 +38,14 @@ async def test_preparing_twice_leaves_one_bridge_and_one_set_of_rules(pod: Pod) 
     for once in (
         'iifname "eth0" dnat to 10.0.2.2',
         "127.0.0.1 meta l4proto tcp dnat to 10.0.2.2",
-        "masquerade",
-        "hook ingress",
-        "hook input",
+        'iifname "eth0" ip6 daddr != { fe80::/10, ff00::/8 } dnat to fd10:0:2::2',
+        "ip6 daddr ::1 meta l4proto tcp dnat to fd10:0:2::2",
     ):
         assert rules.count(once) == 1, rules
-    forwarding = await namespaces.run(pod.launcher.network, ("cat", "/proc/sys/net/ipv4/ip_forward"))
-    assert forwarding.strip() == b"1"
+    for twice in ("masquerade", "hook ingress", "hook input"):
+        assert rules.count(twice) == 2, rules
+    files = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding", "/proc/sys/net/ipv6/conf/eth0/accept_ra")
+    assert (await namespaces.run(pod.launcher.network, ("cat", *files))).split() == [b"1", b"1", b"2"]
 
 
 async def test_programs_get_no_pipe_that_breaks_when_they_end_before_anything_is_written(pod: Pod) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.host
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[tuple[Path, int]]:
     (tmp_path / "dev/net").mkdir(parents=True)
-    (tmp_path / layout.DISKS_DIRECTORY.lstrip("/")).mkdir(parents=True)
+    (tmp_path / layout.DEVICES_DIRECTORY.lstrip("/")).mkdir(parents=True)
     root = os.open(tmp_path, os.O_PATH)
     yield tmp_path, root
     os.close(root)
@@ -43,7 +43,7 @@ def test_the_expected_device_is_given_and_stays_so(pod: tuple[Path, int]) -> Non
 
 
 def test_a_block_claim_is_given_and_a_file_system_claim_is_left_alone(pod: tuple[Path, int]) -> None:
-    disks = pod[0] / layout.DISKS_DIRECTORY.lstrip("/")
+    disks = pod[0] / layout.DEVICES_DIRECTORY.lstrip("/")
     block = node(disks / "data", stat.S_IFBLK, 7, 200)
     (disks / "files").mkdir()
 
@@ -56,7 +56,7 @@ def test_a_block_claim_is_given_and_a_file_system_claim_is_left_alone(pod: tuple
 
 def test_a_block_claim_that_is_only_read_stays_roots(pod: tuple[Path, int]) -> None:
     """Who owned it could give itself the right to write."""
-    disks = pod[0] / layout.DISKS_DIRECTORY.lstrip("/")
+    disks = pod[0] / layout.DEVICES_DIRECTORY.lstrip("/")
     block = node(disks / "data", stat.S_IFBLK, 7, 200)
 
     for _ in range(2):
@@ -92,7 +92,7 @@ def test_another_device_in_its_place_is_refused(pod: tuple[Path, int]) -> None:
 
 
 def test_a_file_in_place_of_a_block_device_is_refused(pod: tuple[Path, int]) -> None:
-    path = pod[0] / layout.DISKS_DIRECTORY.lstrip("/") / "data"
+    path = pod[0] / layout.DEVICES_DIRECTORY.lstrip("/") / "data"
     path.write_text("")
 
     with pytest.raises(NotTheDevice):

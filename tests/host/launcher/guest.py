@@ -53,21 +53,24 @@ class Guest:
     directory: Path
 
 
-def build(kernel: str = KERNEL, modules: Sequence[str] = MODULES) -> Guest:
-    """Return the guest with this kernel of the distribution's, made at the first call on this machine."""
-    made_of = hashlib.sha256(f"{modules}{INIT}{kernel.removeprefix(KERNEL)}".encode()).hexdigest()[:8]
+def build(kernel: str = KERNEL, modules: Sequence[str] = MODULES, programs: Sequence[str] = ()) -> Guest:
+    """Return the guest with this kernel of the distribution's, made at the first call on this machine.
+
+    ``programs``: of this machine, with the libraries that they need.
+    """
+    made_of = hashlib.sha256(f"{modules}{INIT}{kernel.removeprefix(KERNEL)}{' '.join(programs)}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-{made_of}"
     if not (cache / "initrd").exists():
         work = cache.with_suffix(".new")
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        _build(work, kernel, modules)
+        _build(work, kernel, modules, programs)
         shutil.rmtree(cache, ignore_errors=True)
         work.rename(cache)
     return Guest(cache)
 
 
-def _build(work: Path, package: str, modules: Sequence[str]) -> None:
+def _build(work: Path, package: str, modules: Sequence[str], programs: Sequence[str]) -> None:
     package = re.findall(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", package))[0]
     run("apt-get", "download", package, cwd=work)
     kernel = work / "kernel"
@@ -78,6 +81,8 @@ def _build(work: Path, package: str, modules: Sequence[str]) -> None:
         (root / name).mkdir(parents=True)
     shutil.copy("/bin/busybox", root / "bin")
     copy_modules(kernel, modules, root, "order")
+    for program in programs:
+        _copy_program(program, root)
     (root / "init").write_text(INIT)
     (root / "init").chmod(0o755)
     archive = packed(root)
@@ -106,6 +111,16 @@ def copy_modules(kernel: Path, modules: Sequence[str], root: Path, order: str) -
                 names.append(Path(path).name)
                 shutil.copy(path, root / "lib/modules")
     (root / "lib/modules" / order).write_text("\n".join(names))
+
+
+def _copy_program(name: str, root: Path) -> None:
+    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    assert found is not None, name
+    shutil.copy(found, root / "bin")
+    for library in re.findall(r"(/\S+) \(0x", run("ldd", found)):
+        place = root / library.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, place)
 
 
 def packed(root: Path) -> bytes:

@@ -34,6 +34,11 @@ class Relay:
         self._listener.listen()
         threading.Thread(target=self._accept, daemon=True).start()
 
+    @property
+    def connections(self) -> int:
+        """How many there were."""
+        return len(self._sockets) // 2
+
     def cut(self) -> None:
         """End everything."""
         for item in (self._listener, *self._sockets):
@@ -54,13 +59,17 @@ class Relay:
 
     @staticmethod
     def _pump(source: socket.socket, target: socket.socket, rate: float, muted: threading.Event | None = None) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while data := source.recv(65536):
                 if muted is not None and muted.is_set():
                     continue
                 target.sendall(data)
                 time.sleep(len(data) / rate)
             target.shutdown(socket.SHUT_WR)
+        except OSError:  # as virt-handler's: QEMU waits for ever to write to a socket that is shut down and has room for nothing more
+            with contextlib.suppress(OSError):
+                source.shutdown(socket.SHUT_RDWR)
+            source.close()
 
 
 @contextlib.contextmanager
@@ -74,10 +83,11 @@ def _short(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connected(source: Launcher, target: Launcher, bytes_per_second: float = float("inf")) -> Iterator[tuple[Relay, ...]]:
-    """Lead both migration sockets of ``source`` to ``target``."""
+    """Lead the migration sockets of ``source`` to ``target``."""
     pairs = (
         (layout.MIGRATION_LIBVIRT_SOCKET, layout.LIBVIRT_SOCKET, float("inf")),
         (layout.MIGRATION_DATA_SOCKET, layout.MIGRATION_DATA_SOCKET, bytes_per_second),
+        (layout.MIGRATION_DISKS_SOCKET, layout.MIGRATION_DISKS_SOCKET, bytes_per_second),
     )
     relays = tuple(Relay(source.run_directory / here, target.run_directory / there, rate) for here, there, rate in pairs)
     try:

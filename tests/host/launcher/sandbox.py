@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import copy
 import os
 import shlex
 import shutil
@@ -23,6 +24,7 @@ from apiserver.apis.virt import layout
 from launcher.protocol import codec, messages
 from tests.host.launcher.guest import Guest
 from tests.host.launcher.image import entry_point
+from tests.testbed import passt as testbed_passt
 
 T = TypeVar("T")
 
@@ -46,7 +48,8 @@ def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
         "firmware": {"kernelBoot": KERNEL_BOOT},
         "devices": NO_GRAPHICS,
     }
-    return messages.Machine("default", name, "7b1f4a0e-0000-4000-8000-000000000001", {**specification, **domain}, "qemu", (), 20.0)
+    own = copy.deepcopy({**specification, **domain})  # whoever changes it changes no other test's
+    return messages.Machine("default", name, "7b1f4a0e-0000-4000-8000-000000000001", own, "qemu", (), 20.0)
 
 
 def install(target: Path) -> None:
@@ -76,9 +79,12 @@ class Launcher:
         state: Path | None = None,
         hugepages: bool = False,
         virtiofsd: Path | None = None,
+        passt: Path | None = None,
         filesystems: str = "",
         environment: Mapping[str, str] | None = None,
         network: str = "",
+        resolv_conf: str = "",
+        macvtaps: bool = False,
     ) -> None:
         """Start it.
 
@@ -91,25 +97,33 @@ class Launcher:
             state: the claim of ``firmware.persistentState``; one of its own where nothing is said.
             hugepages: with a volume of huge pages, of 2 MiB each.
             virtiofsd: the directory with the program that serves file systems, and what it needs, for ``/usr/libexec``.
+            passt: the directory with the program that carries connections, and what it needs, for ``tests.testbed.passt.PLACE``.
             filesystems: size of the file system that all shared ones are on, as mount takes it; of the machine's own where nothing is said.
             environment: further variables of its container.
             network: the name of its network namespace, in which it may open taps; the machine's own where nothing is said.
+            resolv_conf: what the kubelet would write; the machine's own where nothing is said.
+            macvtaps: with the links of its network namespace in /sys, where libvirt looks for them.
         """
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
         self.images = directory / "images"
         self.sources = directory / "sources"
+        self.nbd_secret = directory / "nbd-secret"
         self.access_credentials = directory / "access-credentials"
         self.import_secrets = directory / "import-secrets"
         self.import_authorities = directory / "import-authorities"
         self.state = state or directory / "state"
         self.filesystems = directory / "filesystems"
-        mounted = (self.images, self.sources, self.access_credentials, self.import_secrets, self.import_authorities, self.filesystems)
-        for path in (self.disks, *mounted, self.state):
+        secrets = (self.nbd_secret, self.access_credentials, self.import_secrets, self.import_authorities)
+        for path in (self.disks, self.images, self.sources, *secrets, self.filesystems, self.state):
             path.mkdir(parents=True, exist_ok=path == state)
             os.chown(path, layout.USER_ID, layout.USER_ID)
         if disks:
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disks},mode=0777", "none", self.disks], check=True)
+        self.devices = directory / "devices"
+        self.devices.mkdir()
+        self.plugin_disks = directory / "plugin-disks"
+        self.plugin_disks.mkdir()  # virt-handler makes it root's
         self.overlays = directory / "overlays"
         self.overlays.mkdir()
         self.overlays.chmod(0o777)  # as the kubelet makes emptyDirs
@@ -125,14 +139,20 @@ class Launcher:
             subprocess.run(["mount", "-t", "hugetlbfs", "-o", "pagesize=2M,mode=0777", "none", self._hugepages], check=True)
             self._mounted.append(self._hugepages)
         self.log = directory / "log"
+        self._resolver = directory / "resolv.conf"
+        if resolv_conf:
+            self._resolver.write_text(resolv_conf)
         passwd = directory / "passwd"
         passwd.write_text(f"root:x:0:0::/root:/bin/sh\nqemu:x:{layout.USER_ID}:{layout.USER_ID}::/:/bin/sh\n")
         binds = (
             (program, "/var/lib/kubevirt/program"),
             (self.disks, layout.DISKS_DIRECTORY),
+            (self.devices, layout.DEVICES_DIRECTORY),
             (self.images, layout.IMAGES_DIRECTORY),
             (self.overlays, layout.OVERLAYS_DIRECTORY),
+            (self.plugin_disks, layout.PLUGIN_DISKS_DIRECTORY),
             (self.sources, layout.SOURCES_DIRECTORY),
+            (self.nbd_secret, layout.NBD_TLS_DIRECTORY),
             (self.access_credentials, layout.ACCESS_CREDENTIALS_DIRECTORY),
             (self.filesystems, layout.FILESYSTEMS_DIRECTORY),
             (self.import_secrets, layout.IMPORT_SECRETS_DIRECTORY),
@@ -141,6 +161,7 @@ class Launcher:
             (self.state, layout.STATE_DIRECTORY),
             *([(self._hugepages, layout.HUGEPAGES_DIRECTORY)] if hugepages else []),
             *([(virtiofsd, "/usr/libexec")] if virtiofsd else []),
+            *([(passt, testbed_passt.PLACE)] if passt else []),
             *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides what is bound before
         )
         kernel_boot = f"{shlex.quote(str(guest.directory))} {layout.KERNEL_BOOT_DIRECTORY}"
@@ -149,16 +170,20 @@ class Launcher:
         script = [
             "set -e",
             *(["mount -t proc proc /proc"] if first else []),
+            *(["mount -t sysfs -o ro none /sys"] if macvtaps else []),
             "mount -t tmpfs none /run",
             "mount -t tmpfs none /var/lib",
             f"mount --bind {shlex.quote(str(passwd))} /etc/passwd",
+            *([f"mount --bind {shlex.quote(str(self._resolver))} /etc/resolv.conf"] if self._resolver.exists() else []),
             "mount -t tmpfs none /var/cache",
             f"mkdir -p {layout.KERNEL_BOOT_DIRECTORY} && mount --bind {kernel_boot}",
             *([f"mount --bind {shlex.quote(str(self._tun(directory)))} /dev/net/tun"] if network else []),
+            *([f"mount --bind {testbed_passt.EMULATOR} {testbed_passt.EMULATORS_PLACE}"] if passt else []),
+            *([f"mount --bind {passt}/{testbed_passt.WRAPPER} {testbed_passt.EMULATOR}"] if passt else []),
             *(f"mkdir -p {inside} && mount --bind {shlex.quote(str(outside))} {inside}" for outside, inside in binds),
             *(f"mount -o remount,bind,ro {path}" for path in ("/run", "/var/lib", "/var/cache", "/")),  # readOnlyRootFilesystem
             f"exec setpriv --reuid {uid} --regid {uid} --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs"
-            f" env -i PATH=/usr/bin:/bin PYTHONPATH=/var/lib/kubevirt/program MALLOC_ARENA_MAX=1"
+            f" env -i PATH=/usr/bin:/bin:{testbed_passt.PLACE} PYTHONPATH=/var/lib/kubevirt/program MALLOC_ARENA_MAX=1"
             f" {shlex.join(f'{name}={value}' for name, value in (environment or {}).items())}"
             f" {shlex.join(command)}",
         ]

@@ -7,9 +7,11 @@ import socket
 import subprocess
 import tempfile
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Self
 
+from certs.issuing import Pair, Profile, issue, new_authority
 from tests.host.launcher.sandbox import wait_for
 
 
@@ -21,10 +23,10 @@ def free_port() -> int:
         return number
 
 
-def listens(port: int) -> bool:
+def listens(port: int, address: str = "127.0.0.1") -> bool:
     """Return whether somebody does."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection((address, port), timeout=5).close()
     except OSError:
         return False
     return True
@@ -59,13 +61,45 @@ class NbdServer:
         self.kill()
 
 
+class Certificates:
+    """An authority, and certificates that it signed, each lasting two days."""
+
+    _LIFETIME = timedelta(days=2)
+
+    def __init__(self, issued: datetime | None = None) -> None:
+        self._issued = issued or datetime.now(UTC)
+        self._authority = new_authority("disks", self._LIFETIME, self._issued)
+
+    @property
+    def authority(self) -> bytes:
+        """Return what the others are checked by."""
+        return self._authority.certificate
+
+    def of_server(self, name: str) -> Pair:
+        """Return those of a server of this name."""
+        return issue(self._authority, Profile(name, (name,), server=True), self._LIFETIME, self._issued)
+
+    def of_client(self) -> Pair:
+        """Return those of a client."""
+        return issue(self._authority, Profile("vm", client=True), self._LIFETIME, self._issued)
+
+    def tls(self, directory: Path, name: str, *, asks: bool = True) -> tuple[str, ...]:
+        """Return the options of a server that has its certificate in the directory; ``asks``: clients have to have one, too."""
+        pair = self.of_server(name)
+        directory.mkdir()
+        for file, content in (("ca-cert", self.authority), ("server-cert", pair.certificate), ("server-key", pair.key)):
+            (directory / f"{file}.pem").write_bytes(content)
+        verify = "yes" if asks else "no"
+        return "--tls-creds=tls", f"--object=tls-creds-x509,id=tls,endpoint=server,verify-peer={verify},dir={directory}"
+
+
 class IscsiTarget:
     """``tgtd`` with one target of the given images, LUN 1 first; it serves until it is killed."""
 
     iqn = "iqn.2026-01.example:vms"
 
-    def __init__(self, *images: Path, user: str = "", password: str = "") -> None:
-        self.portal_port = free_port()
+    def __init__(self, *images: Path, user: str = "", password: str = "", address: str = "127.0.0.1") -> None:
+        self.portal_port, self._address = free_port(), address
         self._directory = tempfile.TemporaryDirectory()  # not a test's: sun_path is short, paths of tests are long
         self._environment = {**os.environ, "TGT_IPC_SOCKET": f"{self._directory.name}/tgtd"}
         self._images, self._account = images, (user, password)
@@ -74,7 +108,7 @@ class IscsiTarget:
     @property
     def portal(self) -> str:
         """Where it listens."""
-        return f"127.0.0.1:{self.portal_port}"
+        return f"{self._address}:{self.portal_port}"
 
     def start(self) -> None:
         """Serve; return once initiators can log in."""
@@ -104,7 +138,7 @@ class IscsiTarget:
     def _answers(self) -> bool:
         with suppress(subprocess.CalledProcessError):
             self._tell("target", "show")
-            return listens(self.portal_port)
+            return listens(self.portal_port, self._address)
         return False
 
     def _tell(self, mode: str, operation: str, *arguments: str) -> str:
@@ -122,3 +156,64 @@ class IscsiTarget:
     def __exit__(self, *_exception: object) -> None:
         self.kill()
         self._directory.cleanup()
+
+
+class NfsServer:
+    """``ganesha.nfsd`` and the portmapper that leads to it, in a network namespace of their own; one directory is exported."""
+
+    address = "192.0.2.1"
+
+    def __init__(self, namespace: str, directory: Path) -> None:
+        """Make the namespace; ``directory`` is for what the server writes, and the one exported is ``export`` in it."""
+        self._namespace, self._directory, self.export = namespace, directory, directory / "export"
+        self._server: subprocess.Popen[bytes] | None = None
+        self._portmapper: subprocess.Popen[bytes] | None = None
+        for path in (directory, self.export, directory / "recovery"):
+            path.mkdir()
+        self._ip("netns", "add", namespace)
+        self._ip("-netns", namespace, "link", "set", "lo", "up")
+        self._ip("-netns", namespace, "address", "add", f"{self.address}/32", "dev", "lo")
+        (directory / "configuration").write_text(
+            "NFS_CORE_PARAM { Protocols = 3; Enable_NLM = false; Enable_RQUOTA = false; }\n"
+            f"NFSv4 {{ Graceless = true; RecoveryRoot = {directory}/recovery; }}\n"
+            f"EXPORT {{ Export_Id = 1; Path = {self.export}; Pseudo = /export; Access_Type = RW; Squash = No_Root_Squash;"
+            " SecType = sys; PrivilegedPort = false; FSAL { Name = VFS; } }\n"
+        )
+
+    def start(self) -> None:
+        """Serve; return once somebody can connect."""
+        if self._portmapper is None:
+            self._portmapper = self._run("rpcbind", "-f")
+            wait_for(lambda: self._rpcinfo("100000"), 30, "rpcbind")
+        files = ("-f", f"{self._directory}/configuration", "-L", f"{self._directory}/log", "-p", f"{self._directory}/pid")
+        self._server = self._run("ganesha.nfsd", "-F", *files)
+        wait_for(lambda: self._rpcinfo("100003") and self._rpcinfo("100005"), 60, "ganesha.nfsd")
+
+    def kill(self) -> None:
+        """Be gone, as by a power failure: nobody is told."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
+            self._server = None
+
+    def _run(self, *command: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["ip", "netns", "exec", self._namespace, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def _rpcinfo(self, program: str) -> bool:
+        """Return whether version 3 of a program answers."""
+        command = ["ip", "netns", "exec", self._namespace, "rpcinfo", "-T", "tcp", self.address, program, "3"]
+        return subprocess.run(command, check=False, capture_output=True, timeout=30).returncode == 0
+
+    @staticmethod
+    def _ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], check=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.kill()
+        if self._portmapper is not None:
+            self._portmapper.kill()
+            self._portmapper.wait()
+        self._ip("netns", "delete", self._namespace)

@@ -88,5 +88,9 @@ def test_drivers_blocks_and_limits_are_as_they_were_asked_for(pod: Launcher) -> 
 
         viewer.type("dd if=/dev/zero of=/dev/vdg bs=1M count=128 conv=fsync; echo WRI''TTEN $?\n")
         viewer.expect("WRITTEN 1", seconds=120)
+        full = messages.DiskFault("full", full=True)
+        assert client.until(lambda status: status.disk_faults == (full,)).domain == client.status.domain
         assert client.status.domain is not None
         assert client.status.domain.state == "running"
+        subprocess.run(["mount", "-o", "remount,size=320m", pod.disks], check=True)
+        client.until(lambda status: status.disk_faults == (), seconds=180)

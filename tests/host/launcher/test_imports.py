@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -127,3 +129,44 @@ def test_a_guest_reads_an_image_from_a_registry(start: Callable[[], Launcher], t
         client.ask(messages.Sync(machine))
         viewer.expect("GUEST-READY", 120)
         assert viewer.sh("head -c 17 /dev/vda") == "from-the-registry"
+
+
+@pytest.mark.timeout(300)
+def test_a_guest_starts_from_a_block_device_that_an_image_was_imported_into(start: Callable[[], Launcher], tmp_path: Path) -> None:
+    backing = tmp_path / "backing"
+    backing.write_bytes(bytes(MIB) + b"of-the-one-before" * (3 * MIB // 17))
+    os.truncate(backing, 4 * MIB)
+    image = b"from-the-server".ljust(MIB, b"x") + bytes(MIB) + b"end".ljust(4096, b"\0")
+    files = Files({"/a.img.gz": gzip.compress(image)})
+    loop = subprocess.run(["losetup", "--find", "--show", backing], check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        with serving(files) as url:
+            source = {"name": "c", "import": {"http": {"url": f"{url}/a.img.gz"}}}
+            disk = {"name": "root", "type": "PersistentVolumeClaim", "source": source}
+            machine = a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})
+            pod = with_device(start(), loop)
+            with pod.client() as client, pod.console() as viewer:
+                assert isinstance(client.call(messages.Import(machine)), messages.Refusal)
+                client.until(lambda status: progress(status) == {"root": "Succeeded"}, 120)
+                client.ask(messages.Sync(machine))
+                viewer.expect("GUEST-READY", 120)
+                assert viewer.sh("head -c 15 /dev/vda; cat /sys/block/vda/size") == f"from-the-server{4 << 11}"
+                digest = hashlib.sha256(image).hexdigest()
+                assert digest in viewer.sh(f"head -c {len(image)} /dev/vda | sha256sum")
+                viewer.sh("echo written-over-it | dd of=/dev/vda conv=fsync")
+            again = with_device(start(), loop)
+            with again.client() as client:
+                assert client.ask(messages.Import(machine)).imports == ()
+            assert len(files.asked) == 1
+        with Path(loop).open("rb") as device:
+            assert device.read(15) == b"written-over-it"
+    finally:
+        subprocess.run(["losetup", "--detach", loop], check=True)
+
+
+def with_device(pod: Launcher, loop: str) -> Launcher:
+    """Give the pod a block device as that of the claim of its disk."""
+    node = pod.devices / "root"
+    os.mknod(node, 0o600 | stat.S_IFBLK, Path(loop).stat().st_rdev)
+    os.chown(node, layout.USER_ID, layout.USER_ID)
+    return pod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,18 +38,22 @@ def paused_by_a_fault(status: messages.Status) -> bool:
     return status.domain is not None and (status.domain.state, status.domain.reason) == ("paused", "I/O error")
 
 
-def test_a_guest_whose_disk_has_no_room_left_stands_still_and_goes_on_when_there_is_room(start_on: Callable[[str], Launcher]) -> None:
+@pytest.mark.parametrize("driver", [{}, {"driver": {"errorPolicy": "enospace"}}], ids=["default", "enospace"])
+def test_a_guest_whose_disk_has_no_room_left_stands_still_and_goes_on_when_there_is_room(
+    start_on: Callable[[str], Launcher], driver: dict[str, Any]
+) -> None:
     pod = start_on("8m")
     claim = pod.disks / "data"
     claim.mkdir()
     subprocess.run(["chown", "-R", "107:107", claim], check=True)
-    disks = [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "create": {"size": "64Mi"}}}]
+    disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "create": {"size": "64Mi"}}}
+    disks = [{**disk, **driver}]
     machine = a_machine(devices={"disks": disks, "graphics": [], "interfaces": []})
     with pod.client() as client, pod.console() as viewer:
         small = client.call(messages.Sync(machine))
         assert isinstance(small, messages.Refusal)
         assert (small.reason, small.disks, small.full, small.status.ending) == ("NotReady", ("data",), True, None)
-        assert f"is {64 * MIB} bytes, and its claim has room for {8 * MIB} bytes" in small.message
+        assert "is 64Mi, and its claim has room for 8Mi" in small.message
         with (claim / "disk.img").open("wb") as image:  # as one does who wants more than there is room for
             image.truncate(64 * MIB)
         subprocess.run(["chown", "-R", "107:107", claim], check=True)
@@ -64,7 +69,9 @@ def test_a_guest_whose_disk_has_no_room_left_stands_still_and_goes_on_when_there
         assert isinstance(refusal, messages.Refusal)
         assert (refusal.reason, str(refusal.message)) == ("Failed", "the guest stopped again at once: disk 'data': no space left")
 
+        assert client.status.has_room is False
         grow(pod, "128m")
+        client.until(lambda status: status.has_room)
         client.ask(messages.Resume())
         assert viewer.expect("COPIED 0")
         assert client.status.domain is not None

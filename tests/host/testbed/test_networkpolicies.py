@@ -6,12 +6,13 @@ import json
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from apiserver.apis.virt import network
 from tests.testbed.networkpolicies import ruleset
 from tests.testbed.networkpolicies.ruleset import Pod, Seen
 
@@ -21,7 +22,7 @@ SERVE = """
 import selectors, socket
 chosen = selectors.DefaultSelector()
 for port in (80, 81):
-    chosen.register(socket.create_server(("", port)), selectors.EVENT_READ)
+    chosen.register(socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True), selectors.EVENT_READ)
 print("listening", flush=True)
 while True:
     for key, _ in chosen.select():
@@ -29,21 +30,27 @@ while True:
 """
 ASK = """
 import json, socket, sys
-found = {}
-for address, port, patience in json.loads(sys.argv[1]):
+from concurrent.futures import ThreadPoolExecutor
+def ask(one):
+    address, port, patience = one
     try:
         socket.create_connection((address, port), timeout=patience).close()
-        found[f"{address}:{port}"] = True
+        return True
     except OSError as error:
-        found[f"{address}:{port}"] = False
-print(json.dumps(found))
+        return False
+asked = json.loads(sys.argv[1])
+with ThreadPoolExecutor(len(asked)) as pool:
+    print(json.dumps(list(pool.map(ask, asked))))
 """
-ADDRESSES = {"web": "10.9.1.2", "db": "10.9.1.3", "far": "10.9.2.4"}
+ADDRESSES = {"web": ("10.9.1.2", "fd09:1::2"), "db": ("10.9.1.3", "fd09:1::3"), "far": ("10.9.2.4", "fd09:2::4")}
 PODS = (
-    Pod("shop", "web", "here", {"app": "web"}, (ADDRESSES["web"],)),
-    Pod("shop", "db", "here", {"app": "db"}, (ADDRESSES["db"],)),
-    Pod("bank", "far", "there", {"app": "far"}, (ADDRESSES["far"],)),
+    Pod("shop", "web", "here", {"app": "web"}, ADDRESSES["web"]),
+    Pod("shop", "db", "here", {"app": "db"}, ADDRESSES["db"]),
+    Pod("bank", "far", "there", {"app": "far"}, ADDRESSES["far"]),
 )
+GATEWAYS = {"web": ("10.9.1.1/24", "fd09:1::1/64"), "db": ("10.9.1.1/24", "fd09:1::1/64"), "far": ("10.9.2.1/24", "fd09:2::1/64")}
+NO_DETECTION: dict[bool, tuple[str, ...]] = {True: ("nodad",), False: ()}
+"""What makes an address of IPv6 usable at once, by whether it is one."""
 CLOSED_SECONDS, OPEN_SECONDS = 1.0, 30.0
 
 
@@ -66,15 +73,18 @@ class World:
         seen = Seen(PODS, {"shop": {"team": "a"}, "bank": {"team": "b"}}, policies)
         self.inside("node", "nft", "-f", "-", stdin=ruleset.script(seen, "here"))
 
-    def check(self, source: str, *, reached: set[str], closed: set[str]) -> None:
-        """Ask from a pod: ``name:port``."""
-        wanted = {
-            f"{ADDRESSES[each.partition(':')[0]]}:{each.partition(':')[2]}": open_
+    def check(self, source: str, *, reached: set[str], closed: set[str], addresses: Mapping[str, Sequence[str]] = ADDRESSES) -> None:
+        """Ask from a pod, by every family: ``name:port``."""
+        wanted = [
+            (address, int(port), open_)
             for open_, some in ((True, reached), (False, closed))
-            for each in some
-        }
-        asked = [[*key.split(":"), OPEN_SECONDS if open_ else CLOSED_SECONDS] for key, open_ in wanted.items()]
-        assert json.loads(self.inside(source, sys.executable, "-c", ASK, json.dumps(asked))) == wanted
+            for name, port in (each.split(":") for each in sorted(some))
+            for address in addresses[name]
+        ]
+        asked = [[address, port, OPEN_SECONDS if open_ else CLOSED_SECONDS] for address, port, open_ in wanted]
+        self.inside(source, "ip", "neighbour", "flush", "all")  # it has to ask for them, too
+        found = json.loads(self.inside(source, sys.executable, "-c", ASK, json.dumps(asked)))
+        assert [(address, port, each) for (address, port, _), each in zip(wanted, found, strict=True)] == wanted
 
 
 @pytest.fixture(scope="module")
@@ -87,20 +97,24 @@ def world() -> Iterator[World]:
             run("ip", "netns", "add", f"{here.prefix}-{name}")
             here.inside(name, "ip", "link", "set", "lo", "up")
         here.inside("node", "ip", "link", "add", "cni0", "type", "bridge")
-        here.inside("node", "ip", "address", "add", "10.9.1.1/24", "dev", "cni0")
+        for gateway in GATEWAYS["web"]:
+            here.inside("node", "ip", "address", "add", gateway, "dev", "cni0", *NO_DETECTION[":" in gateway])
         here.inside("node", "ip", "link", "set", "cni0", "up")
-        here.inside("node", "sysctl", "-qw", "net.ipv4.ip_forward=1")
-        for name, address in ADDRESSES.items():
+        here.inside("node", "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+        for name, addresses in ADDRESSES.items():
             here.inside("node", "ip", "link", "add", f"to-{name}", "type", "veth", "peer", "name", "eth0", "netns", f"{here.prefix}-{name}")
-            gateway = f"{address.rpartition('.')[0]}.1"
             if name == "far":
-                here.inside("node", "ip", "address", "add", f"{gateway}/24", "dev", f"to-{name}")
+                for gateway in GATEWAYS["far"]:
+                    here.inside("node", "ip", "address", "add", gateway, "dev", f"to-{name}", *NO_DETECTION[":" in gateway])
             else:
                 here.inside("node", "ip", "link", "set", f"to-{name}", "master", "cni0")
             here.inside("node", "ip", "link", "set", f"to-{name}", "up")
-            here.inside(name, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+            for own, gateway in zip(addresses, GATEWAYS[name], strict=True):
+                length = gateway.partition("/")[2]
+                here.inside(name, "ip", "address", "add", f"{own}/{length}", "dev", "eth0", *NO_DETECTION[":" in own])
             here.inside(name, "ip", "link", "set", "eth0", "up")
-            here.inside(name, "ip", "route", "add", "default", "via", gateway)
+            for gateway in GATEWAYS[name]:
+                here.inside(name, "ip", "route", "add", "default", "via", gateway.partition("/")[0])
             command = ["ip", "netns", "exec", f"{here.prefix}-{name}", sys.executable, "-c", SERVE]
             servers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stdout = servers[-1].stdout
@@ -142,7 +156,10 @@ def test_policies_count_for_packets_that_are_bridged_and_for_those_that_are_rout
     world.check("db", reached=set(), closed={"web:80"})
     world.check("far", reached=everything, closed=set())
 
-    blocks = [{"ipBlock": {"cidr": "10.9.0.0/16", "except": ["10.9.2.0/24"]}}]
+    blocks = [
+        {"ipBlock": {"cidr": "10.9.0.0/16", "except": ["10.9.2.0/24"]}},
+        {"ipBlock": {"cidr": "fd09::/16", "except": ["fd09:2::/64"]}},
+    ]
     world.load(a_policy("block", "web", ingress=[{"from": blocks, "ports": [{"port": 81, "endPort": 90}]}]))
     world.check("db", reached={"web:81"}, closed={"web:80"})
     world.check("far", reached=set(), closed={"web:81"})
@@ -174,3 +191,12 @@ def test_rules_of_every_kind_are_loaded(world: World) -> None:
     world.inside("node", "nft", "-f", "-", stdin=ruleset.script(Seen((*PODS, named), {}, [policy]), "here"))
     assert "sctp dport 5-9" in world.inside("node", "nft", "list", "table", "inet", ruleset.TABLE)
     world.load()
+
+
+def test_whom_nobody_reaches_by_its_addresses_is_not_reached_by_that_of_its_link(world: World) -> None:
+    """Which no policy knows: pods of a node see each other's."""
+    (link,) = json.loads(world.inside("web", "ip", "-json", "link", "show", "eth0"))
+    own = {"web": [f"{network.link_local(link['address'])}%eth0"]}
+    world.load()
+    world.check("db", reached=set(), closed={"web:80"}, addresses=own)
+    world.check("db", reached={"web:80"}, closed=set())

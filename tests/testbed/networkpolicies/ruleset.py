@@ -97,6 +97,10 @@ def script(seen: Seen, node: str) -> str:
         "  chain forward {",
         "    type filter hook forward priority filter; policy accept;",
         "    ct state established,related accept",
+        # Bridges hand the questions of neighbours to the rules of IP, too.
+        "    icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept",
+        # No policy knows them as a pod's, and a pod that is kept off must not come by them.
+        "    ip6 saddr fe80::/10 ip6 daddr fe80::/10 drop",
     ]
     return "\n".join([*lines, *(f"    {each}" for each in jumps), "  }", "}", ""])
 

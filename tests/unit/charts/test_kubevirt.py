@@ -20,7 +20,9 @@ from apiserver.registry.virt.domainxml import DomainXML
 from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
+from controller.manager import options as controller_options
 from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, STATEFUL_SETS, authorities
+from controller.reconcilers.settings import WorkloadUpdate
 from handler import options as handler_options
 from handler.streams.limits import Limits
 from tests.fakes import rbac
@@ -98,6 +100,9 @@ def test_what_it_renders_is_what_was_reviewed() -> None:
         ("virtApi.streams.perUser=-1", "perUser"),
         ("virtHandler.streams.perUser=1", "perUser"),
         ("image.registry=registry.example.com/", "registry"),
+        ("workloadUpdate.strategy=Restart", "strategy"),
+        ("workloadUpdate.batchSize=0", "batchSize"),
+        ("workloadUpdate.batchInterval=soon", "batchInterval"),
     ],
 )
 def test_a_typo_is_refused_and_named(setting: str, named: str) -> None:
@@ -130,11 +135,12 @@ def test_pages_of_other_hosts_are_named_to_virt_api_one_by_one() -> None:
         assert "corsAllowedOrigins" in done.stderr
 
 
-def test_without_any_disk_for_etcd_it_says_what_to_set() -> None:
+def test_without_any_disk_for_etcd_it_says_what_to_set_and_how_to_try_it_out() -> None:
     done = helm("template", "kubevirt", str(CHART))
 
     assert done.returncode != 0
     assert "etcd.storage.storageClassName or etcd.storage.nodeDisk.node" in done.stderr
+    assert "Use --dry-run=server" in done.stderr
 
 
 def test_etcds_data_is_on_a_disk_that_stays() -> None:
@@ -220,6 +226,58 @@ def test_vsock_is_for_the_administrator_to_allow() -> None:
     assert not handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1"]).allow_vsock
 
 
+def test_macvtaps_are_for_the_administrator_to_allow() -> None:
+    """One value for virt-api, which takes such machines then, and for virt-handler, which offers the devices; unsaid it is off."""
+
+    def flags(*settings: str) -> list[list[str]]:
+        found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
+        pods = [each["spec"]["template"]["spec"]["containers"] for each in found]
+        return [[flag for flag in container["args"] if "macvtap" in flag] for (container,) in pods]
+
+    assert flags() == [[], []]
+    api, handler = flags("macvtap.enabled=true")
+    assert options.parse(["--etcd-servers=x", *api]).allow_macvtap
+    assert handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1", *handler]).allow_macvtap
+    assert not options.parse(["--etcd-servers=x"]).allow_macvtap
+    assert not handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1"]).allow_macvtap
+
+
+def test_plugins_are_for_the_administrator_to_name() -> None:
+    """virt-api takes those names, virt-handler runs them from the nodes' directory, and cannot write there; unsaid nothing is mounted."""
+
+    def pods(*settings: str) -> list[Any]:
+        found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
+        return [each["spec"]["template"]["spec"] for each in found]
+
+    bare = pods()
+    assert "plugin" not in json.dumps(bare).replace("device-plugins", "")
+    api, handler = pods("plugins.network={isolated,vlan}", "plugins.storage={images,pool}", "plugins.directory=/opt/plugins")
+    (api_container,), (container,) = api["containers"], handler["containers"]
+    taken = options.parse(["--etcd-servers=x", *(flag for flag in api_container["args"] if "plugins=" in flag)])
+    assert (taken.network_plugins, taken.storage_plugins) == (("isolated", "vlan"), ("images", "pool"))
+    flags = [flag for flag in container["args"] if "plugin" in flag]
+    read = handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1", *flags])
+    assert (read.network_plugins, read.storage_plugins) == (("isolated", "vlan"), ("images", "pool"))
+    (mount,) = (each for each in container["volumeMounts"] if each["name"] == "plugins")
+    assert mount == {"name": "plugins", "mountPath": str(read.plugin_directory), "readOnly": True}
+    (volume,) = (each for each in handler["volumes"] if each["name"] == "plugins")
+    assert volume["hostPath"] == {"path": "/opt/plugins", "type": "DirectoryOrCreate"}
+
+
+def test_files_of_nodes_are_allowed_to_both_and_bounded_where_they_are_made() -> None:
+    def arguments(kind: str, name: str, *settings: str) -> list[str]:
+        (container,) = one(kind, name, NODE, *settings)["spec"]["template"]["spec"]["containers"]
+        return [each for each in container["args"] if "host-disks" in each]
+
+    assert arguments("Deployment", "virt-api") == arguments("DaemonSet", "virt-handler") == []
+    named = ("hostDisks.paths={/var/vms/{namespace\\},/srv/vms}", "hostDisks.maxCreated=5Gi")
+    taken = options.parse(["--etcd-servers=x", *arguments("Deployment", "virt-api", *named)])
+    read = handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1", *arguments("DaemonSet", "virt-handler", *named)])
+    assert taken.host_disks == read.host_disks == ("/var/vms/{namespace}", "/srv/vms")
+    assert read.host_disks_max_created == 5 << 30
+    assert handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1"]).host_disks_max_created == 100 << 30
+
+
 def test_every_container_says_what_it_needs_and_can_be_probed() -> None:
     for name, pod in pod_templates(NODE):
         for container in pod["containers"]:
@@ -248,8 +306,8 @@ def test_certificates_name_the_services_that_are_dialled() -> None:
     named = {name for authority in authorities("kubevirt") for leaf in authority.leaves for name in leaf.profile.dns_names}
     services = {each["metadata"]["name"] for each in objects(NODE) if each["kind"] == "Service"}
 
-    assert {"virt-api.kubevirt.svc", f"{ETCD}.kubevirt.svc", f"*.{ETCD}-peers.kubevirt.svc"} <= named
-    assert services == {"virt-api", ETCD, f"{ETCD}-peers"}
+    assert {"virt-api.kubevirt.svc", "virt-controller.kubevirt.svc", f"{ETCD}.kubevirt.svc", f"*.{ETCD}-peers.kubevirt.svc"} <= named
+    assert services == {"virt-api", "virt-controller", ETCD, f"{ETCD}-peers"}
 
 
 def allows(role: dict[str, Any], group: str, resource: str, verb: str, name: str = "") -> bool:
@@ -520,9 +578,8 @@ def test_the_namespace_is_labelled_unless_the_installer_does_it() -> None:
         rules = one("ClusterRole", "kubevirt.io:virt-controller", *settings)["rules"]
         assert ("--label-namespace" in container["args"]) == labelled
         granted = [rule for rule in rules if rule["resources"] == ["namespaces"]]
-        assert granted == (
-            [{"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kubevirt"], "verbs": ["get", "patch"]}] if labelled else []
-        )
+        reads = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}  # the labels of machines' namespaces
+        assert granted == [reads, *([{**reads, "resourceNames": ["kubevirt"], "verbs": ["get", "patch"]}] if labelled else [])]
 
 
 def test_virt_controller_may_make_pods_with_the_image_that_it_is_told_and_with_what_webhooks_make_of_it() -> None:
@@ -551,3 +608,21 @@ def test_every_policy_denies_and_denies_too_when_it_cannot_be_evaluated() -> Non
     assert {each["spec"]["failurePolicy"] for each in policies} == {"Fail"}
     assert {each["metadata"]["name"] for each in policies} == bindings.keys()
     assert all(each == {"policyName": name, "validationActions": ["Deny"]} for name, each in bindings.items())
+
+
+def test_what_becomes_of_outdated_launchers_is_told_to_virt_controller_and_evictions_are_its_right_only_where_it_is_to_evict() -> None:
+    def arguments(*settings: str) -> list[str]:
+        flags: list[str] = one("Deployment", "virt-controller", NODE, *settings)["spec"]["template"]["spec"]["containers"][0]["args"]
+        return [each for each in flags if "update" in each or "rewritten" in each]
+
+    def may_evict(*settings: str) -> tuple[bool, bool]:
+        rules = one("ClusterRole", "kubevirt.io:virt-controller", NODE, *settings)["rules"]
+        policy = one("ValidatingAdmissionPolicy", "virt-controller-pods.kubevirt.io", NODE, *settings)["spec"]
+        return any("pods/eviction" in each["resources"] for each in rules), "evicts" in policy["validations"][0]["expression"]
+
+    named = ("workloadUpdate.strategy=Evict", "workloadUpdate.batchSize=3", "admission.launcherImages={mirror/virt-launcher:v1}")
+    given = controller_options.parse(["--launcher-image=x", *arguments(*named)]).settings
+    assert (given.workload_update, given.rewritten_images) == (WorkloadUpdate("Evict", 3, 60.0), ("mirror/virt-launcher:v1",))
+    assert controller_options.parse(["--launcher-image=x", *arguments()]).settings.workload_update == WorkloadUpdate()
+    assert may_evict(*named) == (True, True)
+    assert may_evict() == may_evict("workloadUpdate.strategy=None") == (False, False)

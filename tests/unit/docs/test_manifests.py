@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -13,9 +14,11 @@ from pydantic import BaseModel
 from apiserver.apis.meta import decoding
 from apiserver.apis.virt import conditions
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+from apiserver.apis.virt.v1alpha1.allowed import Allowed
 from apiserver.apis.virt.v1alpha1.domain.disks import Disk
 from apiserver.apis.virt.v1alpha1.domain.document import Devices, Domain
 from apiserver.apis.virt.v1alpha1.domain.firmware import Firmware
+from apiserver.apis.virt.v1alpha1.domain.interfaces import Interface
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,7 +33,7 @@ def errors(vm: dict[str, Any]) -> list[str]:
     if unknown or found:
         return [*unknown, *map(str, found)]
     defaults.default_virtual_machine(vm)
-    return [str(each) for each in validation.validate_virtual_machine(vm)]
+    return [str(each) for each in validation.validate_virtual_machine(vm, Allowed(macvtap=True, storage_plugins=frozenset({"images"})))]
 
 
 def test_the_readme_shows_machines_that_are_accepted() -> None:
@@ -46,6 +49,42 @@ def test_the_parts_of_a_machine_in_the_text_on_its_first_boot_are_one_that_is_ac
     for disks in more:
         spec["domain"]["devices"]["disks"] += disks
     assert errors({"kind": "VirtualMachine", "metadata": {"name": "vm1", "namespace": "default"}, "spec": spec}) == []
+
+
+def of_devices(document: str, kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a machine for each block of a document, each of which shows elements of a list of ``spec.domain.devices``."""
+    shown = blocks(document)
+    assert len(shown) == len(kinds)
+    return [_machine({kind: devices}) for kind, devices in zip(kinds, shown, strict=True)]
+
+
+def _machine(devices: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "VirtualMachine", "metadata": {"name": "vm1", "namespace": "default"}, "spec": {"domain": {"devices": devices}}}
+
+
+def test_the_disks_that_the_text_on_disks_shows_are_accepted() -> None:
+    found = of_devices("docs/disks.md", [*["disks"] * 6, "filesystems"])
+    assert [errors(vm) for vm in found] == [[]] * 7
+
+
+def test_the_interfaces_that_the_text_on_networks_shows_are_accepted() -> None:
+    found = of_devices("docs/networks.md", ["interfaces"] * 4)
+    assert [errors(vm) for vm in found] == [[]] * 4
+
+
+@pytest.mark.parametrize(("document", "model"), [("docs/disks.md", Disk), ("docs/networks.md", Interface)], ids=["disks", "interfaces"])
+def test_the_texts_name_every_type(document: str, model: type[BaseModel]) -> None:
+    named = set(re.findall(r"`(\w+)`", (ROOT / document).read_text()))
+    assert set(literals(model.model_fields["type"].annotation)) - named == set()
+
+
+def literals(annotation: Any) -> Iterator[str]:
+    """Yield the texts of all literals of an annotation."""
+    for each in get_args(annotation):
+        if isinstance(each, str):
+            yield each
+        else:
+            yield from literals(each)
 
 
 def shown() -> set[str]:

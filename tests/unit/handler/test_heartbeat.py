@@ -170,4 +170,7 @@ def test_a_node_is_silent_after_several_renewals_that_did_not_come_and_not_after
 
     assert lease["spec"] == {"holderIdentity": "node1", "leaseDurationSeconds": 40, "renewTime": "2026-11-22T12:00:00.000000Z"}
     assert lease["spec"]["leaseDurationSeconds"] >= 3 * heartbeat.RENEW_SECONDS
-    assert lease["metadata"]["annotations"] == {"kubevirt.io/acceleration": "qemu: test"}
+    assert lease["metadata"]["annotations"] == {
+        "kubevirt.io/acceleration": "qemu: test",
+        "kubevirt.io/contract-versions": "1",
+    }

@@ -35,7 +35,7 @@ async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_eve
         return "hung" not in threading.current_thread().name or answers.wait(30)
 
     monkeypatch.setattr(ownership, "give", give)
-    node, connection = Node(), SimpleNamespace(process=SimpleNamespace(root=root))
+    node, connection = Node(), SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root))
     before = {each.name for each in Path("/proc/self/fd").iterdir()}
 
     async def start(pod_uid: str) -> None:
@@ -62,7 +62,7 @@ async def test_kvm_is_what_a_guest_gets_whose_pod_has_the_device(
     root: int, monkeypatch: pytest.MonkeyPatch, there: set[ownership.Node], accelerator: str
 ) -> None:
     monkeypatch.setattr(ownership, "give", lambda _root, node: node in there)
-    connection = SimpleNamespace(process=SimpleNamespace(root=root))
+    connection = SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root))
     given = await Node().give_devices(a_vm(), "pod-1", connection)  # type: ignore[arg-type]  # of a connection it takes the root alone
     assert given == accelerator
 
@@ -80,11 +80,13 @@ def test_a_claim_that_the_guest_only_reads_is_given_to_be_read() -> None:
         {**claim, "name": "read", "readOnly": True},
         {**claim, "name": "medium", "device": "cdrom"},
         {**claim, "name": "under", "source": {"name": "image", "ephemeral": True}},
+        {**claim, "name": "filled", "readOnly": True, "source": {"name": "image", "import": {"http": {"url": "http://h/"}}}},
         {"type": "EmptyDisk", "name": "blank", "source": {"size": "1Gi"}},
         {"device": "cdrom", "name": "empty"},
     ]
     found = [each for each in device_nodes({"spec": {"domain": {"devices": {"disks": given}}}}) if each.kind == "block"]
-    assert found == [ownership.disk("own"), *(ownership.disk(each, read_only=True) for each in ("read", "medium", "under"))]
+    only_read = [ownership.disk(each, read_only=True) for each in ("read", "medium", "under")]
+    assert found == [ownership.disk("own"), *only_read, ownership.disk("filled")]
 
 
 async def test_what_is_wrong_with_a_disk_is_raised(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,4 +96,4 @@ async def test_what_is_wrong_with_a_disk_is_raised(root: int, monkeypatch: pytes
     monkeypatch.setattr(ownership, "give", give)
     for _ in range(2):
         with pytest.raises(ownership.NotTheDevice):
-            await Node().give_devices(a_vm(), "pod-1", SimpleNamespace(process=SimpleNamespace(root=root)))  # type: ignore[arg-type]
+            await Node().give_devices(a_vm(), "pod-1", SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root)))  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from importer.failures import ImportFailed
         ("https://Host:8443/a/b.img?X-Signature=secret#f", "https://host:8443/a/b.img", "/a/b.img?X-Signature=secret"),
         ("https://host:443", "https://host/", "/"),
         ("http://[fd00::1]:80/x", "http://[fd00::1]/x", "/x"),
+        ("http://host:79/~a!", "http://host:79/~a!", "/~a!"),
     ],
 )
 def test_an_address_is_shown_without_its_query(url: str, shown: str, target: str) -> None:
@@ -25,7 +26,8 @@ def test_an_address_is_shown_without_its_query(url: str, shown: str, target: str
 
 @pytest.mark.parametrize(
     "url",
-    ["ftp://host/a", "file:///etc/passwd", "http://", "http:///a", "http://u:p@host/a", "http://@host/a", "http://host/a b",
+    ["ftp://host/a", "file:///etc/passwd", "http://", "http:///a", "http://u:p@host/a", "http://:p@host/a", "http://@host/a",
+     "http://host/a b",
      "http://host/a\r\nX: y",
      "http://host:99999/", "http://host:x/", "http://[fd00::1/", "http://hö/", ""],
 )  # fmt: skip
@@ -35,6 +37,10 @@ def test_what_is_no_address_is_refused_without_repeating_it(url: str) -> None:
 
     assert "host" not in str(refused.value).replace("no host", "")
     assert "u:p" not in str(refused.value)
+
+
+def test_credentials_are_for_one_scheme_host_and_port() -> None:
+    assert addresses.parse("https://host/a?b").origin == ("https", "host", 443)
 
 
 @pytest.mark.parametrize(

@@ -57,4 +57,4 @@ def test_every_go_tool_has_its_module_and_its_sums() -> None:
 
 
 def test_nodes_have_addresses_of_their_own() -> None:
-    assert len({node.address for node in layout.NODES}) == len({node.pod_cidr for node in layout.NODES}) == len(layout.NODES)
+    assert len({node.address for node in layout.NODES}) == len({node.pod_cidrs for node in layout.NODES}) == len(layout.NODES)

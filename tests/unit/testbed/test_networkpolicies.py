@@ -39,14 +39,16 @@ def of_web(**spec: Any) -> list[str]:
     return rules[:-1]
 
 
-def test_without_a_policy_everything_passes() -> None:
-    assert chains() == {"forward": ["type filter hook forward priority filter; policy accept;", "ct state established,related accept"]}
+def test_without_a_policy_everything_passes_but_by_addresses_that_no_policy_knows() -> None:
+    first = ["type filter hook forward priority filter; policy accept;", "ct state established,related accept"]
+    neighbours = ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept", "ip6 saddr fe80::/10 ip6 daddr fe80::/10 drop"]
+    assert chains() == {"forward": [*first, *neighbours]}
     assert chains(a_policy("bank")).keys() == {"forward"}  # of a namespace that has no pods on the node
 
 
 def test_a_policy_isolates_the_nodes_pods_that_it_selects_in_its_directions() -> None:
     both = chains(a_policy(podSelector={"matchLabels": {"app": "web"}}, policyTypes=["Ingress", "Egress"]))
-    assert both["forward"][2:] == [
+    assert both["forward"][4:] == [
         "ip saddr 10.244.1.2 jump egress-10-244-1-2",
         "ip6 saddr fd00::2 jump egress-fd00__2",
         "ip daddr 10.244.1.2 jump ingress-10-244-1-2",

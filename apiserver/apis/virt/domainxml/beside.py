@@ -10,7 +10,8 @@ from apiserver.apis.virt.domainxml import parsing, reading, values
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.reading import Disk, Reading
 from apiserver.apis.virt.hardware import disks as hardware
-from apiserver.apis.virt.hardware import network_disks
+from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
+from apiserver.apis.virt.hardware import network_disks, plugin_disks
 
 Shape: TypeAlias = "Mapping[str, Shape]"
 _END: Final[Shape] = {}
@@ -98,7 +99,7 @@ def _disks(found: Reading, declared: Mapping[str, Mapping[str, Any]]) -> Iterato
 
 
 def _disk(disk: Disk, given: Mapping[str, Any]) -> Iterator[Problem]:
-    if network_disks.is_network(given):
+    if network_disks.is_network(given) or plugin_disks.is_plugin(given):
         yield Problem(
             f"{disk.path}/source", f"disk {disk.name} is of type {given['type']}, and in the pod there is no file of it to fill in"
         )
@@ -117,6 +118,7 @@ def _disk(disk: Disk, given: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _networks(found: Reading, root: parsing.Node, declared: list[Mapping[str, Any]] | None) -> Iterator[Problem]:
     names = {str(each.get("name")) for each in declared} if declared is not None else {DEFAULT_NETWORK}
+    of_passt = {str(each.get("name")) for each in declared or () if each.get("type") == hardware_interfaces.PASST}
     devices = root.child("devices")
     interfaces = devices.all("interface") if devices is not None else ()
     seen: set[str] = set()
@@ -125,6 +127,8 @@ def _networks(found: Reading, root: parsing.Node, declared: list[Mapping[str, An
         placeholder = values.name_in(mac.get("address"), values.MAC) if mac is not None else ""
         if name not in names:
             yield Problem(f"{element.path}/target/@dev", f"spec.domain.devices.interfaces has no interface {name}")
+        if name in of_passt:
+            yield Problem(f"{element.path}/@type", f"XML has no interfaces of passt, and {name} of spec.domain.devices.interfaces is one")
         if name in seen:
             yield Problem(f"{element.path}/target/@dev", "is the same as of another interface")
         if placeholder and placeholder != name:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import cloud_init, disk_imports
-from apiserver.apis.virt.hardware import cpu, disk_io_tune, given, network_disks
+from apiserver.apis.virt.hardware import cpu, disk_io_tune, given, host_disks, network_disks
 from apiserver.apis.virt.hardware.given import Domain
 
 CLAIM: Final = "PersistentVolumeClaim"
@@ -78,12 +78,12 @@ def overlay_bytes(disk: Mapping[str, Any]) -> int:
 
 
 def created_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the size of the disk that is created in an empty claim, in whole MiB; 0 where none is.
+    """Return the size of the disk that is created in an empty claim, or as a file of the node, in whole MiB; 0 where none is.
 
     Raises:
         ValueError: what is given is no quantity.
     """
-    size = ((disk.get("source") or {}).get("create") or {}).get("size") if disk.get("type") == CLAIM else None
+    size = ((disk.get("source") or {}).get("create") or {}).get("size") if disk.get("type") in (CLAIM, host_disks.HOST) else None
     return 0 if size is None else -(-quantity.parse(str(size)).bytes // MIB) * MIB
 
 
@@ -124,9 +124,10 @@ def _disk(said: Object, position: int) -> Object:
     disk: Object = {"name": f"disk{position}", "device": "cdrom" if is_cdrom else "disk", "readOnly": is_cdrom or is_made, **said}
     bus = "sata" if is_cdrom else "scsi" if is_lun(said) else "virtio"
     disk["target"] = {"bus": bus, **(said.get("target") or {})}
-    unsaid = {"path": IMAGE_PATH} if said.get("type") == IMAGE else dict(network_disks.unsaid(said.get("type")))
+    over_network = network_disks.kind_of(said)
+    unsaid = {"path": IMAGE_PATH} if said.get("type") == IMAGE else dict(over_network.unsaid) if over_network else {}
     if said.get("type") != EMPTY and is_overlaid(disk):
         unsaid["sizeLimit"] = OVERLAY_SIZE_LIMIT
-    if unsaid:
+    if unsaid or over_network:
         disk["source"] = {**unsaid, **(said.get("source") or {})}
     return disk

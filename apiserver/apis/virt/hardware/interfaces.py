@@ -11,6 +11,14 @@ from apiserver.apis.virt.hardware.given import Domain
 
 SRIOV: Final = "sriov"
 """Type of an interface that is a card of the node."""
+MACVTAP: Final = "macvtap"
+"""Type of an interface whose tap is a link of its own on that of a further network."""
+PLUGIN: Final = "plugin"
+"""Type of an interface that a plugin of the node sets up (docs/plugins.md)."""
+PASST: Final = "passt"
+"""Type of an interface whose connections a process of the pod makes for the guest."""
+PASST_FILES: Final = 16384
+"""Descriptors that it may have: two of each TCP connection, one of each port and of whatever else the guest talks to."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
@@ -28,9 +36,29 @@ def emulated(domain: Domain) -> list[Object]:
     return [each for each in defaulted(domain) if each["type"] != SRIOV]
 
 
+def of_passt(domain: Domain) -> list[Object]:
+    """Return the interfaces whose connections passt makes: one at most, for the pod has one network of its own."""
+    return [each for each in defaulted(domain) if each["type"] == PASST]
+
+
+def on_taps(domain: Domain) -> list[Object]:
+    """Return the interfaces whose frames QEMU exchanges with the node by a tap device, which may be a macvtap."""
+    return [each for each in emulated(domain) if each["type"] != PASST]
+
+
+def on_macvtaps(domain: Domain) -> list[Object]:
+    """Return the interfaces among those whose tap is a macvtap, and has a character device of its own."""
+    return [each for each in on_taps(domain) if each["type"] == MACVTAP]
+
+
 def takes_place_of_pod(interface: Mapping[str, Any]) -> bool:
     """Return whether the guest has the pod's own addresses, which leaves the pod none."""
     return interface["type"] == "bridge" and not interface.get("network")
+
+
+def is_on_pods_network(interface: Mapping[str, Any]) -> bool:
+    """Return whether an interface is joined to the network that the pod has anyway, and not to a further one."""
+    return not interface.get("network") and interface["type"] != PLUGIN
 
 
 def ports(interface: Mapping[str, Any]) -> list[Object] | None:

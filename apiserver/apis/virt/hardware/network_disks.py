@@ -4,36 +4,45 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from apiserver.apis.meta import names
 
 ISCSI: Final = "ISCSI"
 NBD: Final = "NBD"
-TYPES: Final = frozenset({ISCSI, NBD})
-"""Types of such disks. Their content is raw, whatever its first bytes say: guessing would let a guest name files and servers to QEMU."""
+NFS: Final = "NFS"
+RBD: Final = "RBD"
+REQUESTS: Final = 32
+"""Requests that a guest may have under way at a disk whose driver copies what is written: each copy is there until the server answers."""
 
 MAX_LUN: Final = 255
 LOGIN_KEYS: Final[Mapping[str, str]] = {"node.session.auth.username": "username", "node.session.auth.password": "password"}
 """Files of a login in the pod by the keys of its Secret, which are those of Kubernetes' type ``kubernetes.io/iscsi-chap``."""
+KEYRING_KEYS: Final[Mapping[str, str]] = {"key": "key"}
+"""File with the key of a user of Ceph's, by the key of its Secret, which is that of Kubernetes' type ``kubernetes.io/rbd``."""
+AUTHORITY_KEYS: Final[Mapping[str, str]] = {"ca.crt": "ca-cert.pem"}
+CLIENT_KEYS: Final[Mapping[str, str]] = {"tls.crt": "client-cert.pem", "tls.key": "client-key.pem"}
+"""Files of TLS, of the names that QEMU knows, by the keys of their Secret, which are those of Kubernetes' type ``kubernetes.io/tls``. Of
+the client's either both are there or none."""
 
-_UNSAID: Final[Mapping[str, Mapping[str, Any]]] = {ISCSI: {"lun": 0}, NBD: {"port": 10809}}
 _ISCSI_PORT: Final = 3260
+_MONITOR_PORT: Final = 6789
+NFS_PORT: Final = 2049
+"""Of NFS. It is not what QEMU connects to first: it asks the server's portmapper (111) for this port and for that of the mount protocol."""
+MAX_IDENTITY: Final = 2**31 - 1
+"""Of a user or group as whom files of an NFS server are read and written."""
 _IQN: Final = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[A-Za-z0-9.:_-]+)?|eui\.[0-9A-Fa-f]{16}|naa\.([0-9A-Fa-f]{16}){1,2}")
 _MAX_IQN: Final = 223
 """RFC 7143, 4.2.7; letters of other scripts, which it allows, are left out."""
+_FILE: Final = re.compile(r"(/[^/]+){2,}")
+MAX_FILE: Final = 1024
+"""Bytes of the path of a file: the longest that the mount protocol has (RFC 1813, 5.1.4)."""
+MAX_NAME: Final = 255
+"""Bytes of one name in a path (``NAME_MAX`` of Linux and of every file system that it exports)."""
+_RBD_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 _EXPORT: Final = re.compile(r"[A-Za-z0-9_.:/@+=~-]{1,255}")
-
-
-def unsaid(kind: object) -> Mapping[str, Any]:
-    """Return what a source of a disk of this type means where it says nothing."""
-    return _UNSAID.get(str(kind), {})
-
-
-def is_network(disk: Mapping[str, Any]) -> bool:
-    """Return whether QEMU reaches a disk over the network."""
-    return disk.get("type") in TYPES
 
 
 def is_host(text: str) -> bool:
@@ -50,6 +59,18 @@ def is_export(text: str) -> bool:
     return bool(_EXPORT.fullmatch(text))
 
 
+def is_rbd_name(text: str) -> bool:
+    """Return whether a text can be the name of a pool, an image or a user of Ceph's: what QEMU's options need no escapes for."""
+    return bool(_RBD_NAME.fullmatch(text))
+
+
+def is_file(text: str) -> bool:
+    """Return whether a text is the path of a file on an NFS server: absolute, without ``.``, ``..`` and empty parts, in a directory."""
+    is_whole = bool(_FILE.fullmatch(text)) and not {".", ".."} & set(text.split("/"))
+    is_short = len(text.encode()) <= MAX_FILE and all(len(each.encode()) <= MAX_NAME for each in text.split("/"))
+    return is_whole and text.isprintable() and is_short
+
+
 def is_iqn(text: str) -> bool:
     """Return whether a text is the name of an iSCSI target or initiator: of the forms ``iqn.``, ``eui.`` or ``naa.``."""
     return len(text) <= _MAX_IQN and bool(_IQN.fullmatch(text))
@@ -57,31 +78,135 @@ def is_iqn(text: str) -> bool:
 
 def portal(text: str) -> tuple[str, int] | None:
     """Return host and port of an iSCSI portal: ``host``, ``host:port``, ``[IPv6]`` or ``[IPv6]:port``; None: it is none of these."""
+    return _place(text, _ISCSI_PORT)
+
+
+def monitor(text: str) -> tuple[str, int] | None:
+    """Return host and port of a monitor of Ceph's, of the same forms; None: it is none."""
+    return _place(text, _MONITOR_PORT)
+
+
+def _place(text: str, unsaid_port: int) -> tuple[str, int] | None:
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::([0-9]{1,5}))?", text)
     if match is None:
         return None
-    host, port = match[1] or match[2], int(match[3] or _ISCSI_PORT)
+    host, port = match[1] or match[2], int(match[3] or unsaid_port)
     is_whole = is_host(host) and (":" in host) == (match[1] is not None)
     return (host, port) if is_whole and 1 <= port <= 65535 else None
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What one type of such disks is. Sources are of what ``disks.defaulted`` returns."""
+
+    endpoints: Callable[[Mapping[str, Any]], tuple[tuple[str, int], ...]]
+    """Returns hosts and ports of the servers of a valid source, any of which will do."""
+    identity: Callable[[Mapping[str, Any]], str]
+    """Returns what is the same of two sources, which need not be valid, that are surely one, as words; empty where no server is named."""
+    unsaid: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of a source that says nothing of them."""
+    login_keys: Mapping[str, str] = field(default_factory=dict)
+    """Files of a login in the pod, by the keys of the Secret in ``secretRef``; empty: the type has none."""
+    has_tls: bool = False
+    """Whether ``tlsSecretRef`` is one of its fields."""
+    copies: bool = False
+    """Whether QEMU's driver copies what the guest writes."""
+
+
+def _of_nbd(source: Mapping[str, Any]) -> str:
+    host = source.get("host")
+    return f"export {source.get('export') or ''} of {_same_host(host)} port {source.get('port')}" if host else ""
+
+
+def _of_iscsi(source: Mapping[str, Any]) -> str:
+    return f"LUN {source.get('lun')} of {str(source['iqn']).lower()}" if source.get("iqn") else ""
+
+
+def _of_nfs(source: Mapping[str, Any]) -> str:
+    return f"file {source.get('path') or ''} of {_same_host(source['host'])}" if source.get("host") else ""
+
+
+def _of_rbd(source: Mapping[str, Any]) -> str:
+    given = {str(each): monitor(str(each)) for each in source.get("monitors") or ()}
+    found = sorted({text if place is None else f"{_same_host(place[0])} port {place[1]}" for text, place in given.items()})
+    return f"image {source['image']} of pool {source.get('pool')} at {', '.join(found)}" if source.get("image") else ""
+
+
+def _same_host(host: object) -> str:
+    """Return the one form of a host's name or address."""
+    try:
+        found = ipaddress.ip_address(str(host))
+    except ValueError:
+        return str(host).lower().removesuffix(".")
+    return str((found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None) or found)
+
+
+def _portals(source: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    found = portal(str(source["targetPortal"]))
+    return () if found is None else (found,)
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    ISCSI: Kind(_portals, _of_iscsi, {"lun": 0}, login_keys=LOGIN_KEYS),
+    NBD: Kind(lambda source: ((str(source["host"]), int(source["port"])),), _of_nbd, {"port": 10809}, has_tls=True),
+    NFS: Kind(lambda source: ((str(source["host"]), NFS_PORT),), _of_nfs, copies=True),
+    RBD: Kind(
+        lambda source: tuple(each for text in source["monitors"] if (each := monitor(str(text))) is not None),
+        _of_rbd,
+        {"pool": "rbd"},
+        login_keys=KEYRING_KEYS,
+        copies=True,
+    ),
+}
+"""Types of such disks. Their content is raw, whatever its first bytes say: guessing would let a guest name files and servers to QEMU."""
+
+
+def kind_of(disk: Mapping[str, Any]) -> Kind | None:
+    """Return what the type of a disk is; None: QEMU does not reach it over the network."""
+    return KINDS.get(str(disk.get("type")))
+
+
+def is_network(disk: Mapping[str, Any]) -> bool:
+    """Return whether QEMU reaches a disk over the network."""
+    return kind_of(disk) is not None
+
+
+def is_copied(disk: Mapping[str, Any]) -> bool:
+    """Return whether QEMU copies what the guest writes to a disk; ``disk`` is of what ``disks.defaulted`` returns."""
+    kind = kind_of(disk)
+    return kind is not None and kind.copies and not disk["readOnly"]
+
+
 def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Return hosts and ports of the servers of a disk, any of which will do; ``disk`` is of what ``disks.defaulted`` returns, and valid."""
-    source = disk.get("source") or {}
-    match disk.get("type"):
-        case "NBD":
-            return ((str(source["host"]), int(source["port"])),)
-        case "ISCSI":
-            found = portal(str(source["targetPortal"]))
-            return () if found is None else (found,)
-        case _:
-            return ()
+    kind = kind_of(disk)
+    return () if kind is None else kind.endpoints(disk.get("source") or {})
 
 
 def login_secret(disk: Mapping[str, Any]) -> str:
     """Return the Secret by which QEMU logs in to the server of a disk; empty where it needs none."""
-    reference = (disk.get("source") or {}).get("secretRef") or {}
-    return str(reference.get("name") or "") if disk.get("type") == ISCSI else ""
+    return _secret(disk, "secretRef") if login_keys(disk) else ""
+
+
+def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the files of a disk's login by the keys of its Secret."""
+    kind = kind_of(disk)
+    return {} if kind is None else kind.login_keys
+
+
+def tls_secret(disk: Mapping[str, Any]) -> str:
+    """Return the Secret with certificates for TLS with the server of a disk; empty where there is no TLS."""
+    kind = kind_of(disk)
+    return _secret(disk, "tlsSecretRef") if kind is not None and kind.has_tls else ""
+
+
+def _secret(disk: Mapping[str, Any], reference: str) -> str:
+    return str(((disk.get("source") or {}).get(reference) or {}).get("name") or "")
+
+
+def secret_of(disk: Mapping[str, Any]) -> str:
+    """Return the Secret that a disk's pod mounts for it; empty for none."""
+    return login_secret(disk) or tls_secret(disk)
 
 
 def identity(disk: Mapping[str, Any]) -> str:
@@ -89,11 +214,5 @@ def identity(disk: Mapping[str, Any]) -> str:
 
     One server has several names and addresses, so two disks that are one may have different ones.
     """
-    source = disk.get("source") or {}
-    match disk.get("type"):
-        case "NBD" if source.get("host"):
-            return f"export {source.get('export') or ''} of {str(source['host']).lower()} port {source.get('port')}"
-        case "ISCSI" if source.get("iqn"):
-            return f"LUN {source.get('lun')} of {str(source['iqn']).lower()}"
-        case _:
-            return ""
+    kind = kind_of(disk)
+    return "" if kind is None else kind.identity(disk.get("source") or {})

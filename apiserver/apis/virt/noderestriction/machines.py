@@ -18,7 +18,9 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import dig, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError, forbidden
 from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import phases, power
+from apiserver.apis.virt import migration_attempts, phases, power
+from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.noderestriction import differences
 from apiserver.apis.virt.noderestriction.differences import PHASE_FIELDS, STATUS, shown
 
@@ -155,8 +157,14 @@ def _judge_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Iterat
         yield from _attempts(write, rights)
     if new.get("phase") in phases.ENDED:
         yield from _end(write)
-    elif "podIP" in changed and new.get("podIP") != dig(next(iter(new.get("interfaces") or ()), None), "ipAddress"):
-        yield forbidden(STATUS.child("podIP"), "must be the address of the first interface")
+    elif "podIP" in changed and new.get("podIP") != _address_on_pods_network(write):
+        yield forbidden(STATUS.child("podIP"), "must be the address of the interface on the pod's own network")
+
+
+def _address_on_pods_network(write: MachineWrite) -> object:
+    """Return ``ipAddress`` of the interface on the pod's own network, which may stand anywhere in the list; None: it has none."""
+    names = {each.get("name") for each in interfaces.defaulted(domain_of(write.old)) if interfaces.is_on_pods_network(each)}
+    return next((each.get("ipAddress") for each in _status(write.new).get("interfaces") or () if each.get("name") in names), None)
 
 
 def _attempts(write: MachineWrite, rights: Rights) -> Iterator[FieldError]:
@@ -211,6 +219,8 @@ def _not_the_target(write: MachineWrite) -> Iterator[FieldError]:
         yield forbidden(
             path.child("phase"), f"Migration {name_of(migration)} is {phases.phase_of(migration) or phases.PENDING}, not Running"
         )
+    if migration_attempts.is_reported(migration):
+        yield forbidden(path, f"the present attempt of Migration {name_of(migration)} failed, and the guest stayed")
     if (old.get("nodeName"), old.get("podName")) != (moved.get("sourceNode"), moved.get("sourcePod")):
         yield forbidden(path, f"the virtual machine is not where Migration {name_of(migration)} comes from")
     wanted = {"nodeName": moved.get("targetNode"), "podName": moved.get("targetPod"), "podUID": moved.get("targetPodUID")}

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, too_many
-from apiserver.apis.virt import forms, phases, power
+from apiserver.apis.virt import forms, migration_attempts, migration_policies, phases, power, progress
 from apiserver.apis.virt.domainstates import DOMAIN_STATES
 from apiserver.apis.virt.hardware import vsock
+from apiserver.apis.virt.v1alpha1.migration_policy import validate_bandwidth
 
 Object = Mapping[str, Any]
 Place = tuple[Any, str | int]
@@ -283,6 +284,31 @@ _MACHINE: Final = _record(
         "phaseTransitionTimestamps": _timestamps(phases.VM_PHASES),
     }
 )
+
+
+def _bandwidth(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    if value != old:
+        yield from validate_bandwidth(value, _path(place))
+
+
+_OPTIONS: Final = _record(
+    {
+        "bandwidth": _bandwidth,
+        "maxDowntimeMilliseconds": _number(*migration_policies.BOUNDS["maxDowntimeMilliseconds"]),
+        "parallelConnections": _number(*migration_policies.BOUNDS["parallelConnections"]),
+        "completionTimeoutSeconds": _number(1),
+    }
+)
+_MIGRATION_ATTEMPT: Final = _record(
+    {
+        "number": _number(1, migration_attempts.MAX_ATTEMPTS),
+        "targetNode": _NAME,
+        "targetPod": _NAME,
+        "reason": _one_of(migration_attempts.REASONS),
+        "message": _MESSAGE,
+        "endTime": _MOMENT,
+    }
+)
 _MIGRATION: Final = _record(
     {
         "conditions": _CONDITIONS,
@@ -293,10 +319,16 @@ _MIGRATION: Final = _record(
         "targetNode": _NAME,
         "targetPod": _NAME,
         "targetPodUID": _UID,
+        "targetPodIPs": _list(MAX_ADDRESSES, _IP),
         "targetAddress": _text(forms.host_port_errors),
+        "attempt": _number(1, migration_attempts.MAX_ATTEMPTS),
+        "attempts": _all(_keyed_list(migration_attempts.MAX_ATTEMPTS, "number", _MIGRATION_ATTEMPT), _growing),
+        "policy": _NAME,
+        "options": _OPTIONS,
         "startTime": _MOMENT,
         "endTime": _MOMENT,
         "message": _MESSAGE,
+        "progress": _record({**dict.fromkeys(progress.NUMBERS, _COUNT), "lastUpdateTime": _MOMENT}),
         "phaseTransitionTimestamps": _timestamps(phases.MIGRATION_PHASES),
     }
 )

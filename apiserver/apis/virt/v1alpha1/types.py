@@ -15,9 +15,13 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Time, keyed_by
 from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import migration_attempts
+from apiserver.apis.virt.evictions import Strategy
 from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
 from apiserver.apis.virt.v1alpha1.domain.document import Domain
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
+from apiserver.apis.virt.v1alpha1.migration_policy import MigrationOptions
+from apiserver.apis.virt.v1alpha1.probes import Probe
 from apiserver.apis.virt.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraint
 
 RunStrategy = Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
@@ -43,12 +47,19 @@ class VirtualMachineSpec(Model):
     run_strategy: RunStrategy | None = Field(
         None,
         description="When the machine is on. Always: started again whenever it is off. RerunOnFailure (the default): started, and again "
-        "when it failed, until the guest powers off by itself. Once: started one time. Manual: only by the start verb. Halted: off, and "
-        "shut down when it is on. The verbs start and stop count until the strategy is edited. An edit of the spec forgets failed starts.",
+        "when it failed, until the guest powers off by itself. Once: started one time. Manual: only by the start verb. A guest "
+        "that the cluster ended, as by an eviction, is started again under these two, too. Halted: off, and shut down when it is on. The "
+        "verbs start and stop count until the strategy is edited. An edit of the spec forgets failed starts.",
     )
     rerun: Rerun | None = Field(None, description="What happens when a start fails.")
     termination_grace_period_seconds: Int64 | None = Field(
         None, description="How long the guest may take to shut down after it was asked to, before its power is cut. Default 30."
+    )
+    eviction_strategy: Strategy | None = Field(
+        None,
+        description="What an eviction of the machine's pod does, as by kubectl drain. LiveMigrate: the guest moves to another node first, "
+        "and one that cannot stays, so that the drain waits. LiveMigrateIfPossible: one that cannot is shut down. Shutdown: every guest "
+        "is. External: it stays, and another program moves it. Default: the cluster's, of the chart's value evictionStrategy.",
     )
     node_selector: dict[str, str] | None = Field(
         None,
@@ -69,6 +80,16 @@ class VirtualMachineSpec(Model):
     node_name: str | None = Field(None, description="The one node that the machine runs on, past every scheduler. Rather use nodeSelector.")
     access_credentials: list[AccessCredential] | None = Field(
         None, description="Who may log in to the guest, and how it hears of that.", json_schema_extra=ATOMIC
+    )
+    readiness_probe: Probe | None = Field(
+        None,
+        description="Whether the guest is ready: until it succeeds, and while it fails, the machine is not Ready, and no Service sends "
+        "anything to the guest.",
+    )
+    liveness_probe: Probe | None = Field(
+        None,
+        description="Whether the guest is alive: once it fails, the guest has the grace period to shut down, the attempt has failed, and "
+        "runStrategy says what follows.",
     )
     domain: Domain | None = Field(
         None,
@@ -306,6 +327,54 @@ class MigrationSpec(Model):
         "kubernetes.io/hostname.",
         json_schema_extra={"x-kubernetes-map-type": "atomic"},
     )
+    priority: Int32 | None = Field(
+        None,
+        description="Which of those that wait for their turn begins first: the one with the highest number, from -100 to 100. Default 0. "
+        "Above 0 takes the right to patch Nodes, as cordoning one does.",
+    )
+
+
+class MigrationProgress(Model):
+    """The progress of a live migration, of the guest's memory and of disks that are copied along: figures of virDomainGetJobStats."""
+
+    total_bytes: Int64 | None = Field(None, description="Bytes of the memory and the disks (data_total).")
+    processed_bytes: Int64 | None = Field(
+        None,
+        description="Bytes that were sent (data_processed). What the guest writes meanwhile is sent again, so this may exceed totalBytes.",
+    )
+    remaining_bytes: Int64 | None = Field(None, description="Bytes that are still to be sent (data_remaining).")
+    bytes_per_second: Int64 | None = Field(None, description="What the network moves (memory_bps and disk_bps).")
+    dirty_bytes_per_second: Int64 | None = Field(
+        None,
+        description="What the guest writes to its memory (memory_dirty_rate times memory_page_size); 0 before the second iteration.",
+    )
+    iteration: Int64 | None = Field(None, description="Number of the present pass over the guest's memory, from 1 (memory_iteration).")
+    expected_remaining_seconds: Int64 | None = Field(
+        None,
+        description="How long it still takes at these rates. Absent where the guest writes as fast as its memory is moved, and at the end.",
+    )
+    elapsed_milliseconds: Int64 | None = Field(None, description="How long it has taken, or took in the end (time_elapsed).")
+    downtime_milliseconds: Int64 | None = Field(
+        None,
+        description="At the end: how long the guest stood still until it was complete on the target (downtime). There it goes on as soon "
+        "as the source is known to have ended, which is not counted.",
+    )
+    last_update_time: Time | None = Field(None, description="When this was written, at most every five seconds.")
+
+
+class MigrationAttempt(Model):
+    """One attempt to move the guest that failed; the guest went on at the source."""
+
+    number: Int32 = Field(description="Counted from 1.")
+    target_node: str | None = Field(None, description="The node it should have gone to; absent when none was found yet.")
+    target_pod: str | None = Field(None, description="The pod it should have gone to.")
+    reason: str | None = Field(
+        None,
+        description=f"Why it failed, one of {', '.join(migration_attempts.REASONS)}: causes that have nothing to do with the machine, and "
+        "may be gone at the next attempt.",
+    )
+    message: str | None = Field(None, description="Why it failed, for people.")
+    end_time: Time | None = Field(None, description="When that was noticed.")
 
 
 class MigrationStatus(Model):
@@ -325,10 +394,29 @@ class MigrationStatus(Model):
     target_node: str | None = Field(None, description="The node it goes to.")
     target_pod: str | None = Field(None, description="The pod it goes to.")
     target_pod_uid: str | None = Field(None, alias="targetPodUID", description="The uid of that pod.")
+    target_pod_ips: list[str] | None = Field(
+        None,
+        alias="targetPodIPs",
+        description="Addresses of the target pod, to which connections to the source pod are passed on once the guest has moved.",
+        json_schema_extra=ATOMIC,
+    )
     target_address: str | None = Field(None, description="Where the target's virt-handler receives, as host:port.")
+    policy: str | None = Field(None, description="The MigrationPolicy that holds for it; absent: none does.")
+    options: MigrationOptions | None = Field(
+        None, description="How it is carried out: as that policy, and the cluster's defaults, said when it began."
+    )
+    attempt: Int32 | None = Field(
+        None,
+        description="The number of the present attempt, counted from 1. One that fails because a connection broke, or the target's pod "
+        f"ended, is followed by another, with another target pod; there are {migration_attempts.MAX_ATTEMPTS} at most.",
+    )
+    attempts: list[MigrationAttempt] | None = Field(
+        None, description="The attempts that failed, the newest last.", json_schema_extra=keyed_by("number")
+    )
     start_time: Time | None = Field(None, description="When work on it began.")
     end_time: Time | None = Field(None, description="When it was over.")
     message: str | None = Field(None, description="How it ended, for people.")
+    progress: MigrationProgress | None = Field(None, description="How far the guest's memory is; absent before it moves.")
     phase_transition_timestamps: list[PhaseTransitionTimestamp] | None = Field(
         None, description="When the phases were entered.", json_schema_extra=ATOMIC
     )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from apiserver.apis.meta import names
+from apiserver.apis.meta import names, objects
 from apiserver.apis.meta.validation import (
     FieldError,
     Path,
@@ -22,7 +22,7 @@ from apiserver.apis.meta.validation import (
 )
 from apiserver.apis.virt import phases, power
 from apiserver.apis.virt.hardware import devices
-from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, placement
+from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, placement, probes
 from apiserver.apis.virt.v1alpha1 import allowed as allowing
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
@@ -39,6 +39,8 @@ MAX_NAME: Final = 63
 """The name of a VirtualMachine is the value of a label on its pods."""
 MAX_GRACE_SECONDS: Final = 7 * 24 * 3600
 MAX_START_TIMEOUT_SECONDS: Final = 24 * 3600
+MAX_PRIORITY: Final = 100
+"""Of a Migration; the lowest is as far below 0."""
 
 
 def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
@@ -47,7 +49,7 @@ def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[Fi
 
 
 def _validate_domain(obj: Object, allowed: Allowed) -> list[FieldError]:
-    return domain_xml.validate(obj["spec"], SPEC) + allowing.validate(obj["spec"], SPEC, allowed)
+    return domain_xml.validate(obj["spec"], SPEC) + allowing.validate(obj["spec"], SPEC, allowed, objects.namespace_of(obj))
 
 
 def _validate_size(obj: Object, old: Object | None = None) -> list[FieldError]:
@@ -70,7 +72,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
     if len(name.encode()) > MAX_NAME:
         found.append(too_long(METADATA_NAME, MAX_NAME))
     found += _validate_running(spec)
-    return found + access_credentials.validate(spec, SPEC) + placement.validate(spec, SPEC)
+    return found + access_credentials.validate(spec, SPEC) + placement.validate(spec, SPEC) + probes.validate(spec, SPEC)
 
 
 def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
@@ -124,6 +126,8 @@ def _validate_migration(obj: Object) -> list[FieldError]:
     found = [invalid(path, name, each) for each in names.subdomain_errors(name)] if name else [required(path)]
     if len(name.encode()) > MAX_NAME:
         found.append(too_long(path, MAX_NAME))
+    if spec.get("priority") is not None:
+        found += validate_between(spec["priority"], -MAX_PRIORITY, MAX_PRIORITY, SPEC.child("priority"))
     return found + placement.validate_selector(spec, SPEC)
 
 

@@ -29,3 +29,35 @@ def test_flags_of_the_cluster_stand_before_and_after_the_command() -> None:
     parsed = flags.parse(["-n", "one", "stop", "vm/a", "--context", "two"])
     assert (parsed.command, parsed.name) == ("stop", "a")
     assert (parsed.selection.namespace, parsed.selection.context) == ("one", "two")
+
+
+def test_a_migration_is_waited_for_if_asked() -> None:
+    assert not flags.parse(["migrate", "a"]).wait
+    parsed = flags.parse(["migrate", "vm/a", "--wait", "--timeout", "90s"])
+    assert (parsed.name, parsed.wait, parsed.timeout) == ("a", True, 90.0)
+    assert flags.parse(["migrate", "a", "--wait"]).timeout == 600.0
+    assert flags.parse(["migrate", "a"]).priority is None
+    assert flags.parse(["migrate", "a", "--priority", "-5"]).priority == -5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "by_migration"),
+    [
+        ("a", "a", False),
+        ("vm/a", "a", False),
+        ("a --migration", "a", True),
+        ("migration.kubevirt.io/a-x7k2p", "a-x7k2p", True),
+        ("vmmig/a-x7k2p --wait", "a-x7k2p", True),
+    ],
+)
+def test_what_is_cancelled_is_named_by_its_machine_or_by_its_own_name(arguments: str, name: str, by_migration: bool) -> None:
+    parsed = flags.parse(["cancel-migration", *arguments.split()])
+    assert (parsed.command, parsed.name, parsed.migration) == ("cancel-migration", name, by_migration)
+
+
+def test_no_other_command_takes_the_name_of_a_migration(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["migrate", "vmmig/a"], ["cancel-migration", "pod/a"], ["stop", "a", "--wait"]):
+        with pytest.raises(SystemExit) as ended:
+            flags.parse(arguments)
+        assert ended.value.code == 1
+    assert "names no virtual machine" in capsys.readouterr().err

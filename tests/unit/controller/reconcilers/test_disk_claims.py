@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from apiserver.apis.meta.objects import Object
 from controller.reconcilers import disk_claims
 from tests.unit.controller.reconcilers.builders import a_vm
+
+
+def contested_by(vm: Object, other: Object) -> tuple[str, ...]:
+    return disk_claims.contested(disk_claims.claimed(vm), disk_claims.claimed(other))
 
 
 def with_disks(**read_only: bool) -> dict[str, object]:
@@ -50,7 +55,19 @@ def with_state(claim: str, uid: str = "", *, uuid: str = "") -> dict[str, object
 def test_a_claim_is_contested_when_one_of_two_machines_writes_to_it(
     mine: dict[str, object], theirs: dict[str, object], contested: tuple[str, ...]
 ) -> None:
-    assert disk_claims.contested(mine, theirs) == contested
+    assert contested_by(mine, theirs) == contested
+
+
+def test_a_file_of_a_node_is_contested_unless_both_only_read_it() -> None:
+    def on_files(*, read_only: bool, path: str = "/srv/a") -> dict[str, object]:
+        of_node = {"name": "a", "type": "HostDisk", "source": {"path": path}, "readOnly": read_only}
+        blank = {"name": "b", "type": "EmptyDisk", "source": {"size": "1Gi"}}
+        return a_vm(domain={"devices": {"disks": [of_node, blank]}})
+
+    reads, writes = on_files(read_only=True), on_files(read_only=False)
+    assert disk_claims.files_of(writes) == ("/srv/a",)
+    assert disk_claims.contested_files(reads, reads) == disk_claims.contested_files(reads, on_files(read_only=False, path="/srv/b")) == ()
+    assert [disk_claims.contested_files(*both) for both in ((reads, writes), (writes, reads), (writes, writes))] == [("/srv/a",)] * 3
 
 
 def with_files(claim: str, *, read_only: bool = False) -> dict[str, object]:
@@ -75,7 +92,7 @@ def with_files(claim: str, *, read_only: bool = False) -> dict[str, object]:
 def test_machines_share_files_of_a_claim_but_not_with_one_whose_disk_or_state_they_are(
     mine: dict[str, object], theirs: dict[str, object], *, is_contested: bool
 ) -> None:
-    assert disk_claims.contested(mine, theirs) == disk_claims.contested(theirs, mine) == (("root",) if is_contested else ())
+    assert contested_by(mine, theirs) == contested_by(theirs, mine) == (("root",) if is_contested else ())
 
 
 def test_a_claim_with_files_is_one_of_the_machine_and_has_to_have_a_file_system() -> None:
@@ -99,7 +116,7 @@ def test_a_claim_with_files_is_one_of_the_machine_and_has_to_have_a_file_system(
 def test_machines_share_a_claim_for_their_firmware_but_no_directory_in_it(
     mine: dict[str, object], theirs: dict[str, object], contested: tuple[str, ...]
 ) -> None:
-    assert disk_claims.contested(mine, theirs) == contested
+    assert contested_by(mine, theirs) == contested
 
 
 def with_import(claim: str) -> dict[str, object]:
@@ -108,15 +125,8 @@ def with_import(claim: str) -> dict[str, object]:
 
 
 def test_who_imports_into_a_claim_writes_to_it() -> None:
-    assert disk_claims.contested(with_import("root"), with_disks(root=True)) == ("root",)
-    assert disk_claims.contested(with_disks(root=True), with_import("root")) == ("root",)
-
-
-def test_an_image_is_imported_into_no_device() -> None:
-    block, files = ({"spec": {"volumeMode": each}} for each in ("Block", "Filesystem"))
-    assert disk_claims.imported_to_device(with_import("Root"), {"root": block}) == "root"
-    assert disk_claims.imported_to_device(with_import("root"), {"root": files}) == ""
-    assert disk_claims.imported_to_device(with_disks(root=False), {"root": block}) == ""
+    assert contested_by(with_import("root"), with_disks(root=True)) == ("root",)
+    assert contested_by(with_disks(root=True), with_import("root")) == ("root",)
 
 
 def test_a_claim_for_the_firmware_is_one_of_the_machine() -> None:

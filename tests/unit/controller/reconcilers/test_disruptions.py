@@ -7,9 +7,10 @@ import pytest
 
 from apiserver.apis.meta.objects import condition, name_of
 from controller.reconcilers import disruptions
-from controller.reconcilers.actions import Emit, WriteStatus
+from controller.reconcilers.actions import Emit, LookAgain, WriteStatus
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -84,6 +85,54 @@ def test_it_is_taken_back_when_the_guest_is_in_another_pod() -> None:
 )
 def test_it_stays_the_reason_of_an_end(attempt: dict[str, Any], pods: list[dict[str, Any]]) -> None:
     assert told(machine(TOLD, **attempt), *pods) == ()
+
+
+def allowed(since: str | None) -> dict[str, Any]:
+    """The condition that an eviction's answer left, 30 s into the first minute of the year or so."""
+    told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "pod p was to be evicted"}
+    return told if since is None else {**told, "lastTransitionTime": since}
+
+
+def test_an_eviction_that_was_allowed_is_told_when_it_happens() -> None:
+    pod = disrupted("EvictionByEvictionAPI")
+    write, event = told(machine(allowed("2026-01-01T00:00:59Z")), pod)
+
+    assert isinstance(write, WriteStatus)
+    assert (condition(write.status["conditions"], "DisruptionTarget") or {})["reason"] == "EvictionByEvictionAPI"
+    assert isinstance(event, Emit)
+    assert event.reason == "EvictionByEvictionAPI"
+
+
+@pytest.mark.parametrize(
+    ("since", "left"),
+    [("2026-01-01T00:00:58Z", 8.0), ("2026-01-01T00:00:50.1Z", 0.5), ("2026-01-01T00:09:00Z", 10.0)],
+    ids=["just now", "nearly", "by a clock ahead"],
+)
+def test_an_eviction_that_was_allowed_may_still_come(since: str, left: float) -> None:
+    vm = machine(allowed(since))
+    observed = Observed(vm=vm, pods=(a_pod(),), claims={}, settings=Settings("launcher"), now=NOW)
+
+    assert told(vm, a_pod()) == ()
+    (again,) = disruptions.until_settled(observed)
+    assert isinstance(again, LookAgain)
+    assert again.seconds == pytest.approx(left)
+    assert [each for each in plan(observed) if isinstance(each, LookAgain)] == [again]
+
+
+@pytest.mark.parametrize("since", ["2026-01-01T00:00:50Z", None])
+def test_an_eviction_that_something_else_refused_is_taken_back(since: str | None) -> None:
+    vm = machine(OTHER, allowed(since))
+    (write,) = told(vm, a_pod())
+
+    assert isinstance(write, WriteStatus)
+    assert write.status["conditions"] == [OTHER]
+    assert disruptions.until_settled(Observed(vm=vm, pods=(a_pod(),), claims={}, settings=Settings("launcher"), now=NOW)) == ()
+
+
+def test_nobody_waits_for_a_pod_that_is_gone_or_evicted() -> None:
+    for pods in ((), (disrupted(),)):
+        observed = Observed(vm=machine(allowed("2026-01-01T00:00:59Z")), pods=pods, claims={}, settings=Settings("launcher"), now=NOW)
+        assert disruptions.until_settled(observed) == ()
 
 
 def test_what_is_said_of_an_end_begins_with_the_disruption() -> None:

@@ -214,6 +214,26 @@ NETWORKS = a_vm(
         },
     }
 )
+MACVTAP = a_vm(
+    domain={
+        "memory": {"guest": "128Mi"},
+        "devices": {
+            "graphics": [],
+            "interfaces": [{"name": each, "type": "macvtap", "network": each} for each in ("lan", "wan")],
+        },
+    }
+)
+PASST = a_vm(
+    domain={
+        "memory": {"guest": "128Mi"},
+        "devices": {
+            "graphics": [],
+            "interfaces": [
+                {"name": "default", "type": "passt", "ports": [{"name": "ssh", "port": 22}, {"port": 53, "protocol": "UDP"}]},
+            ],
+        },
+    }
+)
 VSOCK = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"graphics": [], "interfaces": [], "vsock": {"model": "virtio"}}})
 FILESYSTEMS = a_vm(
     domain={
@@ -238,22 +258,53 @@ NETWORK_DISKS = a_vm(
             "graphics": [],
             "interfaces": [],
             "disks": [
-                {"name": "data", "type": "NBD", "source": {"host": "nbd.example"}},
+                {"name": "data", "type": "NBD", "source": {"host": "nbd.example", "tlsSecretRef": {"name": "nbd-certificates"}}},
                 {
                     "name": "unit",
                     "type": "ISCSI",
                     "source": {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:vms", "secretRef": {"name": "chap"}},
                 },
+                {"name": "file", "type": "NFS", "source": {"host": "nfs.example", "path": "/vms/disk.img"}},
+                {"name": "image", "type": "RBD", "source": {"monitors": ["ceph.example"], "image": "vm-1", "secretRef": {"name": "key"}}},
             ],
         },
     }
 )
 
+PLUGIN_DISKS = a_vm(
+    domain={
+        "memory": {"guest": "128Mi"},
+        "devices": {
+            "graphics": [],
+            "interfaces": [],
+            "disks": [
+                {"name": "data", "type": "Plugin", "source": {"plugin": "images", "options": {"image": "a"}}},
+                {"name": "copy", "type": "Plugin", "source": {"plugin": "copies", "sizeLimit": "1Gi"}},
+            ],
+        },
+    }
+)
+
+HOST_DISKS = a_vm(
+    domain={
+        "memory": {"guest": "128Mi"},
+        "devices": {
+            "graphics": [],
+            "interfaces": [],
+            "disks": [{"name": "data", "type": "HostDisk", "source": {"path": "/var/vms/a.img", "create": {"size": "1Gi"}}}],
+        },
+    }
+)
+
 PODS = {
+    "host-disks": launcher_pod(HOST_DISKS, 1, {}, SETTINGS, Placement()),
+    "plugin-disks": launcher_pod(PLUGIN_DISKS, 1, {}, SETTINGS, Placement()),
     "network-disks": launcher_pod(NETWORK_DISKS, 1, {}, SETTINGS, Placement()),
     "filesystems": launcher_pod(FILESYSTEMS, 1, {}, SETTINGS, Placement()),
     "vsock": launcher_pod(VSOCK, 1, {}, SETTINGS, Placement()),
+    "passt": launcher_pod(PASST, 1, {}, SETTINGS, Placement()),
     "networks": launcher_pod(NETWORKS, 1, {}, SETTINGS, Placement()),
+    "macvtap": launcher_pod(MACVTAP, 1, {}, SETTINGS, Placement()),
     "processor": launcher_pod(PROCESSOR, 1, {}, SETTINGS, Placement(kvm=True)),
     "processor-with-less": target_pod(LESS, a_migration(), 1, {}, SETTINGS, MOVE),
     "processor-of-the-node": target_pod(HOST, a_migration(), 1, {}, SETTINGS, MOVE_HOST),

@@ -12,6 +12,7 @@ import pytest
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.meta.users import User
+from apiserver.apis.virt import phases
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.registry.generic.admission import Attributes
 from tests.unit.apiserver.admission.policy.test_policies import World
@@ -87,5 +88,72 @@ async def test_nobody_else_is_judged_and_no_status_is(world: World, change: Chan
     assert await refusals(world, change, subresource="status") == {""}
 
 
-async def test_it_makes_no_machines(world: World) -> None:
-    assert all("only updates" in each for each in await refusals(world, lambda _: None, operation="CREATE"))
+def an_owner(**rest: Any) -> Object:
+    return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "name": "testvm", "uid": "uid-1", **rest}
+
+
+STRANGER: Final = {"apiVersion": "apps/v1", "kind": "Job", "name": "x", "uid": "x"}
+
+
+async def adoption(world: World, old_owners: list[Object] | None, owners: list[Object]) -> str:
+    """Return why virt-controller may not write these owners of a Migration, or an empty string."""
+    old, new = a_migration(), a_migration()
+    new["metadata"]["ownerReferences"] = owners
+    if old_owners is not None:
+        old["metadata"]["ownerReferences"] = old_owners
+    return await said_of(world, new, old, "UPDATE")
+
+
+async def said_of(world: World, new: Object | None, old: Object, operation: Any, user: str = ACCOUNT) -> str:
+    given = Attributes(resource=MIGRATIONS, operation=operation, name="move", namespace="default", user=User(user, ()), obj=new, old=old,
+                       subresource="", warn=lambda _: None, annotate=lambda *_: None)  # fmt: skip
+    said = ""
+    try:
+        await world.plugin.validate(given)
+    except StatusError as error:
+        said = str(error)
+    assert "resulted in error" not in said
+    return said
+
+
+@pytest.mark.parametrize("old", [None, [], [STRANGER]], ids=["no owners", "none", "another"])
+async def test_it_makes_the_machine_an_owner_of_its_migration(world: World, old: list[Object] | None) -> None:
+    assert await adoption(world, old, [*(old or []), an_owner()]) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ([STRANGER], [an_owner()]),
+        ([], [STRANGER]),
+        ([], [an_owner(kind="Pod")]),
+        ([], [an_owner(apiVersion="kubevirt.io.example/v1")]),
+        ([], [an_owner(name="other")]),
+        ([], [an_owner(controller=True)]),
+        ([], [an_owner(blockOwnerDeletion=True)]),
+        ([an_owner()], []),
+    ],
+    ids=["an owner goes", "a stranger", "another kind", "another group", "another machine", "as controller", "blocks", "the machine goes"],
+)
+async def test_it_gives_a_migration_no_other_owner(world: World, old: list[Object], new: list[Object]) -> None:
+    assert "and nothing else" in await adoption(world, old, new)
+
+
+async def test_it_deletes_migrations_that_are_over(world: World) -> None:
+    for phase in ("", *phases.MIGRATION_PHASES):
+        said = await said_of(world, None, a_migration(phase=phase), "DELETE")
+        assert (said == "") is (phase in phases.MIGRATION_FINAL), phase
+        assert await said_of(world, None, a_migration(phase=phase), "DELETE", user="alice") == ""
+    for vm in OBJECTS[VIRTUAL_MACHINES][:1]:
+        given = Attributes(resource=VIRTUAL_MACHINES, operation="DELETE", name=name_of(vm), namespace="default", user=User(ACCOUNT, ()),
+                           obj=None, old={**vm, "status": {"phase": "Succeeded"}}, subresource="", warn=lambda _: None,
+                           annotate=lambda *_: None)  # fmt: skip
+        with pytest.raises(StatusError):
+            await world.plugin.validate(given)
+
+
+async def test_it_makes_migrations_and_no_machines(world: World) -> None:
+    said = await refusals(world, lambda _: None, operation="CREATE")
+    assert "" in said  # the Migration
+    assert all("only updates" in each and "virtualmachines" in each for each in said - {""})
+    assert len(said) > 1

@@ -9,13 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import is_deleting, name_of, uid_of
 from apiserver.apis.virt import names, phases, release
+from apiserver.apis.virt.migration_policies import Defaults
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers import pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, LookAgain, RemoveFinalizer, WriteStatus
-from controller.reconcilers.migration_plan import LAST_WORDS_SECONDS, PREPARE_SECONDS, SOURCE_END_SECONDS, Observed, plan, relies_on_node
+from controller.reconcilers.migration_plan import (
+    HANDLER_SECONDS,
+    LAST_WORDS_SECONDS,
+    PREPARE_SECONDS,
+    SOURCE_END_SECONDS,
+    Observed,
+    begins,
+    plan,
+    relies_on_node,
+)
 from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machines import trim_pod
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -79,6 +91,49 @@ def test_a_machine_with_kvm_asks_for_kvm_on_the_target() -> None:
     create = plan(seen(a_migration(), source=source))[0]
     assert isinstance(create, CreatePod)
     assert create.pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] == "1"
+
+
+def test_the_status_says_how_the_guest_moves_from_the_beginning() -> None:
+    policy = {"metadata": {"name": "slow"}, "spec": {"bandwidth": "10Mi", "allowPause": True}}
+    settings = dataclasses.replace(Settings("launcher"), migrations=Defaults(completion_timeout_per_gib=20))
+    vm = a_running_vm()
+    vm["spec"]["domain"]["memory"] = {"guest": "1500Mi"}
+    for chosen, name in ((policy, "slow"), (None, None), ({}, None)):
+        actions = plan(seen(a_migration(), vm=vm, policy=chosen, settings=settings))
+        assert outcome(actions)[0] == "Scheduling"
+        status = next(each.status for each in actions if isinstance(each, WriteStatus))
+        assert status.get("policy") == name
+        assert status["options"] == {
+            "bandwidth": "10Mi" if name else "0",
+            "allowAutoConverge": False,
+            "allowPause": bool(name),
+            "completionTimeoutSeconds": 40,
+        }
+        assert begins(actions)
+
+
+def test_disks_that_are_copied_along_give_it_more_time() -> None:
+    settings = dataclasses.replace(Settings("launcher"), migrations=Defaults(completion_timeout_per_gib=20))
+    vm = a_running_vm()
+    blank = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "3Gi"}}
+    claim = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data", "create": {"size": "90Gi"}}}
+    vm["spec"]["domain"] |= {"memory": {"guest": "1Gi"}, "devices": {"disks": [blank, claim]}}
+    actions = plan(seen(a_migration(), vm=vm, settings=settings, claims={"data": {"spec": {"accessModes": ["ReadWriteMany"]}}}))
+    status = next(each.status for each in actions if isinstance(each, WriteStatus))
+    assert status["options"]["completionTimeoutSeconds"] == 80
+
+
+@pytest.mark.parametrize("phase", UNFINISHED)
+def test_what_was_written_about_the_way_is_not_written_again(phase: str) -> None:
+    """An edit of a policy changes nothing under way."""
+    options = {"bandwidth": "5Mi"}
+    policy = {"metadata": {"name": "other"}, "spec": {"bandwidth": "10Mi"}}
+    migration = a_migration(phase=phase, **SIDES, targetNode="node2", policy="slow", options=options)
+    actions = plan(seen(migration, target=a_target(), policy=policy))
+    assert not begins(actions)
+    for each in actions:
+        if isinstance(each, WriteStatus):
+            assert (each.status["policy"], each.status["options"]) == ("slow", options)
 
 
 def a_source_with_kvm() -> dict[str, Any]:
@@ -188,7 +243,7 @@ def test_a_claim_that_two_nodes_cannot_use_is_named() -> None:
     claim = {"spec": {"accessModes": ["ReadWriteOnce"]}}
     assert outcome(plan(seen(a_migration(), vm=vm, claims={"root": claim}))) == (
         "Failed",
-        "PersistentVolumeClaim root is not ReadWriteMany: two nodes cannot use it at once",
+        "PersistentVolumeClaim root is not ReadWriteMany: two nodes cannot use it at once (disk 'disk0')",
     )
 
 
@@ -204,6 +259,22 @@ def test_a_target_without_a_node_waits_and_says_why() -> None:
 def test_a_target_that_runs_is_prepared() -> None:
     actions = plan(seen(a_migration(phase="Scheduling", **SIDES), target=a_target()))
     assert outcome(actions)[0] == "PreparingTarget"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "said"),
+    [
+        ({}, ["10.0.0.1"]),
+        ({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}, ["10.0.0.1", "fd00::1"]),
+        ({"podIPs": [{"ip": "nowhere"}, {}]}, []),
+        ({"podIP": None}, []),
+    ],
+)
+def test_it_is_said_where_connections_are_to_be_passed_on_to(addresses: dict[str, Any], said: list[str]) -> None:
+    target = a_target()
+    target["status"] |= addresses
+    actions = plan(seen(a_migration(phase="Scheduling", **SIDES), target=trim_pod(target)))
+    assert [each.status["targetPodIPs"] for each in actions if isinstance(each, WriteStatus)] == [said]
 
 
 def test_a_target_node_that_stays_silent_fails_the_migration_before_it_began() -> None:
@@ -340,6 +411,22 @@ def test_a_migration_of_no_machine_says_where_it_looked_and_what_to_do() -> None
 def test_how_a_migration_ended_does_not_say_that_a_paused_guest_runs() -> None:
     observed = seen(a_migration(phase="Running", targetNode="node2", **SIDES), vm=a_running_vm(TARGET), target=a_target())
     assert outcome(plan(observed)) == ("Succeeded", "the guest moved to node node2")
+
+
+def test_the_targets_virt_handler_has_a_moment_to_write_the_end_with_what_it_took() -> None:
+    def of(ended: timedelta, uid: str = "migration-uid") -> tuple[Action, ...]:
+        vm = a_running_vm(TARGET)
+        vm["status"]["migration"] = {"uid": uid, "phase": "Succeeded", "endTime": times.to_rfc3339(NOW + ended)}
+        return plan(seen(a_migration(phase="Running", targetNode="node2", **SIDES), vm=vm, target=a_target()))
+
+    assert of(timedelta()) == (LookAgain(HANDLER_SECONDS),)
+    assert of(timedelta(seconds=-HANDLER_SECONDS + 1)) == (LookAgain(1),)
+    for ended, uid in (
+        (timedelta(seconds=-HANDLER_SECONDS), "migration-uid"),
+        (timedelta(hours=1), "migration-uid"),  # of a node whose clock is ahead
+        (timedelta(), "another"),
+    ):
+        assert outcome(of(ended, uid))[0] == "Succeeded"
 
 
 def test_both_pods_go_with_a_machine_that_is_gone() -> None:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition, name_of, uid_of
 from apiserver.apis.virt import names, release
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
-from controller.reconcilers.migration_plan import LAST_WORDS_SECONDS, PREPARE_SECONDS, SOURCE_END_SECONDS, STALE_SECONDS, Observed, plan
-from controller.reconcilers.settings import Settings
+from controller.reconcilers.migration_plan import (
+    LAST_WORDS_SECONDS,
+    PREPARE_SECONDS,
+    QUEUE_SECONDS,
+    RUN_SECONDS,
+    SOURCE_END_SECONDS,
+    STALE_SECONDS,
+    Observed,
+    plan,
+)
+from controller.reconcilers.migration_queue import Turn
+from controller.reconcilers.settings import MigrationLimits, Settings
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -96,7 +108,7 @@ def test_a_machine_of_which_nobody_says_that_it_cannot_migrate_does() -> None:
 def test_every_claim_that_two_nodes_cannot_use_is_named() -> None:
     vm = a_machine()
     vm["spec"]["domain"]["devices"]["disks"] = [{"type": "PersistentVolumeClaim", "source": {"name": name}} for name in ("a", "b")]
-    message = "PersistentVolumeClaim a, b is not ReadWriteMany: two nodes cannot use it at once"
+    message = "PersistentVolumeClaim a, b is not ReadWriteMany: two nodes cannot use it at once (disk 'disk0', disk 'disk1')"
     assert told(plan(seen(a_migration(), vm=vm, target=None))) == ("Failed", "False", "DisksNotShared", message)
 
 
@@ -129,7 +141,9 @@ def test_what_is_begun_is_written_down(node: str) -> None:
         "sourcePod": SOURCE,
         "sourcePodUID": uid_of(a_pod()),
         "targetPod": TARGET,
+        "attempt": 1,
         "message": f"pod {TARGET} was created",
+        "options": {"bandwidth": "0", "allowAutoConverge": False, "allowPause": False, "completionTimeoutSeconds": 150},
     }
     assert event == Emit("Normal", "SuccessfulCreate", f"created target pod {TARGET}")
     assert written(plan(seen(a_migration(), target=None)))["startTime"] == NOW_TEXT
@@ -151,6 +165,155 @@ def test_a_target_that_no_node_takes_is_said_once_and_one_that_merely_starts_not
     actions = plan(seen(migration, target=waiting))
     assert told(actions) == ("Scheduling", "Unknown", "Unschedulable", f"pod {TARGET}: 0/1 nodes")
     assert plan(seen({**migration, "status": written(actions)}, target=waiting)) == ()
+
+
+def an_evacuation(began: float, phase: str = "Scheduling", **status: Any) -> dict[str, Any]:
+    """A migration that an eviction caused, of which virt-controller first wrote so many seconds ago."""
+    first = {"phase": "Pending", "time": times.to_rfc3339(NOW - timedelta(seconds=began))}
+    later = {"phase": "Scheduling", "time": times.to_rfc3339(NOW)}
+    given = {"phaseTransitionTimestamps": [first, later], "message": "pod x: 0/2 nodes", **SIDES, **status}
+    made = a_migration(phase=phase, **given)
+    made["metadata"]["labels"] = {"kubevirt.io/evicted-pod": "some-pod"}
+    return made
+
+
+UNBOUND = {"phase": "Pending", "node": ""}
+PULLING = {"phase": "Pending", "node": "node2"}
+
+
+@pytest.mark.parametrize(
+    ("target", "limit", "reason", "message"),
+    [
+        (UNBOUND, 60, "Unschedulable", "no node for the target within 60 s: pod x: 0/2 nodes"),
+        (PULLING, 300, "TargetNotRunning", "the target pod did not run on node node2 within 300 s: pod x: 0/2 nodes"),
+    ],
+    ids=["no node", "an image is pulled"],
+)
+def test_an_evacuation_whose_target_does_not_run_ends_so_that_the_next_guest_has_its_turn(
+    target: dict[str, str], limit: int, reason: str, message: str
+) -> None:
+    early = plan(seen(an_evacuation(limit - 1), target=a_target(**target)))
+    assert [each for each in early if isinstance(each, WriteStatus)] == []
+    assert [each.seconds for each in early if isinstance(each, LookAgain)] == [1.0]
+    for age in (limit, limit + 7200):
+        assert told(plan(seen(an_evacuation(age), target=a_target(**target)))) == ("Failed", "False", reason, message)
+    nearly = plan(seen(an_evacuation(limit), now=NOW - timedelta(seconds=0.1), target=a_target(**target)))
+    assert [each.seconds for each in nearly if isinstance(each, LookAgain)] == [0.5]
+
+
+def test_an_evacuation_of_which_no_target_can_be_made_ends_too() -> None:
+    began = times.to_rfc3339(NOW - timedelta(seconds=60))
+    waiting = an_evacuation(60, "Pending", message="", startTime=began)
+    said = "no node for the target within 60 s: no target pod could be made"
+    assert told(plan(seen(waiting, target=None, refusal="quota"))) == ("Failed", "False", "Unschedulable", said)
+    assert any(isinstance(each, CreatePod) for each in plan(seen(an_evacuation(59, "Pending"), target=None)))
+
+
+@pytest.mark.parametrize(
+    "refused", [{}, {"startTime": times.to_rfc3339(NOW - timedelta(seconds=9000))}], ids=["never tried", "tried long ago"]
+)
+@pytest.mark.parametrize("made", ["an eviction", "people"])
+def test_one_that_waited_for_its_turn_however_long_is_tried_when_it_comes(made: str, refused: dict[str, str]) -> None:
+    waited = (an_evacuation if made == "an eviction" else by_people)(9999, phase="Pending", **refused)
+    assert any(isinstance(each, CreatePod) for each in plan(seen(waited, target=None)))
+    refusal = plan(seen(waited, target=None, refusal="quota"))
+    assert told(refusal)[:3] == (("Failed", "False", "Unschedulable") if refused else ("Pending", "Unknown", "FailedCreate"))
+
+
+def by_people(began: float, **status: Any) -> dict[str, Any]:
+    made = an_evacuation(began, **status)
+    del made["metadata"]["labels"]
+    return made
+
+
+def test_a_migration_that_people_made_has_its_own_time_to_find_a_node() -> None:
+    target, limits = a_target(**UNBOUND), MigrationLimits(scheduling_seconds=200)
+    assert plan(seen(by_people(198), target=target, limits=limits)) == (LookAgain(2.0),)
+    for age in (200, 9999):
+        said = "no node for the target within 200 s: pod x: 0/2 nodes"
+        assert told(plan(seen(by_people(age), target=target, limits=limits))) == ("Failed", "False", "Unschedulable", said)
+    assert plan(seen(by_people(9999), target=target, limits=MigrationLimits(scheduling_seconds=0))) == ()
+    assert MigrationLimits().scheduling_seconds == 300
+
+
+def test_a_migration_that_people_made_has_its_own_time_for_its_target_to_run() -> None:
+    bound = times.to_rfc3339(NOW - timedelta(seconds=RUN_SECONDS - 3))
+    migration = by_people(9999)
+    assert plan(seen(migration, target=a_target(**PULLING, bound_at=bound))) == (LookAgain(3.0),)
+    late = plan(seen(migration, now=NOW + timedelta(seconds=3), target=a_target(**PULLING, bound_at=bound)))
+    said = f"the target pod did not run on node node2 within {RUN_SECONDS} s: pod x: 0/2 nodes"
+    assert told(late) == ("Failed", "False", "TargetNotRunning", said)
+    unknown = a_target(**PULLING)
+    del unknown["status"]["conditions"]
+    assert told(plan(seen(migration, target=unknown)))[2] == "TargetNotRunning"
+    assert plan(seen(by_people(RUN_SECONDS - 1), target=unknown)) == (LookAgain(1.0),)
+
+
+@pytest.mark.parametrize("made", [an_evacuation, by_people])
+def test_the_time_counts_from_when_its_turn_came(made: Any) -> None:
+    migration = made(9999, startTime=times.to_rfc3339(NOW - timedelta(seconds=50)))
+    assert [each.seconds for each in plan(seen(migration, target=a_target(**UNBOUND)))][-1] in (10.0, 250.0)  # type: ignore[union-attr]  # it waits
+
+
+def test_one_whose_target_is_refused_has_begun_to_look_for_a_node() -> None:
+    actions = plan(seen(a_migration(), target=None, refusal="quota"))
+    assert written(actions)["startTime"] == NOW_TEXT
+    earlier = "2026-01-01T00:00:30Z"
+    again = plan(seen(a_migration(phase="Pending", startTime=earlier), target=None, refusal="quota"))
+    assert written(again)["startTime"] == earlier
+
+
+WAITS = Turn(may_begin=False, message="2 migrations leave node node1; 1st in the queue", is_drain=True)
+
+
+@pytest.mark.parametrize("phase", ["", "Pending"])
+def test_one_whose_turn_it_is_not_waits_and_says_so(phase: str) -> None:
+    actions = plan(seen(a_migration(phase=phase), target=None, turn=WAITS))
+    assert told(actions) == ("Pending", "Unknown", "Queued", WAITS.message)
+    assert [type(each).__name__ for each in actions] == ["WriteStatus", "Emit", "LookAgain"]
+    assert events(actions) == [Emit("Normal", "Queued", WAITS.message)]
+    assert actions[-1] == LookAgain(QUEUE_SECONDS)
+    waiting = {**a_migration(phase="Pending"), "status": written(actions)}
+    assert plan(seen(waiting, target=None, turn=WAITS)) == (LookAgain(QUEUE_SECONDS),)
+    moved_up = plan(seen(waiting, target=None, turn=Turn(may_begin=False, message="1 migration leaves node node1; 1st in the queue")))
+    assert [type(each).__name__ for each in moved_up] == ["WriteStatus", "LookAgain"]  # no Event for each step
+    assert any(isinstance(each, CreatePod) for each in plan(seen(waiting, target=None)))
+
+
+def test_whoever_waits_is_cancelled_or_fails_at_once() -> None:
+    assert told(plan(seen(a_migration(phase="Pending", deleting=True), target=None, turn=WAITS)))[0] == "Cancelled"
+    assert told(plan(seen(a_migration(phase="Pending"), vm=a_machine("Unknown"), target=None, turn=WAITS)))[2] == "SourceUnknown"
+    assert told(plan(seen(a_migration(phase="Pending"), vm=None, target=None, turn=WAITS)))[2] == "VirtualMachineNotFound"
+
+
+@pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget"])
+def test_one_that_has_begun_waits_for_no_turn(phase: str) -> None:
+    assert plan(seen(a_migration(phase=phase, **SIDES), turn=WAITS)) == plan(seen(a_migration(phase=phase, **SIDES)))
+    pending = a_migration(phase="Pending")  # its target pod was made, and that could not be written down
+    assert any(isinstance(each, CreatePod) for each in plan(seen(pending, target=a_target(), turn=WAITS)))
+
+
+def test_an_evacuation_waits_for_its_turn_for_as_long_as_somebody_empties_its_node() -> None:
+    assert told(plan(seen(an_evacuation(9999, "Pending"), target=None, turn=WAITS)))[2] == "Queued"
+    nobody = dataclasses.replace(WAITS, is_drain=False)
+    assert told(plan(seen(an_evacuation(59, "Pending"), target=None, turn=nobody)))[2] == "Queued"
+    said = f"its turn did not come within 60 s: {WAITS.message}"
+    assert told(plan(seen(an_evacuation(60, "Pending"), target=None, turn=nobody))) == ("Failed", "False", "Queued", said)
+    assert told(plan(seen(by_people(9999, phase="Pending"), target=None, turn=nobody)))[0] == "Pending"
+    new = an_evacuation(9999)
+    del new["status"]
+    assert told(plan(seen(new, target=None, turn=nobody)))[0] == "Pending"
+
+
+def test_an_evacuation_that_nobody_has_looked_at_yet_is_begun_however_old_it_is() -> None:
+    new = an_evacuation(0)
+    del new["status"]
+    new["metadata"]["creationTimestamp"] = "2025-01-01T00:00:00Z"
+    assert any(isinstance(each, CreatePod) for each in plan(seen(new, target=None)))
+
+
+def test_an_evacuation_whose_target_runs_goes_on_however_long_that_took() -> None:
+    assert written(plan(seen(an_evacuation(301), target=a_target())))["phase"] == "PreparingTarget"
 
 
 def test_a_target_that_runs_is_given_its_time() -> None:

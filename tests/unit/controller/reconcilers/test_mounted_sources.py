@@ -119,6 +119,18 @@ def test_a_login_that_a_secret_lacks_is_told_with_its_key() -> None:
     assert mounted["projected"]["sources"][0]["secret"]["name"] == "chap"
 
 
+def test_the_certificates_of_all_disks_are_one_volume_whose_key_is_told() -> None:
+    disk = next(each for each in NETWORK_DISKS["spec"]["domain"]["devices"]["disks"] if each["name"] == "data")
+    vm = a_vm(domain={"devices": {"disks": [{**disk, "name": f"d{each}"} for each in range(3)]}})
+    assert {each.volume for each in of(vm)} == {"nbd-certificates"}
+    spec = launcher_pod(vm, 1, {}, Settings("x"), Placement())["spec"]
+    mounts = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "nbd-certificates"]
+    assert [each["name"] for each in spec["volumes"]].count("nbd-certificates") == len(mounts) == 1
+    found = fault(vm, [an_event("nbd-certificates", "references non-existent secret key: ca.crt")])
+    assert found is not None
+    assert "spec.domain.devices.disks[0].source.tlsSecretRef: Secret nbd-certificates has no key ca.crt" in found[1]
+
+
 def test_what_was_mended_is_not_told_beside_what_was_not() -> None:
     old, new = an_event("disk-0", 'secret "user" not found', "2026-01-01T00:00:00Z"), an_event("disk-2", 'configmap "settings" not found')
     found = fault(FIRST_BOOT, [old, new])

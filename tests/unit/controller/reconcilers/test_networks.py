@@ -12,6 +12,7 @@ from apiserver.apis.meta.objects import condition
 from apiserver.client.rest import Client
 from controller.reconcilers import networks
 from controller.reconcilers.actions import CreatePod, Emit, LookAgain, WriteStatus
+from controller.reconcilers.networks import Definition, Found
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import plan
@@ -28,9 +29,10 @@ DOMAIN = {"memory": {"guest": "64Mi"}, "devices": {"interfaces": CARDS}}
 RESOURCE = "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions"
 
 
-def seen(vm: dict[str, Any], *pods: dict[str, Any], second: int = 5, missing: tuple[str, ...] = ()) -> Observed:
+def seen(vm: dict[str, Any], *pods: dict[str, Any], second: int = 5, missing: tuple[str, ...] = (), broken: str = "") -> Observed:
     now = datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
-    return Observed(vm=vm, pods=pods, claims={}, now=now, settings=Settings("launcher"), missing_networks=missing)
+    found = Found(missing, (Definition("default/lan", "lan", broken),))
+    return Observed(vm=vm, pods=pods, claims={}, now=now, settings=Settings("launcher"), networks=found)
 
 
 def a_starting_vm(*, lacks: bool = False) -> dict[str, Any]:
@@ -103,13 +105,65 @@ def test_networks_are_asked_for_while_a_machine_starts(vm: dict[str, Any], *, lo
     assert networks.is_to_look(vm) == looks
 
 
+def test_a_network_that_no_node_can_make_is_told_before_there_is_a_pod_and_while_it_is_made() -> None:
+    for vm, pods, phase in ((a_vm(domain=DOMAIN), (), "Pending"), (a_starting_vm(), (pending(),), "Scheduling")):
+        actions = plan(seen(vm, *pods, broken="spec.config is no JSON object"))
+        assert not any(isinstance(each, CreatePod) for each in actions)
+        assert status_of(actions)["phase"] == phase
+        for kind in ("Ready", "NetworkReady"):
+            told = condition(status_of(actions)["conditions"], kind) or {}
+            assert (told["status"], told["reason"]) == ("False", "NetworkNotUsable")
+            assert told["message"] == (
+                "NetworkAttachmentDefinition default/lan: spec.config is no JSON object; the virtual machine starts when that is mended"
+            )
+        vm["status"] = status_of(actions)
+        assert condition(status_of(plan(seen(vm, *pods)))["conditions"], "NetworkReady") is None
+    both = status_of(plan(seen(a_vm(domain=DOMAIN), missing=("default/wan",), broken="x")))["conditions"]
+    assert (condition(both, "NetworkReady") or {})["reason"] == "NetworkNotFound"
+
+
+@pytest.mark.parametrize(
+    ("config", "called", "problem"),
+    [
+        ('{"type": "bridge", "name": "inner"}', "inner", ""),
+        ('{"Type": "bridge", "name": ""}', "lan", ""),
+        ('{"plugins": [{"type": "bridge"}]}', "lan", ""),
+        (None, "lan", ""),  # a file on the nodes
+        ("", "lan", ""),
+        (7, "lan", ""),
+        (" " * networks.MAX_CONFIGURATION + "{", "lan", ""),
+        ("{", "lan", "is no JSON: Expecting property name"),
+        ("[" * 60_000, "lan", "no JSON: "),
+        ("[]", "lan", "no JSON object"),
+        ('{"name": "inner"}', "inner", "neither type nor plugins"),
+        ('{"type": ""}', "lan", "neither type nor plugins"),
+        ('{"plugins": []}', "lan", "neither type nor plugins"),
+        ('{"plugins": [{"name": "x"}]}', "lan", "a plugin has no type"),
+        ('{"plugins": ["bridge"], "name": 7}', "lan", "a plugin has no type"),
+    ],
+)
+def test_a_configuration_is_judged_as_far_as_every_plugin_has_to(config: object, called: str, problem: str) -> None:
+    found = networks.read("default", "lan", {"spec": {"config": config}})
+    assert (found.network, found.called) == ("default/lan", called)
+    assert problem in found.problem
+    assert bool(problem) == bool(found.problem)
+
+
 async def test_each_network_is_asked_for_once_and_told_when_it_is_absent() -> None:
     api = FakeAPI()
     vm = a_vm(domain=DOMAIN)
     async with api.serving() as config, Client(config, user_agent="test") as client:
-        assert await networks.missing(client, vm) == ("default/lan", "default/wan")
-        await api.put(RESOURCE, {"metadata": {"name": "wan", "namespace": "default"}})
-        assert await networks.missing(client, vm) == ("default/lan",)
+        assert await networks.look(client, vm) == Found(("default/lan", "default/wan"))
+        await api.put(RESOURCE, {"metadata": {"name": "wan", "namespace": "default"}, "spec": {"config": "nonsense"}})
+        found = await networks.look(client, vm)
+        assert (found.missing, [each.network for each in found.definitions]) == (("default/lan",), ["default/wan"])
+        assert found.definitions[0].problem == "spec.config is no JSON: Expecting value: line 1 column 1 (char 0)"
         assert len(api.requests) == 4
         api.refusals = [errors.Forbidden("not by this chart")]
-        assert await networks.missing(client, vm) == ()
+        assert (await networks.look(client, vm)).missing == ()
+
+
+@pytest.mark.parametrize("text", ["[" * 50_000, '{"a": ' + "1" * 5000 + "}"])
+def test_what_is_wrong_with_a_configuration_is_told_in_no_words_of_python(text: str) -> None:
+    problem = networks.read("default", "lan", {"spec": {"config": text}}).problem
+    assert problem == "spec.config is no JSON: it is nested too deeply, or has a number that is too long"

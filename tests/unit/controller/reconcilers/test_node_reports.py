@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import names
-from controller.reconcilers.node_reports import SignsOfLife, kubelet_is_silent, trim_lease
+from controller.reconcilers.node_reports import STRANGER, SignsOfLife, contract_of, kubelet_is_silent, trim_lease
 
 
 class Elapsed:
@@ -90,3 +90,12 @@ def test_of_a_lease_only_its_renewal_is_kept() -> None:
         "metadata": {"name": "virt-handler-node1", "namespace": "kubevirt", "uid": "u", "resourceVersion": "7"},
         "spec": {"renewTime": "a", "leaseDurationSeconds": 40},
     }
+
+
+def test_a_trimmed_lease_says_which_contract_its_virt_handler_speaks() -> None:
+    for text, known in (("1", []), ("2", [STRANGER]), ("1" * 100_000, [STRANGER])):
+        lease = a_lease("a")
+        lease["metadata"]["annotations"] = {"kubevirt.io/contract-versions": text, "another": "x" * 100_000}
+        assert contract_of(trim_lease(lease)) == known
+        assert len(str(trim_lease(lease))) < 400
+    assert contract_of(trim_lease(a_lease("a"))) == []

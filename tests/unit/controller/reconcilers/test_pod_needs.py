@@ -72,6 +72,7 @@ def test_each_overlay_has_its_room_on_the_node() -> None:
         ({"inputs": [{"type": "tablet"}, {"type": "mouse"}, {"type": "keyboard"}]}, 2),
         ({"inputs": []}, 0),
         ({"redirectedDevices": {"slots": 3}}, 48),
+        ({"interfaces": [{"type": "passt", "ports": []}]}, 32 + 48 + 1),
     ],
     ids=str,
 )

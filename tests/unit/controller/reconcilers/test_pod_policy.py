@@ -25,6 +25,7 @@ from apiserver.registry.generic.admission import Attributes
 from controller.reconcilers import ownership
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
+from tests.unit.charts.test_kubevirt import NODE, objects
 from tests.unit.controller.reconcilers import forbidden_pods
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
 from tests.unit.controller.reconcilers.forbidden_pods import (
@@ -70,16 +71,19 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def policies() -> ValidatingPolicies:
+    return policies_of(forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"))
+
+
+def policies_of(chart: Sequence[dict[str, Any]]) -> ValidatingPolicies:
     cluster: Any = Cluster()
     metrics = ValidatingMetrics()
     metrics.register(Registry())
     nobody: Any = None
     source = Source(nobody, PODS, PODS, cluster, validating.compile_policy)
-    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicy"):
-        if name_of(each) == POLICY:
+    for each in chart:
+        if each["kind"] == "ValidatingAdmissionPolicy" and name_of(each) == POLICY:
             source._policy_changed(None, each)
-    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicyBinding"):
-        if each["spec"]["policyName"] == POLICY:
+        if each["kind"] == "ValidatingAdmissionPolicyBinding" and each["spec"]["policyName"] == POLICY:
             source._binding_changed(None, each)
     source.known.set()
     return ValidatingPolicies(Judging(source, cluster, cluster, nobody, AdmissionMetrics()), metrics)
@@ -155,6 +159,17 @@ async def test_whatever_rbac_may_grant_one_day_nothing_else_is_done_with_pods(
 ) -> None:
     pod = changed(OURS["as it was made"])
     assert "only creates and deletes" in await refusal(policies, obj=pod, old=pod, operation=operation, subresource=subresource)
+
+
+async def test_where_the_operator_has_outdated_pods_evicted_launcher_pods_may_be_and_nothing_else() -> None:
+    evicting = policies_of(objects(NODE, "workloadUpdate.strategy=Evict"))
+    eviction = {"kind": "Eviction", "metadata": {"name": "virt-launcher-testvm-abcde", "namespace": "default"}}
+    assert await refusal(evicting, obj=eviction, operation="CREATE", subresource="eviction") == ""
+    other = {**eviction, "metadata": {"name": "kubevirt-etcd-0", "namespace": "default"}}
+    assert "only creates and deletes" in await refusal(evicting, obj=other, operation="CREATE", subresource="eviction")
+    pod = changed(OURS["as it was made"])
+    assert "only creates and deletes" in await refusal(evicting, obj=pod, old=pod, operation="CREATE", subresource="binding")
+    assert await refusal(evicting, obj=pod) == ""
 
 
 async def said(policies: ValidatingPolicies, change: Change, pod: Pod | None = None) -> str:

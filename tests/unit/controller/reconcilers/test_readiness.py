@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta.objects import name_of, uid_of, with_condition
 from apiserver.apis.virt import names, phases
-from controller.reconcilers import readiness
+from controller.reconcilers import pod_state, readiness
 from controller.reconcilers.actions import SetPodCondition
 from controller.reconcilers.virtual_machines import MAX_CONDITIONS, trim_pod
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
@@ -81,6 +81,57 @@ def test_before_the_hand_over_the_target_is_not_ready_and_afterwards_it_alone_is
     assert told(a_machine(in_pod=target), target, source) == [(TARGET, "True", "GuestRunning"), (OWN, "False", "GuestElsewhere")]
 
 
+def a_moved_machine(target: dict[str, Any], state: str = "running", **migration: Any) -> dict[str, Any]:
+    vm = a_machine(state=state, in_pod=target)
+    vm["status"]["migration"] = {"phase": "Succeeded", "sourcePod": OWN, "targetPod": TARGET, **migration}
+    return vm
+
+
+def made_ready(pod: dict[str, Any], status: str = "True") -> dict[str, Any]:
+    pod["status"]["conditions"].append({"type": "Ready", "status": status})
+    return pod
+
+
+def test_the_source_is_ready_until_the_target_is_in_fact() -> None:
+    """It passes connections on; a Service that has neither of the two refuses them."""
+    source, target = a_gated_pod("True"), a_gated_pod(migration="m")
+    vm = a_moved_machine(target)
+    assert told(vm, source, target) == [(TARGET, "True", "GuestRunning")]
+    for ready in (a_gated_pod("True", migration="m"), made_ready(a_gated_pod("True", migration="m"), "False")):
+        assert told(vm, source, ready) == []
+    assert told(vm, source, made_ready(a_gated_pod("True", migration="m"))) == [(OWN, "False", "GuestElsewhere")]
+    assert told(vm, a_gated_pod(), target) == [(TARGET, "True", "GuestRunning")]  # it is not made ready
+    assert told(vm, a_gated_pod("True", phase="Succeeded", exit_code=0), target) == [(TARGET, "True", "GuestRunning")]
+
+
+@pytest.mark.parametrize(
+    "migration",
+    [{"phase": "Running"}, {"phase": "Failed"}, *({side: other} for side in ("sourcePod", "targetPod") for other in ("another", "zebra"))],
+    ids=str,
+)
+def test_a_pod_that_the_guest_has_not_come_from_stands_in_for_none(migration: dict[str, Any]) -> None:
+    source, target = a_gated_pod("True"), a_gated_pod("True", migration="m")
+    assert told(a_moved_machine(target, **migration), source, target) == [(OWN, "False", "GuestElsewhere")]
+
+
+def test_no_pod_stands_in_for_a_guest_that_may_not_be_asked() -> None:
+    source, target = a_gated_pod("True"), a_gated_pod(migration="m")
+    assert told(a_moved_machine(target, state="paused"), source, target) == [(OWN, "False", "GuestElsewhere")]
+    vm = a_moved_machine(target)
+    vm["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "ReadinessProbeFailed", "message": "m"}]
+    assert told(vm, source, target) == [(OWN, "False", "GuestElsewhere")]
+    assert told(a_moved_machine(target), source) == [(OWN, "False", "GuestElsewhere")]  # the other pod is gone
+
+
+@pytest.mark.parametrize(("phase", "reason"), [(phases.RUNNING, "ReadinessProbeFailed"), (phases.STOPPING, "LivenessProbeFailed")])
+def test_a_guest_whose_probe_fails_takes_connections_from_no_pod(phase: str, reason: str) -> None:
+    vm = a_machine(phase)
+    vm["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": reason, "message": "m"}]
+    assert told(vm, a_gated_pod("True")) == [(OWN, "False", "GuestNotReady")]
+    vm["status"]["domain"]["state"] = "paused"
+    assert told(vm, a_gated_pod("True")) == [(OWN, "False", "GuestPaused")]
+
+
 def test_a_guest_that_arrives_paused_takes_connections_from_no_pod() -> None:
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     assert told(a_machine(state="paused", in_pod=target), source, target) == [(OWN, "False", "GuestElsewhere")]
@@ -123,6 +174,7 @@ def test_the_condition_is_known_however_many_others_somebody_gave_the_pod() -> N
     """Otherwise it would be written again with each change of the pod, which it is itself."""
     pod = a_gated_pod()
     others = [{"type": f"example.com/{number}", "status": "True"} for number in range(MAX_CONDITIONS)]
-    pod["status"]["conditions"] = [*others, {"type": GATE, "status": "True"}]
+    pod["status"]["conditions"] = [*others, {"type": "Ready", "status": "True"}, {"type": GATE, "status": "True"}]
+    assert pod_state.is_ready(trim_pod(pod))
     assert told(a_machine(), trim_pod(pod)) == []
     assert len(trim_pod(pod)["status"]["conditions"]) == MAX_CONDITIONS

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names
-from controller.reconcilers import attempts, ownership, pod_state, readiness
-from controller.reconcilers.virtual_machines import MAX_NAME, node_of_pod, trim_claim, trim_object, trim_pod
-from tests.unit.controller.reconcilers.builders import a_pod, a_vm
+from apiserver.apis.virt import evictions, names
+from controller.reconcilers import attempts, emptied_nodes, migration_retries, outdated, ownership, pod_state, readiness
+from controller.reconcilers.virtual_machines import MAX_NAME, node_of_pod, trim_claim, trim_migration, trim_node, trim_object, trim_pod
+from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
 
 LONG = {f"a{number}": "" for number in range(10_000)}
 
@@ -18,6 +19,8 @@ LONG = {f"a{number}": "" for number in range(10_000)}
 def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
     pod, vm = a_pod(phase="Running"), a_vm()
     pod["spec"]["readinessGates"] = [{"conditionType": "of-others"}, {"conditionType": names.GUEST_RUNNING_GATE}]
+    pod["metadata"] |= {"deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 60}
+    pod["spec"]["containers"][0]["image"] = "launcher:v1"
     pod["spec"]["containers"][0]["resources"] = {"limits": {names.KVM_RESOURCE: "1", "memory": "1Gi"}}
     kept = trim_pod(pod)
     for judge in (
@@ -26,15 +29,21 @@ def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
         ownership.is_labelled,
         pod_state.is_running,
         pod_state.is_over,
+        pod_state.is_ready,
+        pod_state.addresses_of,
         pod_state.obstacle,
         pod_state.bound_at,
         pod_state.has_run,
         pod_state.running_since,
         node_of_pod,
         readiness.has_gate,
+        outdated.image_of,
+        migration_retries.is_to_delete,
     ):
         assert judge(kept) == judge(pod)
     assert readiness.has_gate(kept)
+    assert migration_retries.is_to_delete(kept)
+    assert outdated.image_of(kept) == "launcher:v1"
     assert not readiness.has_gate(trim_pod(a_pod()))
     assert ownership.owners_of(kept) != []
     assert ownership.is_controlled_by(kept, vm)
@@ -42,7 +51,7 @@ def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
     assert kept["spec"]["containers"][0]["resources"] == {"limits": {names.KVM_RESOURCE: "1"}}
 
 
-@pytest.mark.parametrize("place", ["labels", "annotations", "ownerReferences", "finalizers", "env", "containers", "nodeSelector"])
+@pytest.mark.parametrize("place", ["labels", "annotations", "ownerReferences", "finalizers", "env", "containers", "nodeSelector", "podIPs"])
 def test_a_pod_takes_no_more_memory_than_others_whatever_is_in_it(place: str) -> None:
     pod = a_pod(phase="Running")
     match place:
@@ -54,6 +63,8 @@ def test_a_pod_takes_no_more_memory_than_others_whatever_is_in_it(place: str) ->
             pod["metadata"][place] = [f"example.com/{each}" for each in LONG]
         case "env":
             pod["spec"]["containers"][0]["env"] = [{"name": each, "value": ""} for each in LONG]
+        case "podIPs":
+            pod["status"]["podIPs"] = [{"ip": each, **LONG} for each in LONG]
         case "containers":
             pod["spec"]["containers"] += [{"name": each} for each in LONG]
         case _:
@@ -126,3 +137,53 @@ def test_what_a_kubelet_writes_is_bounded_and_means_what_it_meant() -> None:
 def test_of_a_claim_the_access_modes_are_kept_once() -> None:
     claim = {"metadata": {"name": "c", "namespace": "default"}, "spec": {"volumeMode": "Block", "accessModes": ["ReadWriteMany"] * 10_000}}
     assert trim_claim(claim)["spec"] == {"volumeMode": "Block", "accessModes": ["ReadWriteMany"]}
+
+
+def test_of_a_migration_the_node_that_an_eviction_named_is_kept() -> None:
+    made = a_migration(phase="Pending")
+    made["metadata"] |= {"annotations": {evictions.NODE_ANNOTATION: "node1", "long": "x" * 1000}, "managedFields": [{}]}
+    trimmed = trim_migration(made)
+    assert evictions.node_left_by(trimmed) == "node1"
+    assert trimmed["metadata"]["annotations"].keys() == {evictions.NODE_ANNOTATION}
+    assert "managedFields" not in trimmed["metadata"]
+    made["metadata"]["annotations"] = {evictions.NODE_ANNOTATION: "x" * 1000}
+    assert len(evictions.node_left_by(trim_migration(made))) == MAX_NAME
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "x", [], {}, {evictions.NODE_ANNOTATION: 5}, {evictions.NODE_ANNOTATION: ["x"]}])
+def test_whatever_stands_in_the_annotations_of_a_migration(wrong: Any) -> None:
+    made = a_migration()
+    made["metadata"]["annotations"] = wrong
+    assert "annotations" not in trim_migration(made)["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        ({"podCIDR": "10.0.0.0/24"}, {}),
+        ({"unschedulable": True, "taints": [{"key": "a", "effect": "NoSchedule"}]}, {"unschedulable": True}),
+        (
+            {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule", "value": "x", "timeAdded": "y"}]},
+            {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]},
+        ),
+        ({"taints": [{"key": "karpenter.sh/disrupted", "effect": "PreferNoSchedule"}]}, {}),
+    ],
+)
+def test_of_a_node_it_is_kept_whether_somebody_empties_it(spec: dict[str, Any], kept: dict[str, Any]) -> None:
+    trimmed = trim_node({"metadata": {"name": "node1"}, "spec": spec})
+    assert trimmed["spec"] == kept
+    assert emptied_nodes.is_being_emptied(trimmed) is emptied_nodes.is_being_emptied({"spec": spec}) is bool(kept)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"phase": "Pending"}, {"phase": "Pending"}),
+        ({"phase": "Bound", "capacity": {"storage": "2Gi", "x": TEXT}}, {"phase": "Bound", "capacity": {"storage": "2Gi"}}),
+        ({"phase": TEXT, "capacity": {"storage": TEXT}, "conditions": [TEXT]}, {}),
+        ({"phase": "Bound", "capacity": None}, {"phase": "Bound"}),
+        (None, {}),
+    ],
+)
+def test_of_a_claim_phase_and_capacity_are_kept_and_nothing_long(given: object, kept: object) -> None:
+    assert trim_claim({"metadata": {"name": "c"}, "spec": {}, "status": given})["status"] == kept

@@ -18,7 +18,9 @@ from controller.reconcilers import pod_state
 from controller.reconcilers.actions import (
     Action,
     AddFinalizer,
+    AddOwner,
     CreatePod,
+    DeleteObject,
     DeletePod,
     Emit,
     LookAgain,
@@ -33,7 +35,7 @@ from controller.reconcilers.node_reports import Silence
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import is_handled, plan
-from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_attempt
+from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.nodes import MILAN, ROME, a_node
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -309,6 +311,20 @@ def test_in_time_the_deadline_is_waited_for(rerun: dict[str, Any], left: float) 
     assert actions == (LookAgain(left),)
 
 
+@pytest.mark.parametrize("kind", ["DisksReady", "NetworkReady"])
+@pytest.mark.parametrize("reason", ["PluginFailed", "PluginTimedOut", "PluginNotFound"])
+def test_a_plugin_that_fails_takes_no_time_of_the_start(kind: str, reason: str) -> None:
+    """Whatever it sets up: the start has all of its time once the plugin has done what it was asked to."""
+    vm = a_vm(phase="Scheduled", attempts=[an_attempt()], rerun={"startTimeoutSeconds": 1})
+    told = {"type": kind, "status": "False", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    vm["status"]["conditions"] = [told]
+    assert plan(seen(vm, a_pod())) == ()
+    vm["status"]["conditions"] = [{**told, "status": "True", "reason": "Ready"}]
+    assert plan(seen(vm, a_pod())) == (LookAgain(1.0),)
+    vm["status"]["conditions"] = [{**told, "reason": "NetworkNotReady"}]
+    assert plan(seen(vm, a_pod())) not in ((), (LookAgain(1.0),))
+
+
 @pytest.mark.parametrize(
     ("pod", "result"),
     [(a_pod(phase="Succeeded", exit_code=0), "Succeeded"), (a_pod(phase="Failed", exit_code=1), "Failed"), (None, "Failed")],
@@ -318,6 +334,15 @@ def test_the_end_that_virt_handler_did_not_write_is_read_from_the_pod(pod: dict[
     vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
     status = written(plan(seen(vm, *([pod] if pod else []))))
     assert (status["phase"], status["attempts"][0]["result"]) == (result, result)
+
+
+def test_a_guest_that_was_not_alive_has_failed_however_its_pod_ended() -> None:
+    vm = a_vm(phase="Stopping", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
+    told = {"type": "Ready", "status": "False", "reason": "LivenessProbeFailed", "message": "the liveness probe failed: no answer"}
+    vm["status"]["conditions"] = [told]
+    status = written(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0))))
+    assert (status["phase"], status["attempts"][0]["result"]) == ("Failed", "Failed")
+    assert status["attempts"][0]["message"] == told["message"]
 
 
 def test_a_guest_whose_pod_somebody_deleted_starts_again() -> None:
@@ -678,6 +703,21 @@ def test_the_attempt_follows_a_guest_that_moved(phase: str) -> None:
     assert plan(seen(vm, a_pod(), target, targets=TARGETS)) == ()
 
 
+def test_a_machine_that_migrates_says_so() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    moves = a_migration(phase="PreparingTarget", sourcePodUID=vm["status"]["podUID"], targetNode="node2")
+    (action,) = plan(seen(vm, a_pod(), migrations=(moves,)))
+    assert isinstance(action, WriteStatus)
+    assert action.status == {
+        **vm["status"],
+        "migration": {"name": "move", "uid": "migration-uid", "targetNode": "node2", "phase": "PreparingTarget"},
+    }
+    vm["status"] = action.status
+    assert plan(seen(vm, a_pod(), migrations=(moves,))) == ()
+    (action,) = plan(seen(vm, a_pod()))
+    assert written((action,))["migration"]["phase"] == "Cancelled"
+
+
 def test_a_start_with_the_mac_address_of_another_machine_is_told() -> None:
     first, *_, last = plan(seen(a_vm(), namesakes=("other", "third")))
     assert isinstance(first, CreatePod)
@@ -823,7 +863,7 @@ def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
                 vm["metadata"]["finalizers"].append(action.finalizer)
             case RemoveFinalizer():
                 vm["metadata"]["finalizers"].remove(action.finalizer)
-            case Emit() | LookAgain() | SetPodCondition():  # the last is another plan's
+            case Emit() | LookAgain() | SetPodCondition() | AddOwner() | DeleteObject():  # the last three are other plans'
                 pass
     return dataclasses.replace(observed, vm=vm, pods=tuple(pods.values()))
 
@@ -925,3 +965,24 @@ def test_a_pod_that_waits_for_a_node_is_told_of_with_what_was_chosen() -> None:
     assert ready["message"] == (
         f"pod {name_of(pod)}: 0/2 nodes; status.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC"
     )
+
+
+@pytest.mark.parametrize(
+    ("modes", "message"),
+    [
+        (["ReadWriteMany"], None),
+        (["ReadOnlyMany", "ReadWriteMany"], None),
+        (["ReadWriteOnce"], "PersistentVolumeClaim data is not ReadWriteMany: two nodes cannot use it at once (disk 'root')"),
+        ([], "PersistentVolumeClaim data is not ReadWriteMany: two nodes cannot use it at once (disk 'root')"),
+    ],
+)
+def test_a_start_says_whether_its_claims_let_the_guest_migrate(modes: list[str], message: str | None) -> None:
+    stale = {"type": "Migratable", "status": "False", "reason": "DisksNotShared", "message": "of the attempt before"}
+    vm = a_vm() | {"status": {"conditions": [stale]}}
+    vm["spec"]["domain"]["devices"]["disks"] = [{"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}]
+    actions = plan(seen(vm, claims={"data": {"spec": {"accessModes": modes}, "status": {"phase": "Bound"}}}))
+    status = next(each.status for each in actions if isinstance(each, WriteStatus))
+    found = condition(status["conditions"], "Migratable")
+    assert (found or {}).get("message") == message
+    if found is not None:
+        assert (found["status"], found["reason"]) == ("False", "DisksNotShared")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition, name_of, uid_of
-from apiserver.apis.virt import names, power, summary
+from apiserver.apis.virt import layout, names, power, summary
 from controller.reconcilers.actions import MIN_LOOK_SECONDS, Action, CreatePod, DeletePod, Emit, LookAgain, WriteStatus
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
@@ -226,6 +226,83 @@ def test_which_claims_were_found_is_said() -> None:
         assert (told["reason"], told["message"]) == expected
 
 
+def with_a_disk(**source: Any) -> dict[str, Any]:
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "Data", **source}}
+    return {"memory": {"guest": "128Mi"}, "devices": {"disks": [disk]}}
+
+
+def a_claim(**rest: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "data", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteOnce"]}, **rest}
+
+
+def test_a_claim_that_is_being_deleted_is_not_used_and_not_called_absent() -> None:
+    gone = a_claim()
+    gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    actions = plan(seen(a_vm(domain=with_a_disk()), claims={"data": gone}))
+    assert "CreatePod" not in kinds(actions)
+    told = condition(written(actions)["conditions"], "DisksReady")
+    assert told is not None
+    assert (told["status"], told["reason"]) == ("False", "ClaimBeingDeleted")
+    assert told["message"].startswith("PersistentVolumeClaim is being deleted: data; ")
+    waiting = a_vm(domain=with_a_disk()) | {"status": written(actions)}
+    told = condition(written(plan(seen(waiting)))["conditions"], "DisksReady")
+    assert told is not None
+    assert told["reason"] == "ClaimNotFound"
+    assert "CreatePod" in kinds(plan(seen(waiting, claims={"data": a_claim()})))
+
+
+@pytest.mark.parametrize(
+    ("phase", "scheduled", "lacks"),
+    [("Pending", "False", True), ("Lost", "False", True), ("Pending", "", False), ("Bound", "False", False), ("", "False", False)],
+)
+def test_a_claim_without_volume_is_named_once_no_node_takes_the_pod(phase: str, scheduled: str, lacks: bool) -> None:
+    pod = a_pod(phase="Pending", node="")
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    pod["status"]["conditions"] = [said] if scheduled else []
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()], domain=with_a_disk())
+    found = {"type": "DisksReady", "status": "True", "reason": "Found", "message": "found data", "observedGeneration": 1}
+    vm["status"]["conditions"] = [{**found, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    actions = plan(seen(vm, pod, claims={"data": a_claim(status={"phase": phase} if phase else {})}))
+    status = written(actions) if "WriteStatus" in kinds(actions) else vm["status"]
+    told, ready = condition(status["conditions"], "DisksReady"), condition(status["conditions"], "Ready")
+    assert told is not None
+    assert (told["status"] == "False") is lacks
+    if not lacks:
+        return
+    assert (told["reason"], told["message"]) == ("ClaimNotBound", f"PersistentVolumeClaim not bound: data ({phase})")
+    assert ready is not None
+    assert (ready["reason"], ready["message"]) == ("Unschedulable", f"pod {name_of(pod)}: 0/2 nodes; {told['message']}")
+    vm["status"] = status
+    assert summary.word(vm) == "ErrorUnschedulable"
+    assert plan(seen(vm, pod, claims={"data": a_claim(status={"phase": phase})})) == ()
+    for bound in (pod, a_pod(phase="Pending")):  # the volume came, and then a node
+        again = condition(written(plan(seen(vm, bound, claims={"data": a_claim(status={"phase": "Bound"})})))["conditions"], "DisksReady")
+        assert again is not None
+        assert (again["status"], again["reason"]) == ("True", "Found")
+    handed = condition(written(plan(seen(vm, a_pod(), claims={"data": a_claim(status={"phase": "Bound"})})))["conditions"], "DisksReady")
+    assert handed is not None
+    assert handed["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("size", "capacity", "told"),
+    [
+        ("10Gi", "64Mi", "disk 'root': source.create.size is 10Gi, PersistentVolumeClaim data has 64Mi: "),
+        ("64Mi", "64Mi", ""),
+        ("10Gi", "much", ""),
+        ("10Gi", None, ""),
+        (None, "64Mi", ""),
+    ],
+)
+def test_a_disk_that_is_larger_than_its_claim_is_warned_of_and_started(size: str | None, capacity: str | None, told: str) -> None:
+    domain = with_a_disk(**({"create": {"size": size}} if size else {}))
+    claim = a_claim(status={"phase": "Bound", **({"capacity": {"storage": capacity}} if capacity else {})})
+    actions = plan(seen(a_vm(domain=domain), claims={"data": claim}))
+    assert "CreatePod" in kinds(actions)
+    warned = [each.message for each in actions if isinstance(each, Emit) and each.reason == "ClaimTooSmall"]
+    assert [each.startswith(told) for each in warned] == ([True] if told else [])
+
+
 def test_a_start_is_on_no_node_yet() -> None:
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime=ENDED)])
     place = {"nodeName": "node1", "podIP": "10.0.0.1", "domain": {"state": "running"}, "interfaces": [], "graphics": []}
@@ -318,6 +395,12 @@ def test_a_pod_is_not_handed_over_while_another_machine_has_a_guest_on_its_disk(
     assert summary.word({**waiting, "spec": {**vm["spec"], "runStrategy": "Always"}}) == "DiskInUse"
     assert plan(seen(waiting, a_pod(), rivals=(("data", "other"),))) == ()
 
+    _, told = plan(seen(vm, a_pod(), rivals=(("data", "other"),), files_in_use=("/a of node n by virtual machine x",)))
+    both = "PersistentVolumeClaim in use: data by virtual machine other; file in use: /a of node n by virtual machine x"
+    assert told == Emit("Warning", "DiskInUse", f"{both}; the virtual machine starts when that is off")
+    write, _ = plan(seen(vm, a_pod(), files_in_use=("/a of node n by virtual machine x",)))
+    assert written((write,))["phase"] == "Scheduling"
+
     handed = written(plan(seen(waiting, a_pod())))
     assert handed["phase"] == "Scheduled"
     assert (condition(handed["conditions"], "DisksReady") or {})["status"] == "True"
@@ -349,12 +432,14 @@ def test_a_lun_that_would_be_a_directory_is_told_before_the_start(mode: str | No
     assert "CreatePod" in kinds(plan(seen(vm, claims={"raw": {"spec": {"volumeMode": "Block"}}})))
 
 
-def test_an_image_for_a_device_is_told_before_the_start() -> None:
-    source = {"name": "root", "import": {"http": {"url": "http://h/"}}}
-    domain = {"memory": {"guest": "128Mi"}, "devices": {"disks": [{"type": "PersistentVolumeClaim", "source": source}]}}
+def test_an_image_is_imported_into_a_device_as_well() -> None:
+    http = {"url": "https://h/", "secretRef": {"name": "login"}, "caConfigMapRef": {"name": "authorities"}}
+    source = {"name": "root", "import": {"http": http}}
+    domain = {"memory": {"guest": "128Mi"}, "devices": {"disks": [{"name": "d", "type": "PersistentVolumeClaim", "source": source}]}}
     actions = plan(seen(a_vm(domain=domain), claims={"root": {"spec": {"volumeMode": "Block"}}}))
-    told = condition(written(actions)["conditions"], "DisksReady")
-    assert told is not None
-    assert (told["status"], told["reason"]) == ("False", "ClaimIsBlock")
-    assert "source.import of a disk needs volume mode Filesystem" in told["message"]
-    assert "CreatePod" not in kinds(actions)
+    (made,) = (each for each in actions if isinstance(each, CreatePod))
+    (container,) = made.pod["spec"]["containers"]
+    assert container["volumeDevices"] == [{"name": "disk-0", "devicePath": f"{layout.DEVICES_DIRECTORY}/d"}]
+    mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"] if each["name"].startswith("disk-0")}
+    secret, authorities = f"{layout.IMPORT_SECRETS_DIRECTORY}/d", f"{layout.IMPORT_AUTHORITIES_DIRECTORY}/d"
+    assert mounted == {"disk-0-secret": secret, "disk-0-authorities": authorities}

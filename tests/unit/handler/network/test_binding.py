@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +19,8 @@ LINKS: list[dict[str, Any]] = [
             {"family": "inet", "local": "10.0.0.9", "prefixlen": 24, "scope": "global"},
             {"family": "inet6", "local": "fd00::9", "prefixlen": 64, "scope": "global"},
             {"family": "inet6", "local": "fe80::1", "prefixlen": 64, "scope": "link"},
+            {"family": "inet6", "local": "fd00::a", "prefixlen": 64, "scope": "global", "dynamic": True},
+            {"family": "inet6", "local": "fd00::b", "prefixlen": 64, "scope": "global", "tentative": True, "dadfailed": True},
         ],
     },
     {"ifname": "lo"},
@@ -41,6 +44,25 @@ def test_what_is_wanted_observed_and_planned_is_plain_data() -> None:
     for each in (wanted, EMPTY, plan):
         json.dumps(asdict(each))
     assert (wanted.name, wanted.mac, wanted.tap) == (plan.interface.name, plan.interface.mac, plan.interface.tap)
+
+
+@pytest.mark.parametrize(("address", "first"), [("10.0.0.9", False), ("fd00::9", True), (None, False)])
+def test_the_pods_first_address_says_which_family_comes_first(address: str | None, first: bool) -> None:
+    (wanted,) = setup.wanted({**a_vm({"name": "a"}), "status": {"podIP": address}})
+    assert wanted.ipv6_first == first
+
+
+@pytest.mark.parametrize("kind", ["masquerade", "bridge", "passt"])
+@pytest.mark.parametrize("first", ["10.0.0.9", "fd00::9"])
+def test_the_order_of_the_pods_addresses_stays_whatever_virt_handler_writes(kind: str, first: str) -> None:
+    """``podIP`` says it first, and is then the first address that the binding says."""
+    both = Observed((dataclasses.replace(EMPTY.links[0], addresses=("10.0.0.9/24", "fd00::9/64")),))
+    vm = {**a_vm({"name": "a", "type": kind, **({"ports": []} if kind == "passt" else {})}), "status": {"podIP": first}}
+    for _ in range(2):
+        (plan,) = setup.plans(vm, both)
+        assert plan.interface.addresses[0] == first
+        assert set(plan.interface.addresses) == {"10.0.0.9", "fd00::9"}
+        vm = {**vm, "status": {"podIP": plan.interface.addresses[0]}}
 
 
 def test_a_machine_without_interfaces_wants_no_network() -> None:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from handler.network import binding, filters, masquerade
 from handler.network.binding import Link, Observed, Port, Unsupported, Wanted
+from launcher.protocol.messages import Lease6
 
 UPLINK = Link("eth0", "0a:58:0a:f4:01:07", 1450, ("10.244.1.7/24",))
 EMPTY = Observed((Link("lo", "00:00:00:00:00:00", 65536, ()), UPLINK))
@@ -57,11 +60,51 @@ def test_the_guest_cannot_move_its_entry_among_the_neighbours() -> None:
     assert f"neighbour replace 10.0.2.2 lladdr {MAC} dev k6t-eth0 nud permanent" in script(EMPTY)
 
 
-def test_a_pod_without_an_ipv4_uplink_is_not_supported() -> None:
+def test_a_pod_without_an_address_is_not_supported() -> None:
     with pytest.raises(Unsupported, match="no interface eth0"):
         masquerade.plan(WANTED, Observed(EMPTY.links[:1]))
-    with pytest.raises(Unsupported, match="no IPv4"):
-        masquerade.plan(WANTED, Observed((Link("eth0", UPLINK.mac, 1500, ("fd00::1/64",)),)))
+    with pytest.raises(Unsupported, match="neither an IPv4 nor an IPv6"):
+        masquerade.plan(WANTED, Observed((Link("eth0", UPLINK.mac, 1500, ()),)))
+
+
+DUAL = Observed((dataclasses.replace(UPLINK, addresses=("10.244.1.7/24", "fd00:10:244::7/64")),))
+SIX = Observed((dataclasses.replace(UPLINK, addresses=("fd00:10:244::7/64",)),))
+
+
+def test_a_pod_without_ipv6_has_a_guest_without() -> None:
+    plan = masquerade.plan(WANTED, EMPTY)
+    assert (plan.interface.lease6, plan.interface.ipv4) == (None, True)
+    assert "for link in k6t-eth0; do\n  [ ! -d /proc/sys/net/ipv6 ] || echo 1" in plan.script
+    for word in ("ip6", "tap-ipv6", "fd10", "forwarding"):
+        assert word not in plan.script
+
+
+@pytest.mark.parametrize("observed", [DUAL, SIX], ids=["both", "alone"])
+def test_where_the_pod_has_ipv6_the_guest_has_a_router_of_ours(observed: Observed) -> None:
+    plan = masquerade.plan(WANTED, observed)
+    assert plan.interface.lease6 == Lease6("fd10:0:2::2/128", "fe80::1", "02:00:00:00:00:01", ("fe80::1", "fd10:0:2::1"))
+    lines = plan.script.splitlines()
+    assert filters.rules(MAC, ipv6=True) in plan.script
+    filtered = lines.index("}", lines.index(f"  exit {binding.NO_FILTER}"))
+    for once in (
+        "address replace fd10:0:2::1/128 dev k6t-eth0 nodad",
+        f"neighbour replace fd10:0:2::2 lladdr {MAC} dev k6t-eth0 nud permanent",
+        "link set dev tap-ipv6 up",
+        "echo 1 >/proc/sys/net/ipv6/conf/all/forwarding",
+    ):
+        assert [position for position, line in enumerate(lines) if line == once] > [filtered]
+    assert lines.index("tuntap add dev tap-ipv6 mode tap user 107 group 107") < filtered
+    assert not [line for line in lines if "tap-ipv6 master" in line]
+    made = Observed((*observed.links, Link("tap-ipv6", "", 1450, ())))
+    assert "add dev tap-ipv6" not in masquerade.plan(WANTED, made).script
+
+
+def test_addresses_are_in_the_pods_order() -> None:
+    assert masquerade.plan(WANTED, DUAL).interface.addresses == ("10.244.1.7", "fd00:10:244::7")
+    six_first = dataclasses.replace(WANTED, ipv6_first=True)
+    assert masquerade.plan(six_first, DUAL).interface.addresses == ("fd00:10:244::7", "10.244.1.7")
+    alone = masquerade.plan(WANTED, SIX).interface
+    assert (alone.addresses, alone.ipv4) == (("fd00:10:244::7",), False)
 
 
 def test_others_reach_the_guest_by_the_address_of_the_pod() -> None:

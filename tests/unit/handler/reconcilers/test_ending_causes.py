@@ -21,6 +21,7 @@ EVICTED = {
     "message": "pod p on node n was evicted, as by kubectl drain",
 }
 LATE = {"type": "Ready", "status": "False", "reason": "StartTimeout", "message": "the guest did not run within 180 s on node n"}
+DEAD = {"type": "Ready", "status": "False", "reason": "LivenessProbeFailed", "message": "the liveness probe failed: no answer"}
 DELETED = "its pod was deleted while the guest ran, not by virt-controller"
 
 
@@ -39,6 +40,7 @@ def a_run(*conditions: dict[str, Any], request: dict[str, Any] | None = None, de
         (a_run(), "destroyed", ("Stopped", "PodDeleted", f"{DELETED} ({ASKED})")),
         (a_run(EVICTED), "shutdown-requested", ("Stopped", EVICTED["reason"], f"{EVICTED['message']} ({ASKED})")),
         (a_run(LATE), "destroyed", ("Failed", "StartTimeout", LATE["message"])),
+        (a_run(DEAD), "shutdown-requested", ("Failed", "LivenessProbeFailed", DEAD["message"])),
         (a_run(request=a_request("Stop")), "shutdown-requested", ("Stopped", "ShutDown", ASKED)),
         (a_run(request=a_request("Restart", 2)), "shutdown-requested", ("Stopped", "ShutDown", ASKED)),
         (a_run(request=a_request("Start", 2), stopTime="2026-11-21T07:59:20Z"), "destroyed", ("Stopped", "PoweredOff", ASKED)),
@@ -52,6 +54,7 @@ def a_run(*conditions: dict[str, Any], request: dict[str, Any] | None = None, de
         "deleted hard",
         "evicted",
         "late",
+        "not alive",
         "stop",
         "restart",
         "start again",

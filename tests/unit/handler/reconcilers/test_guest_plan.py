@@ -97,6 +97,16 @@ def test_a_stop_that_has_begun_is_carried_out_though_the_machine_is_to_be_on_by_
         assert action.end.result == "Stopped"
 
 
+def test_why_a_guest_has_to_shut_down_is_never_why_it_should_be_on() -> None:
+    dead = {"type": "Ready", "status": "False", "reason": "LivenessProbeFailed", "message": "the liveness probe failed: no answer"}
+    vm = a_vm("Stopping")
+    assert guest_plan.why_down(vm) == "the attempt has begun to end"
+    vm["status"]["conditions"] = [dead]
+    assert guest_plan.why_down(vm) == "the liveness probe failed: no answer"
+    vm["status"]["request"] = a_request("Stop")
+    assert guest_plan.why_down(vm) == "stop was requested"
+
+
 def test_pause_and_unpause_follow_the_last_verb() -> None:
     paused, running = a_running("paused", "user"), a_running()
 
@@ -146,6 +156,19 @@ def test_a_guest_that_was_stopped_by_a_fault_goes_on_once_for_each_unpause_of_it
 ) -> None:
     seen = Observed(a_vm("Running", request=request_), a_running(state, reason), connected=True, gone=False, answered=answered)
     assert plan(seen) == (Call(messages.Resume()) if goes_on else Report())
+
+
+@pytest.mark.parametrize(
+    ("request_", "goes_on"), [(None, True), (a_request("Unpause"), True), (a_request("Pause"), False), (a_request("Pause", 0), True)]
+)
+def test_a_guest_goes_on_by_itself_when_there_is_room_unless_somebody_paused_it(request_: dict[str, Any] | None, goes_on: bool) -> None:
+    answered = (request_ or {}).get("time", "")
+    vm, roomy = a_vm("Running", request=request_), a_running("paused", "I/O error", has_room=True)
+    assert plan(Observed(vm, roomy, connected=True, gone=False, answered=answered)) == (Call(messages.Resume()) if goes_on else Report())
+
+
+def test_room_is_no_reason_to_resume_a_guest_that_does_not_stand_still() -> None:
+    assert plan(observed(a_vm("Running"), a_running(has_room=True))) == Report()
 
 
 def test_a_guest_that_runs_is_not_resumed_by_an_unpause() -> None:
@@ -316,3 +339,25 @@ def test_from_every_state_the_plan_comes_to_rest(launcher: messages.Status | Non
             state = after
         else:
             pytest.fail(f"no rest for {vm['status']} {launcher}")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "may"),
+    [
+        (a_running(), True),
+        (None, False),
+        (EMPTY, False),
+        (a_running("paused", "user"), False),
+        (a_running("pmsuspended", "disk"), False),
+        (a_running(stopping=True), False),
+        (an_ended("shutdown"), False),
+        (replace(a_running(), ending=messages.Ending("shutdown", "")), False),
+        (a_migrating("running"), False),
+        (a_migrating("succeeded"), False),
+        (a_migrating("failed"), True),
+        (a_migrating("arrived", "incoming"), False),
+        (a_migrating("succeeded", "incoming"), True),
+    ],
+)
+def test_only_a_guest_that_runs_and_stays_can_answer_a_probe(launcher: messages.Status | None, may: bool) -> None:
+    assert guest_plan.may_be_asked(launcher) is may

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -47,6 +48,20 @@ def test_the_address_of_sockets_is_told_of_a_machine_that_has_them_and_only_if_i
     assert told(3) is None
     for wrong in (0, 2, 2**32 - 1, -7):
         assert told(wrong, {"vsock": {"cid": 3}}, vsock={}) is None
+
+
+def test_a_machine_moves_only_where_the_plugin_of_its_interface_says_so() -> None:
+    vm = a_vm()
+    vm["spec"]["domain"]["devices"]["interfaces"] = [{"name": "private", "type": "plugin", "plugin": "isolated"}]
+    made = Interface("private", "02:00:00:00:00:09", "tap7", "virtio", (), is_own=False)
+
+    def told(*interfaces: Interface) -> Mapping[str, Any]:
+        status = guest_status.running(vm, a_running(), interfaces or None, NOW)
+        return objects.condition(status["conditions"], "Migratable") or {}
+
+    assert told(made)["status"] == "True"
+    assert (told(replace(made, live_migration=False))["status"], told()["status"]) == ("False", "False")
+    assert "plugin isolated does not say that its guests may move" in told(replace(made, live_migration=False))["message"]
 
 
 def test_looking_again_changes_nothing() -> None:
@@ -107,7 +122,9 @@ def test_a_full_disk_is_told_apart_and_named_with_what_to_do() -> None:
 
     assert (paused["status"], paused["reason"]) == ("True", "DiskFull")
     assert "expand the PersistentVolumeClaim or make room" in paused["message"]
-    assert paused["message"].endswith("unpause lets the guest go on (disk 'data': no space left)")
+    assert paused["message"].endswith(
+        "the guest goes on by itself some time after that, and at once by unpause (disk 'data': no space left)"
+    )
     assert ready["message"] == f"the guest is paused: {paused['message']}"
 
 
@@ -117,6 +134,21 @@ def test_a_launcher_that_says_full_of_a_guest_that_was_paused_on_request_changes
     told = replace(launcher, domain=replace(launcher.domain, full=True))
     found = objects.condition(guest_status.running(a_vm("Running"), told, None, NOW)["conditions"], "Paused") or {}
     assert (found["reason"], found["message"]) == ("User", "paused on request")
+
+
+def test_what_virt_controller_said_of_claims_stays_until_the_launcher_knows_of_something_else() -> None:
+    told = {"type": "Migratable", "status": "False", "reason": "DisksNotShared", "message": "PersistentVolumeClaim a is not ReadWriteMany"}
+    vm = a_vm("Running")
+    vm["status"]["conditions"] = [told]
+    status = guest_status.running(vm, a_running(), None, NOW)
+    assert objects.condition(status["conditions"], "Migratable") == told
+    worse = guest_status.running(vm, a_running(not_migratable="disk0 is local"), None, NOW)
+    assert (objects.condition(worse["conditions"], "Migratable") or {})["message"] == "disk0 is local"
+    for other in ({**told, "reason": "NotMigratable"}, {**told, "status": "True"}):
+        vm["status"]["conditions"] = [other]
+        found = objects.condition(guest_status.running(vm, a_running(), None, NOW)["conditions"], "Migratable")
+        assert (found or {})["status"] == "True"
+        assert (found or {})["reason"] == "Migratable"
 
 
 def test_a_guest_that_cannot_migrate_says_why() -> None:
@@ -173,6 +205,24 @@ def test_a_wait_for_an_image_names_disk_claim_and_file_and_is_written_once() -> 
     assert guest_status.waiting_for_images({**vm, "status": status}, ("disk0",), NOW + timedelta(minutes=1)) == status
 
 
+@pytest.mark.parametrize(
+    ("message", "is_news"),
+    [
+        ("disk 'a': its claim has room for 49Gi: expand", False),
+        ("disk 'a': its claim has room for 54118453248 bytes: expand", False),
+        ("disk 'a': its claim has room for 0: expand", False),
+        ("disk 'b': its claim has room for 50Gi: expand", True),
+        ("disk 'a': the claim is full: expand", True),
+    ],
+)
+def test_of_a_wait_for_room_nothing_is_told_again_while_only_the_room_differs(message: str, is_news: bool) -> None:
+    first = guest_status.waiting_for_room(a_vm(), "disk 'a': its claim has room for 50Gi: expand", NOW)
+    assert guest_status.is_news_of_disks(a_vm(), first)
+    vm = {**a_vm(), "status": first}
+    assert guest_status.is_news_of_disks(vm, guest_status.waiting_for_room(vm, message, NOW)) is is_news
+    assert guest_status.is_news_of_disks(vm, guest_status.waiting_for_images(vm, ("disk0",), NOW))
+
+
 def test_a_wait_for_room_says_what_the_launcher_says_in_one_line() -> None:
     status = guest_status.waiting_for_room(a_vm(), "disk 'disk0': too\nsmall" + "!" * 5000, NOW)
 
@@ -193,7 +243,7 @@ def test_a_guest_that_runs_has_its_disks() -> None:
     for status in (
         guest_status.waiting_for_room(a_vm(), "too small", NOW),
         guest_status.waiting_for_images(a_vm(), ("disk0",), NOW),
-        guest_status.with_disks_problem(a_vm(), "disk0 is reached through a link", NOW),
+        guest_status.with_disks_fault(a_vm(), {}, "DiskNotUsable", "disk0 is reached through a link", NOW),
     ):
         found = guest_status.running({**a_vm(), "status": status}, a_running(), None, NOW)
         assert objects.is_true(found["conditions"], "DisksReady")
@@ -241,18 +291,19 @@ def test_what_is_said_of_a_disk_that_failed_is_one_bounded_line() -> None:
     assert "xxx" in (objects.condition(conditions, "Paused") or {})["message"]
 
 
-def test_a_machine_is_reached_at_the_first_address_of_its_first_interface() -> None:
+def test_a_machine_is_reached_at_the_first_address_of_its_interface_on_the_pods_network() -> None:
     first = replace(WIRED[0], addresses=("10.244.0.9", "fd00::9"))
-    second = replace(WIRED[0], name="other", addresses=("10.9.9.9",))
-    status = guest_status.running(a_vm(), a_running(), (first, second), NOW)
+    further = replace(WIRED[0], name="other", addresses=("10.9.9.9",), is_own=False)
+    for order in ((first, further), (further, first)):
+        status = guest_status.running(a_vm(), a_running(), order, NOW)
 
-    assert status["podIP"] == "10.244.0.9"
-    assert [each["ipAddress"] for each in status["interfaces"]] == ["10.244.0.9", "10.9.9.9"]
-    assert status["interfaces"][0]["ipAddresses"] == ["10.244.0.9", "fd00::9"]
+        assert status["podIP"] == "10.244.0.9"
+        assert [each["ipAddress"] for each in status["interfaces"]] == [each.addresses[0] for each in order]
+        assert status["interfaces"][order.index(first)]["ipAddresses"] == ["10.244.0.9", "fd00::9"]
 
 
 def test_what_is_wrong_with_a_disk_is_told_in_one_bounded_line() -> None:
-    status = guest_status.with_disks_problem(a_vm(), "disk0:\n\x1b[2J" + "x" * 5000, NOW)
+    status = guest_status.with_disks_fault(a_vm(), {}, "DiskNotUsable", "disk0:\n\x1b[2J" + "x" * 5000, NOW)
 
     found = objects.condition(status["conditions"], "DisksReady")
     assert found is not None
@@ -344,3 +395,18 @@ def test_a_running_guest_whose_server_is_silent_is_told_with_its_disk_until_it_a
 
     back = guest_status.running({**vm, "status": status}, a_running(), WIRED, NOW)
     assert objects.is_true(back["conditions"], "DisksReady")
+
+
+def test_a_plugins_server_that_does_not_answer_is_named_with_disk_and_plugin_until_the_plugin_says_more() -> None:
+    vm = a_vm("Running")
+    vm["spec"]["domain"]["devices"]["disks"] = [{"name": "data", "type": "Plugin", "source": {"plugin": "images"}}]
+    status = guest_status.running(vm, a_running(servers_silent=("data", "other")), None, NOW)
+    (told,) = (each for each in status["conditions"] if each["type"] == "DisksReady")
+    assert (told["status"], told["reason"]) == ("False", "DiskServerSilent")
+    assert told["message"].startswith("disk 'data': the NBD server of plugin images does not answer; ")
+    status = guest_status.with_disks_fault(vm, status, "PluginFailed", "disk 'data': plugin images (CHECK): no\npool", NOW)
+    (told,) = (each for each in status["conditions"] if each["type"] == "DisksReady")
+    assert (told["reason"], told["message"]) == ("PluginFailed", "disk 'data': plugin images (CHECK): no | pool")
+    status = guest_status.running({**vm, "status": status}, a_running(), None, NOW)
+    (told,) = (each for each in status["conditions"] if each["type"] == "DisksReady")
+    assert told["status"] == "True"

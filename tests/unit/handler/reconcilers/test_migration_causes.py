@@ -12,6 +12,7 @@ from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import a_running
 
 RUNNING = a_running()
+CLOSED = "internal error: QEMU unexpectedly closed the monitor (vm='default_testvm')"
 
 
 def ended(kind: messages.EndingKind, message: str = "") -> messages.Status:
@@ -66,3 +67,28 @@ def test_a_machine_that_is_to_run_on_says_what_broke(state: messages.MigrationSt
 )
 def test_a_machine_that_should_be_off_says_why(vm: Any, why: str) -> None:
     assert causes.stop_of(vm) == why
+
+
+@pytest.mark.parametrize(
+    ("known", "launcher", "stop", "may"),
+    [
+        (messages.MigrationStatus("m", "outgoing", "failed", "Unable to write to socket: Broken pipe"), RUNNING, "", True),
+        (messages.MigrationStatus("m", "outgoing", "failed", f"{CLOSED}: load of migration failed: Input/output error"), RUNNING, "", True),
+        (messages.MigrationStatus("m", "outgoing", "failed", f"{CLOSED}: load of migration failed: Invalid argument"), RUNNING, "", False),
+        (messages.MigrationStatus("m", "outgoing", "failed", CLOSED), RUNNING, "", True),
+        (messages.MigrationStatus("m", "outgoing", "failed", "internal error: qemu unexpectedly closed the monitor"), RUNNING, "", True),
+        (messages.MigrationStatus("m", "outgoing", "failed", f"{CLOSED}: qemu: -cpu x: no such model"), RUNNING, "", False),
+        (messages.MigrationStatus("m", "outgoing", "failed", "migration of disk vda failed: Input/output error"), RUNNING, "", True),
+        (messages.MigrationStatus("m", "outgoing", "failed", "migration of disk vda failed: No space left on device"), RUNNING, "", False),
+        (messages.MigrationStatus("m", "outgoing", "failed", "unsupported configuration: no such CPU"), RUNNING, "", False),
+        (messages.MigrationStatus("m", "outgoing", "failed", ""), RUNNING, "", False),
+        (messages.MigrationStatus("m", "outgoing", "cancelled", "Unable to write to socket: Broken pipe"), RUNNING, "", False),
+        (messages.MigrationStatus("m", "outgoing", "failed", "client socket is closed"), RUNNING, "stop was requested", False),
+        (messages.MigrationStatus("m", "outgoing", "failed", "client socket is closed"), replace(RUNNING, stopping=True), "", False),
+        (messages.MigrationStatus("m", "outgoing", "failed", "client socket is closed"), ended("crashed"), "", False),
+    ],
+)
+def test_only_a_broken_connection_of_a_guest_that_goes_on_may_pass(
+    known: messages.MigrationStatus, launcher: messages.Status, stop: str, may: bool
+) -> None:
+    assert causes.may_pass(known, launcher, stop) is may

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from apiserver.apis.meta import times
 from apiserver.apis.virt import release
 from handler.reconcilers import migration_plan as plan
 from handler.reconcilers.migration_plan import Observed
 from launcher.protocol import messages
-from tests.unit.handler.reconcilers.builders import EMPTY, NOW, a_migrating, a_migration, a_running, an_ended
+from tests.unit.handler.reconcilers.builders import EMPTY, NOW, a_migrating, a_migration, a_running, a_vm, an_ended
 
 
 def source(migration: dict[str, Any], launcher: messages.Status | None, *, connected: bool = True, gone: bool = False) -> plan.Action:
@@ -118,6 +120,15 @@ def test_a_guest_that_arrived_is_released_when_the_migration_says_so() -> None:
     assert source(migration, a_migrating("succeeded")) == plan.Tell()
 
 
+def test_a_guest_that_left_and_is_gone_is_released_all_the_same_which_ends_its_pod() -> None:
+    migration = a_migration("Running", targetAddress="10.0.0.2:8445")
+    assert target(migration, a_migrating("failed", "incoming")) == plan.Wait()
+    migration["status"] = release.released(migration, release.BY_POD, "", NOW)
+    assert target(migration, a_migrating("failed", "incoming")) == plan.Release()
+    assert target(migration, a_migrating("cancelled", "incoming")) == plan.Wait()
+    assert target(migration, a_migrating("failed", "incoming"), connected=False) == plan.Wait()
+
+
 def test_a_restarted_target_expects_the_word_about_a_guest_that_arrived() -> None:
     assert target(a_migration("Running"), a_migrating("arrived", "incoming"), relaying=False) == plan.Expect()
 
@@ -162,10 +173,58 @@ def test_a_target_whose_guest_did_not_come_leaves_the_word_to_the_source() -> No
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Cancelled"])
 def test_a_final_phase_closes_both_sides(phase: str) -> None:
     for state in ("succeeded", "failed", "cancelled"):
-        assert source(a_migration(phase), a_migrating(state)) == plan.Close()
+        if (state, phase) != ("succeeded", "Succeeded"):
+            assert source(a_migration(phase), a_migrating(state)) == plan.Close()
+        assert source(a_migration(phase), a_migrating(state), connected=False) == plan.Close()
     for connected in (False, True):
         assert source(a_migration(phase), None, connected=connected) == plan.Close()
     assert target(a_migration(phase), a_migrating("prepared", "incoming")) == plan.Close()
+
+
+ADDRESSES = ("10.244.1.7", "fd00:10::7")
+
+
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_connections_are_passed_on_once_the_guest_was_released_and_while_its_former_pod_stays(phase: str) -> None:
+    migration = a_migration(phase, targetPodIPs=list(ADDRESSES))
+    left = Observed(migration, a_migrating("succeeded"), connected=True, gone=False, told=True)
+    afterwards = plan.Linger() if phase == "Succeeded" else plan.Wait()
+    assert plan.plan_source(left) == plan.PassOn(ADDRESSES)
+    assert plan.plan_source(replace(left, passed_on=True)) == afterwards
+    assert plan.plan_source(replace(left, migration=a_migration(phase))) == afterwards  # of an older virt-controller: nobody said where to
+    assert plan.plan_source(replace(left, migration=a_migration(phase, targetPodIPs=[]))) == afterwards
+    assert plan.plan_source(replace(left, launcher=a_migrating("succeeded", "incoming"))) != plan.PassOn(ADDRESSES)
+    assert plan.plan_source(replace(left, connected=False)) == (plan.Close() if phase == "Succeeded" else plan.Wait())
+
+
+def test_nothing_is_passed_on_before_the_guest_has_gone_and_may_run() -> None:
+    for phase in ("TargetReady", "Running"):
+        migration = a_migration(phase, targetPodIPs=list(ADDRESSES))
+        assert source(migration, a_migrating("succeeded")) == plan.Tell()
+        assert source(migration, a_migrating("running")) in (plan.Wait(), plan.Begin())
+    for phase in ("Failed", "Cancelled"):  # the target's pod has ended
+        assert source(a_migration(phase, targetPodIPs=list(ADDRESSES)), a_migrating("succeeded")) == plan.Close()
+
+
+def test_what_a_migration_took_is_told_after_virt_controller_was_the_first_to_say_that_it_succeeded() -> None:
+    took = replace(a_migrating("succeeded", "incoming").migrations[0], downtime_milliseconds=45)
+    there = a_running(migrations=(took,))
+    assert target(a_migration("Succeeded"), there) == plan.Measure()
+    assert target(a_migration("Succeeded", progress={"totalBytes": 1}), there) == plan.Measure()
+    assert target(a_migration("Succeeded", progress={"downtimeMilliseconds": 1}), there) == plan.Close()
+    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, downtime_milliseconds=0),))) == plan.Close()
+    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, direction="outgoing"),))) == plan.Close()
+    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, uid="mig-2"),))) == plan.Close()
+    assert target(a_migration("Succeeded"), None) == plan.Close()
+    for phase in ("Failed", "Cancelled"):
+        assert target(a_migration(phase), there) == plan.Close()
+
+
+@pytest.mark.parametrize("status", [{"podUID": "../x"}, {"podUID": ""}, {"podUID": ["pod-1"]}, {"podName": "p2"}])
+def test_a_source_that_its_machine_does_not_name_is_none(status: dict[str, Any]) -> None:
+    assert plan.source_pod(a_vm("Running"), a_migration("Running")) == "pod-1"
+    assert plan.source_pod(a_vm("Running", **status), a_migration("Running")) == ""
+    assert plan.source_pod(None, a_migration("Running")) == ""
 
 
 def test_relays_stay_until_the_sources_libvirt_has_learnt_the_outcome() -> None:
@@ -196,3 +255,104 @@ def test_at_most_one_side_writes_an_end(phase: str, deleting: bool, state: messa
     if state in ("succeeded", "failed", "cancelled"):
         assert len(ends) == 1
         assert isinstance(ends[0], plan.TakeOver) is (state == "succeeded")
+
+
+def test_what_a_launcher_says_later_is_waited_for_a_while() -> None:
+    here = replace(a_migrating("succeeded", "incoming").migrations[0], downtime_milliseconds=0)
+
+    def of(launcher: messages.Status | None, *, ended: timedelta = timedelta(), gone: bool = False) -> plan.Action:
+        migration = a_migration("Succeeded", endTime=times.to_rfc3339(NOW + ended))
+        return plan.plan_target(Observed(migration, launcher, connected=True, gone=gone, now=NOW))
+
+    assert of(a_running(migrations=(here,))) == plan.Listen()
+    assert of(None) == plan.Listen()  # virt-handler was restarted
+    assert of(None, gone=True) == plan.Close()
+    assert of(a_running(migrations=(replace(here, elapsed_milliseconds=1),))) == plan.Close()
+    for seconds in (-plan.MEASURE_SECONDS, plan.MEASURE_SECONDS):
+        assert of(a_running(migrations=(here,)), ended=timedelta(seconds=seconds)) == plan.Close()
+
+
+# Attempts
+
+
+BROKE = {"number": 1, "reason": "ConnectionBroken", "message": "broke"}
+
+
+def a_broken(uid: str = "mig-1") -> messages.Status:
+    return a_running(migrations=(messages.MigrationStatus(uid, "outgoing", "failed", "client socket is closed"),))
+
+
+def test_a_broken_connection_is_virt_controllers_to_judge_where_attempts_are_counted() -> None:
+    action = source(a_migration("Running", attempt=1), a_broken(), connected=False)
+    assert isinstance(action, plan.Report)
+    assert action.message.startswith("the connection to the target broke")
+    for migration in (
+        a_migration("Running"),  # of a virt-controller that was older
+        a_migration("Running", attempt=1, deleting=True),
+        a_migration("TargetReady", attempt=1),
+    ):
+        assert isinstance(source(migration, a_broken()), plan.Conclude)
+    refused = a_running(migrations=(messages.MigrationStatus("mig-1", "outgoing", "failed", "no such CPU"),))
+    assert source(a_migration("Running", attempt=1), refused) == plan.Conclude("Failed", "no such CPU")
+
+
+def test_the_end_of_a_target_pod_that_virt_controller_saw_waits_for_this_word() -> None:
+    ended = {**BROKE, "reason": "TargetPodEnded"}
+    assert isinstance(source(a_migration("Running", attempt=1, attempts=[ended]), a_broken()), plan.Report)
+    assert source(a_migration("Running", attempt=1, attempts=[ended]), a_migrating("running")) == plan.Wait()
+
+
+def test_an_attempt_that_failed_is_over_for_both_sides() -> None:
+    """Its relays end, and its door is closed: whatever arrived is never released, whoever says so."""
+    migration = a_migration("Running", attempt=1, attempts=[BROKE])
+    assert source(migration, a_broken()) == plan.Close()
+    for state in ("prepared", "running", "arrived", "succeeded", "failed"):
+        assert target(migration, a_migrating(state, "incoming")) == plan.Close()
+    migration["status"] = release.released(migration, release.BY_HANDLER, "", NOW)
+    assert target(migration, a_migrating("arrived", "incoming")) == plan.Close()
+
+
+@pytest.mark.parametrize("phase", ["PreparingTarget", "TargetReady"])
+def test_nothing_begins_once_the_target_pod_is_known_to_end(phase: str) -> None:
+    migration = a_migration(phase, attempt=1, attempts=[{**BROKE, "reason": "TargetPodDeleted"}])
+    assert source(migration, a_running()) == plan.Wait()
+    assert target(migration, EMPTY) == plan.Wait()
+
+
+def test_a_second_attempt_begins_whatever_became_of_the_first() -> None:
+    ready = a_migration("TargetReady", attempt=2, attempts=[BROKE], targetAddress="10.0.0.2:8445")
+    running = a_migration("Running", attempt=2, attempts=[BROKE], targetAddress="10.0.0.2:8445")
+    assert source(ready, a_broken()) == plan.Begin()
+    assert source(running, a_broken()) == plan.Relay()
+    assert source(running, a_migrating("succeeded", uid="mig-1-2")) == plan.Tell()
+    assert isinstance(source(running, a_broken("mig-1-2")), plan.Report)
+    assert target(a_migration("PreparingTarget", attempt=2, attempts=[BROKE]), EMPTY) == plan.Prepare()
+    assert target(running, a_migrating("arrived", "incoming", "mig-1-2"), relaying=False) == plan.Expect()
+    assert target(running, a_migrating("succeeded", "incoming", "mig-1-2")) == plan.TakeOver()
+
+
+def test_nothing_begins_on_a_node_whose_virt_handler_ends_soon() -> None:
+    def leaves(migration: dict[str, Any], launcher: messages.Status) -> plan.Action:
+        return plan.plan_source(Observed(migration, launcher, connected=True, gone=False, ending=True))
+
+    def comes(migration: dict[str, Any], launcher: messages.Status, *, relaying: bool = True) -> plan.Action:
+        address = "10.0.0.2:8445"
+        return plan.plan_target(Observed(migration, launcher, connected=True, gone=False, ending=True, relaying=relaying, address=address))
+
+    prepared = a_migrating("prepared", "incoming")
+    assert leaves(a_migration("TargetReady"), a_running()) == plan.Wait()
+    assert comes(a_migration("PreparingTarget"), prepared) == plan.Wait()
+    # What has begun goes on.
+    assert leaves(a_migration("Running"), a_running()) == plan.Relay()
+    assert leaves(a_migration("Running"), a_migrating("succeeded")) == plan.Tell()
+    assert comes(a_migration("Running"), a_migrating("arrived", "incoming"), relaying=False) == plan.Expect()
+    assert comes(a_migration("Running"), prepared) == plan.Offer("10.0.0.2:8445")
+    assert comes(a_migration("Running"), a_migrating("succeeded", "incoming")) == plan.TakeOver()
+
+
+def test_virt_handler_does_not_end_in_the_middle_of_what_moves() -> None:
+    assert plan.is_under_way(a_migration("Running"))
+    assert plan.is_under_way(a_migration("Running", attempt=2, attempts=[BROKE]))
+    assert not plan.is_under_way(a_migration("Running", attempt=1, attempts=[BROKE]))
+    for phase in ("", "Pending", "Scheduling", "PreparingTarget", "TargetReady", "Succeeded", "Failed", "Cancelled"):
+        assert not plan.is_under_way(a_migration(phase))

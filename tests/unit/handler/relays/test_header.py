@@ -9,7 +9,7 @@ from handler.relays.header import Header, Release
 from handler.relays.outgoing import split_address
 
 
-@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", fullmatch=True), st.sampled_from(["libvirt", "data"]))
+@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", fullmatch=True), st.sampled_from(["libvirt", "data", "disks"]))
 def test_what_is_encoded_is_decoded(uid: str, channel: header.Channel) -> None:
     line = Header(uid, channel).encode()
 

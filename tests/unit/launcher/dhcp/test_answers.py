@@ -151,6 +151,17 @@ def test_an_answer_is_no_larger_than_the_client_takes() -> None:
         assert answer(packet(message.DISCOVER, (57, odd)), LEASE) is not None
 
 
+def test_an_option_that_fits_but_for_its_last_byte_is_left_out() -> None:
+    some = Lease(MAC, "10.0.2.2", "10.0.2.1", "255.255.255.0", 1500, search=tuple(f"{'x' * 60}.n{number}.example" for number in range(8)))
+    told = set()
+    for room in range(576, 1200):
+        said = answer(packet(message.DISCOVER, (57, room.to_bytes(2, "big"))), some)
+        assert said is not None
+        assert len(said.data) <= room - 28
+        told.add(119 in read(said)[2])
+    assert told == {False, True}
+
+
 def test_no_packet_whatever_is_in_it_makes_the_server_fail() -> None:
     source = random.Random(10)
     good = packet(message.DISCOVER, (61, b"abc"), (message.PARAMETERS, bytes(range(1, 100))), (57, b"\x05\xdc"))

@@ -27,3 +27,8 @@ IMAGE: dict[str, Any] = {"name": "root", "type": "Image", "source": {"reference"
 def test_a_claim_is_raw_whatever_is_found_in_it(disk: dict[str, Any], found: disk_origins.Format, expected: str) -> None:
     (origin,) = disk_origins.origins({"devices": {"disks": [disk]}})
     assert disk_origins.format_of(origin, Found(format=found)) == expected
+
+
+def test_nobody_writes_to_a_cdrom_whatever_its_author_said() -> None:
+    (origin,) = disk_origins.origins({"devices": {"disks": [{**CLAIM, "device": "cdrom", "readOnly": False}]}})
+    assert origin.read_only

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.virt.hardware import features
-from launcher.domain import disk_origins, document, migratability
+from launcher.domain import copied_disks, disk_origins, document, migratability, passt
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
 from launcher.domain.document import to_xml
@@ -21,6 +21,7 @@ GOLDEN = Path(__file__).parents[3] / "golden" / "domain"
 CLAIM: dict[str, Any] = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
 NBD: dict[str, Any] = {"name": "data", "type": "NBD", "source": {"host": "nbd.example", "port": 10810, "export": "vms/a=1"}}
 IMAGE: dict[str, Any] = {"name": "image", "type": "Image", "source": {"reference": "example/disk"}}
+CACHED: dict[str, Any] = {**CLAIM, "driver": {"cache": "writeback"}}
 FILESYSTEMS: Any = [
     {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "Shared"}},
     {"name": "settings", "type": "ConfigMap", "source": {"name": "settings"}},
@@ -89,6 +90,10 @@ def xml(**arguments: Any) -> ET.Element:
 
 def with_disks(*items: dict[str, Any], **found: Found) -> ET.Element:
     return xml(devices={"disks": list(items)}, found=found)
+
+
+def a_plugin_disk(name: str, **served: Any) -> dict[str, Any]:
+    return {"name": name, "type": "Plugin", "source": {"plugin": "p", "served": {"export": "", "liveMigration": False, **served}}}
 
 
 CASES = {
@@ -199,7 +204,60 @@ CASES = {
                     },
                     "target": {"bus": "scsi"},
                 },
+                {
+                    "name": "itself",
+                    "type": "ISCSI",
+                    "device": "lun",
+                    "source": {"targetPortal": "192.0.2.2", "iqn": "iqn.2026-01.example", "lun": 1},
+                    "shareable": True,
+                },
                 {"name": "cd", "type": "NBD", "source": {"host": "192.0.2.1", "port": 1}, "device": "cdrom"},
+                {"name": "image", "type": "RBD", "source": {"monitors": ["192.0.2.4"], "image": "vm-1"}},
+                {
+                    "name": "image-of-a-user",
+                    "type": "RBD",
+                    "source": {
+                        "monitors": ["ceph-1.example:3300", "[2001:db8::4]"],
+                        "pool": "vms",
+                        "image": "vm-2",
+                        "user": "vms",
+                        "secretRef": {"name": "key"},
+                    },
+                    "readOnly": True,
+                    "target": {"bus": "scsi"},
+                },
+                {"name": "file", "type": "NFS", "source": {"host": "192.0.2.3", "path": "/vms/a b,c.img"}},
+                {
+                    "name": "file-of-somebody",
+                    "type": "NFS",
+                    "source": {"host": "2001:db8::3", "path": "/vms/d.img", "identity": {"user": 1000, "group": 0}},
+                    "shareable": True,
+                },
+                {"name": "tls", "type": "NBD", "source": {"host": "192.0.2.1", "tlsSecretRef": {"name": "c"}}},
+                {
+                    "name": "tls-of-another",
+                    "type": "NBD",
+                    "source": {"host": "192.0.2.1", "export": "a", "tlsSecretRef": {"name": "c"}, "tlsHostname": "nbd.example"},
+                },
+            ]
+        },
+    ),
+    "plugin-disks": defined(
+        devices={
+            "disks": [
+                a_plugin_disk("data", protocol="nbd", size=1 << 30, export="vms/a"),
+                {**a_plugin_disk("kept", protocol="nbd", size=512), "readOnly": True, "target": {"bus": "scsi"}},
+                {**a_plugin_disk("image", protocol="file", size=1 << 20), "bootOrder": 1, "driver": {"cache": "writeback"}},
+                {**a_plugin_disk("cd", protocol="file", size=2048), "device": "cdrom"},
+            ]
+        },
+        found={"image": Found(direct=False)},
+    ),
+    "host-disks": defined(
+        devices={
+            "disks": [
+                {"name": "data", "type": "HostDisk", "source": {"path": "/var/vms/a.img", "create": {"size": "1Gi"}}},
+                {"name": "kept", "type": "HostDisk", "source": {"path": "/var/vms/b.img"}, "readOnly": True, "target": {"bus": "scsi"}},
             ]
         },
     ),
@@ -241,6 +299,27 @@ CASES = {
         },
         taps=(Tap("02:00:00:00:0e:01", "tap0", "virtio"), Tap("02:00:00:00:0e:02", "tap094a367b02", "virtio")),
         environment={"PCIDEVICE_INTEL_COM_SRIOV": "0000:18:02.2", "PCI_RESOURCE_INTEL_COM_QAT": "0000:3d:01.0"},
+    ),
+    "macvtap": defined(
+        devices={
+            "graphics": [],
+            "interfaces": [{"name": "lan", "type": "macvtap", "network": "lan", "state": "down"}],
+            "networkInterfaceMultiqueue": True,
+        },
+        cpu={"cores": 2},
+        taps=(Tap("02:00:00:00:0e:02", "tap094a367b02", "virtio", "lan"),),
+    ),
+    "passt": defined(
+        devices={
+            "graphics": [],
+            "interfaces": [
+                {"name": "default", "type": "passt", "ports": [{"port": 22}, {"port": 53, "protocol": "UDP"}]},
+                {"name": "lan", "network": "lan"},
+            ],
+            "networkInterfaceMultiqueue": True,
+        },
+        cpu={"cores": 2},
+        taps=(Tap("02:00:00:00:0E:01", "", "virtio", "default"), Tap("02:00:00:00:0e:02", "tap094a367b02", "virtio", "lan")),
     ),
     "vsock": defined(devices={"graphics": [], "vsock": {}}),
     "redirected-devices": defined(
@@ -365,6 +444,11 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
         {"devices": {"disks": [{**IMAGE, "source": {"path": "/etc/shadow"}}]}},
         {"devices": {"disks": [{**IMAGE, "source": {"path": "a/../../b"}}]}},
         {"devices": {"disks": [{**IMAGE, "device": "cdrom", "target": {"bus": "virtio"}}]}},
+        {"devices": {"interfaces": [{"name": each, "type": "passt", "ports": []} for each in "ab"]}},
+        {"devices": {"interfaces": [{"name": "a", "type": "passt", "network": "lan"}]}},
+        {"devices": {"interfaces": [{"name": "a", "type": "passt", "ports": [{"port": 0}]}]}},
+        {"devices": {"interfaces": [{"name": "a", "type": "passt", "ports": [{"port": "22,23"}]}]}},
+        {"devices": {"interfaces": [{"name": "a", "type": "passt", "ports": [{"port": 22, "protocol": "SCTP"}]}]}},
         {"devices": {"filesystems": [{**FILESYSTEMS[0], "name": "../x"}]}},
         {"devices": {"filesystems": [FILESYSTEMS[0], FILESYSTEMS[0]]}},
         {"devices": {"filesystems": [{**FILESYSTEMS[0], "type": "HostPath"}]}},
@@ -429,15 +513,16 @@ def test_disks_are_named_in_order_per_bus() -> None:
 def test_a_block_claim_is_the_device_and_a_filesystem_claim_the_file_in_it() -> None:
     root = with_disks(CLAIM, {**CLAIM, "name": "files"}, root=Found(block=True))
     block, file = root.findall("devices/disk")
-    assert (block.get("type"), block.find("source").attrib) == ("block", {"dev": "/var/lib/kubevirt/disks/root"})  # type: ignore[union-attr]  # it is there
+    assert (block.get("type"), block.find("source").attrib) == ("block", {"dev": "/dev/kubevirt-disks/root"})  # type: ignore[union-attr]  # it is there
     assert (file.get("type"), file.find("source").attrib) == ("file", {"file": "/var/lib/kubevirt/disks/files/disk.img"})  # type: ignore[union-attr]  # it is there
 
 
-def test_an_image_the_guest_writes_to_gets_an_overlay_and_cannot_be_migrated() -> None:
+def test_an_image_the_guest_writes_to_gets_an_overlay_which_is_copied_when_it_migrates() -> None:
     specification = {"devices": {"disks": [IMAGE]}}
     assert str(disk_origins.origins(specification)[0].overlay) == "/var/lib/kubevirt/overlays/image.qcow2"
-    assert "image" in disk_origins.not_migratable(specification)
-    assert disk_origins.not_migratable({"devices": {"disks": [{**IMAGE, "readOnly": True}, CLAIM]}}) == ""
+    assert copied_disks.names(specification) == ("image",)
+    assert disk_origins.not_migratable(specification) == ""
+    assert copied_disks.names({"devices": {"disks": [{**IMAGE, "readOnly": True}, CLAIM]}}) == ()
 
 
 @pytest.mark.parametrize(
@@ -445,7 +530,7 @@ def test_an_image_the_guest_writes_to_gets_an_overlay_and_cannot_be_migrated() -
     [
         ({"firmware": {"bootloader": {"efi": {}}}, "devices": {"tpm": {}}}, []),
         ({"firmware": {"bootloader": {"efi": {"persistent": True}}}}, ["UEFI"]),
-        ({"devices": {"tpm": {"persistent": True}, "disks": [IMAGE]}}, ["TPM", "the disk 'image'"]),
+        ({"devices": {"tpm": {"persistent": True}, "disks": [CACHED]}}, ["TPM", "the disk 'root'"]),
     ],
 )
 def test_all_that_keeps_a_domain_from_migrating_is_told(specification: dict[str, Any], words: list[str]) -> None:
@@ -545,6 +630,19 @@ def test_each_further_device_has_the_port_that_it_needs(devices: dict[str, Any],
 
 def test_a_guest_with_shared_file_systems_stays_on_its_node() -> None:
     assert "file system 'data'" in migratability.not_migratable({"devices": {"filesystems": FILESYSTEMS}})
+
+
+def test_a_guest_whose_connections_are_its_pods_stays_on_its_node() -> None:
+    interface = {"name": "lan", "type": "passt", "ports": []}
+    assert "interface 'lan' is passt's" in migratability.not_migratable({"devices": {"interfaces": [interface]}})
+    assert migratability.not_migratable({"devices": {"interfaces": [{**interface, "type": "masquerade"}]}}) == ""
+
+
+def test_the_ports_of_a_guest_are_told_by_their_protocol() -> None:
+    ports = [{"port": 80}, {"port": 22, "protocol": "TCP"}, {"port": 80, "protocol": "TCP"}, {"port": 80, "protocol": "UDP"}]
+    found = passt.settings({"devices": {"interfaces": [{"name": "a", "type": "passt", "ports": ports}]}})
+    assert found == passt.Settings("a", {"TCP": (22, 80), "UDP": (80,)})
+    assert passt.settings({}) is None
 
 
 def test_a_shared_disk_never_comes_through_a_page_cache() -> None:

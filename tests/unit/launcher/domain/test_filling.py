@@ -113,7 +113,7 @@ def test_uefi_for_which_nothing_was_prepared_is_refused(specification: dict[str,
     ("disk", "found", "driver", "path"),
     [
         (ROOT, Found(), "raw", "/var/lib/kubevirt/disks/root/disk.img"),
-        (ROOT, Found(block=True), "raw", "/var/lib/kubevirt/disks/root"),
+        (ROOT, Found(block=True), "raw", "/dev/kubevirt-disks/root"),
         ({"name": "root", "type": "Image", "source": {"reference": "x"}}, Found(), "qcow2", "/var/lib/kubevirt/overlays/root.qcow2"),
         (
             {"name": "root", "type": "Image", "source": {"reference": "x", "path": "a&b.img"}, "device": "cdrom"},
@@ -197,6 +197,8 @@ def test_a_cached_disk_cannot_be_migrated() -> None:
     assert "cache none" in filling.not_migratable(document(DISK))
     assert filling.not_migratable(document(DISK.replace("type='raw'", "type='raw' cache='none'"))) == ""
     assert filling.not_migratable(document(DISK.replace("</disk>", "<readonly/></disk>"))) == ""
+    assert filling.not_migratable(document(DISK), ["root"]) == ""  # it is copied
+    assert filling.not_migratable(document(DISK), ["other"])
 
 
 def test_disks_that_fail_are_named_as_beside_the_xml() -> None:

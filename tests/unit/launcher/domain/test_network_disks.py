@@ -12,7 +12,14 @@ from launcher.domain import migratability, network_disks
 from launcher.domain.values import InvalidSpecification
 
 NBD = {"host": "nbd.example"}
-GIVEN: dict[str, dict[str, Any]] = {"NBD": NBD, "ISCSI": {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:vms"}}
+RBD = {"monitors": ["a"], "pool": "rbd", "image": "vm-1", "secretRef": {"name": "key"}}
+NFS = {"host": "nfs.example", "path": "/vms/disk.img", "identity": {"user": 1, "group": 2}}
+GIVEN: dict[str, dict[str, Any]] = {
+    "NBD": NBD,
+    "NFS": NFS,
+    "RBD": RBD,
+    "ISCSI": {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:vms"},
+}
 
 
 def source(kind: str, given: dict[str, Any]) -> None:
@@ -29,7 +36,21 @@ def source(kind: str, given: dict[str, Any]) -> None:
         ("NBD", {"port": "1"}, "port"),
         ("NBD", {"port": 65536}, "port"),
         ("NBD", {"export": "a b"}, "export"),
+        ("NBD", {"tlsSecretRef": {"name": "c"}, "tlsHostname": "a,b"}, "tlsHostname"),
         ("NBD", {"export": ["a"]}, "export"),
+        ("RBD", {"monitors": []}, "monitors"),
+        ("RBD", {"monitors": "a"}, "monitors"),
+        ("RBD", {"monitors": ["a;b"]}, "monitors"),
+        ("RBD", {"monitors": [7]}, "monitors"),
+        ("RBD", {"pool": "a/b"}, "pool"),
+        ("RBD", {"image": None}, "image"),
+        ("RBD", {"user": "a:b"}, "user"),
+        ("NFS", {"host": "a/b"}, "host"),
+        ("NFS", {"path": "/a"}, "path"),
+        ("NFS", {"path": ["/a/b"]}, "path"),
+        ("NFS", {"path": "/a/../b"}, "path"),
+        ("NFS", {"identity": {"user": "root", "group": 0}}, r"identity\.user"),
+        ("NFS", {"identity": {"user": 0}}, r"identity\.group"),
         ("ISCSI", {"targetPortal": "a,b"}, "targetPortal"),
         ("ISCSI", {"targetPortal": None}, "targetPortal"),
         ("ISCSI", {"iqn": "iqn.2026-01.example:a/b"}, "iqn"),

@@ -1,19 +1,26 @@
-"""The pod that the tests of its life work with, with short waits."""
+"""The pod that the tests of its life work with, with short waits.
+
+Modules are imported where the pod is made: those whose mutants are run (``make mutants``) may not be there before their tests are.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from launcher.main import agent, departure, life, preparation, stopping, watching
-from tests.unit.launcher.main.world import World
+if TYPE_CHECKING:
+    from tests.unit.launcher.main.world import World
 
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    from launcher.main import agent, departure, life, preparation, stopping, watching
+    from tests.unit.launcher.main.world import World
+
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(stopping, "STOP_SECONDS", 0.01)
     monkeypatch.setattr(agent, "AGENT_SECONDS", 0.01)

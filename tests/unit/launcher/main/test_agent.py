@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo
 from launcher.domain.states import State
-from launcher.hypervisor.port import AgentRefused, AgentSilent, Unavailable
+from launcher.hypervisor.port import AgentRefused, AgentSilent, HypervisorError, Unavailable
 from launcher.main import agent, agent_answers, applications
 from launcher.main.agent import Agent
 from launcher.main.refusal import Refused
@@ -166,6 +166,25 @@ def executed(output: str, *, code: int = 0) -> dict[str, object]:
 
     data = base64.b64encode(output.encode()).decode()
     return {"guest-exec": run, "guest-exec-status": {"exited": True, "exitcode": code, "out-data": data}}
+
+
+async def test_a_sign_of_life_is_asked_for_and_nothing_else(scene: Scene) -> None:
+    scene.becomes(connected=True)
+    scene.hypervisor.answers = {"guest-ping": {}}
+    assert await scene.agent.ping() == "{}"
+    assert scene.hypervisor.questions == [("guest-ping", {})]
+
+
+@pytest.mark.parametrize(("error", "reason"), [(AgentSilent("silent"), "Timeout"), (HypervisorError("broken"), "Failed")])
+async def test_an_agent_that_gives_no_sign_of_life_is_told_with_the_reason(scene: Scene, error: HypervisorError, reason: str) -> None:
+    scene.becomes(connected=True)
+    scene.hypervisor.answers["guest-ping"] = error
+    with pytest.raises(Refused) as refused:
+        await scene.agent.ping()
+    assert refused.value.reason == reason
+    scene.becomes(connected=False)
+    with pytest.raises(Refused, match="no guest agent is connected"):
+        await scene.agent.ping()
 
 
 async def test_a_read_is_told_everything(scene: Scene) -> None:

@@ -140,7 +140,7 @@ def test_claims_with_too_little_room_are_all_named_with_what_they_have(claim: Pa
     with pytest.raises(files.NoRoom) as small:
         blank_disks.create(specification("2Mi", "data", "more"))
     assert small.value.disks == ("data", "more")
-    assert "disk 'data': source.create.size is 2097152 bytes, and its claim has room for 2093056 bytes: expand" in str(small.value)
+    assert "disk 'data': source.create.size is 2Mi, and its claim has room for 2000Ki: expand" in str(small.value)
     assert list(claim.iterdir()) == []
     blank_disks.create(specification("1Mi"))
     assert (claim / "disk.img").stat().st_size == MIB
@@ -177,9 +177,9 @@ def test_what_the_file_system_refuses_is_told(
 
 
 def test_of_a_block_device_the_size_is_asked_and_nothing_is_made(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stat.S_ISBLK", lambda _mode: True)
+    monkeypatch.setattr(files, "is_device", lambda _origin: True)
     monkeypatch.setattr(files, "size_of_device", lambda _path: 3 * MIB)
     blank_disks.create(specification("3Mi"))
-    with pytest.raises(files.NoRoom, match=r"source\.create\.size is 4194304 bytes, and its block device has 3145728 bytes"):
+    with pytest.raises(files.NoRoom, match=r"source\.create\.size is 4Mi, and its block device has 3Mi"):
         blank_disks.create(specification("4Mi"))
     assert list(claim.iterdir()) == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -35,6 +37,10 @@ async def always(_: object) -> bool:
     return True
 
 
+async def always_open(*_: object) -> None:
+    await asyncio.sleep(0)
+
+
 @pytest.fixture
 def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("apiserver.apis.virt.layout.SOURCES_DIRECTORY", str(tmp_path / "sources"))
@@ -58,7 +64,16 @@ async def test_libvirt_is_told_the_password_and_the_name_and_nobody_else_is(worl
     assert given.count("initiator-7") == 1
     shown = await world.pod.reads["domainxml"]()
     assert ("initiator-7" in shown, "pass" in shown, secret_uuid("unit") in shown) == (False, False, True)
-    assert "initiator-7" not in repr(disk_secrets.logins(SPECIFICATION))
+    logins = disk_secrets.logins(SPECIFICATION)
+    assert ("initiator-7" in repr(logins), "pass\\xffword" in repr(logins)) == (False, False)
+
+
+def test_each_disk_has_the_login_of_its_own(secret: Path) -> None:
+    shutil.copytree(secret.parent, secret.parents[1] / "second", symlinks=True)
+    (secret.parents[1] / "second" / "..now" / "username").write_text("initiator-8")
+    disks = [OPEN, UNIT, {**UNIT, "name": "second"}]
+    found = disk_secrets.logins({**SPECIFICATION, "devices": {"disks": disks}})
+    assert [(each.disk, each.user) for each in found] == [("unit", "initiator-7"), ("second", "initiator-8")]
 
 
 async def test_the_target_of_a_migration_knows_the_password_before_the_guest_comes(world: World, secret: Path) -> None:
@@ -87,6 +102,37 @@ def test_a_secret_that_is_no_login_is_told_without_its_content(secret: Path, fil
     with pytest.raises(SourceUnusable, match=rf"^disk 'unit': its Secret: .*{words}") as told:
         disk_secrets.logins(SPECIFICATION)
     assert not content or content.decode() not in str(told.value)
+
+
+IMAGE: dict[str, Any] = {
+    "name": "unit",
+    "type": "RBD",
+    "source": {"monitors": ["192.0.2.1"], "image": "vm-1", "user": "vms", "secretRef": {"name": "key"}},
+}
+
+
+async def test_the_key_of_a_user_of_ceph_is_told_to_libvirt_as_what_it_is(
+    world: World, secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in secret.iterdir():
+        file.unlink()
+    (secret / "key").write_bytes(b"AP9zZWNyZXQ=\n")
+    monkeypatch.setattr("launcher.main.rbd_images.look", always_open)
+    await world.pod.handle(messages.Sync(dataclasses.replace(MACHINE, domain={**SPECIFICATION, "devices": {"disks": [IMAGE]}})))
+    uuid = secret_uuid("unit")
+    assert (world.hypervisor.secrets, world.hypervisor.usages) == ({uuid: b"\x00\xffsecret"}, {uuid: "ceph"})
+    (auth,) = ET.fromstring(world.hypervisor.created[0]).iterfind("devices/disk/source/auth")
+    assert auth.get("username") == "vms"
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"no base64!", b"YQ", None])
+def test_a_secret_that_is_no_key_is_told_without_its_content(secret: Path, content: bytes | None) -> None:
+    for file in secret.iterdir():
+        file.unlink()
+    if content is not None:
+        (secret / "key").write_bytes(content)
+    with pytest.raises(SourceUnusable, match=r"^disk 'unit': its Secret: the key must be one of Ceph's, in base64$"):
+        disk_secrets.logins({"devices": {"disks": [IMAGE]}})
 
 
 def test_a_secret_that_is_not_mounted_is_told(secret: Path) -> None:

@@ -32,7 +32,7 @@ class Pod:
     """The imports of a pod, and what is known of them."""
 
     def __init__(self, directory: Path) -> None:
-        self.places = Places(directory / "disks", directory / "secrets", directory / "authorities")
+        self.places = Places(directory / "disks", directory / "devices", directory / "secrets", directory / "authorities")
         self.record = Record(qemu_log=lambda _: directory / "log", status_changed=lambda: None)
         self.children = Children()
         self.imports = Imports(self.children, self.record, self.places)
@@ -113,6 +113,7 @@ async def test_the_importer_is_given_its_plan(pod: Pod, monkeypatch: pytest.Monk
         ("import os; os.kill(os.getpid(), 9)", "the importer ended with -9"),
         (SAYS_DONE + "; raise SystemExit(1)", "the importer ended with 1"),
         ("print('x' * 100000)", "the importer ended with 0"),
+        ("print('[' * 8000)", "the importer ended with 0"),
         ("print('[]'); print('{\"phase\": \"Downloading\"}'); print('{\"phase\": [], \"bytes\": 1}'); print('null')", "the importer ended"),
     ],
 )
@@ -128,6 +129,17 @@ async def test_what_fails_is_told_and_tried_again(pod: Pod, monkeypatch: pytest.
     play(monkeypatch, SAYS_DONE)
     await pod.until(("a", "Succeeded"))
     assert pod.record.known.status.imports[0].message == ""
+
+
+async def test_one_import_runs_at_a_time(pod: Pod, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    running = str(tmp_path / "running")
+    play(
+        monkeypatch,
+        f"import os, time; os.close(os.open({running!r}, os.O_CREAT | os.O_EXCL)); time.sleep(0.3); os.unlink({running!r}); {SAYS_DONE}",
+    )
+    await refused(pod, a_machine("a", "b", "c"))
+    await pod.until(("a", "Succeeded"), ("b", "Succeeded"), ("c", "Succeeded"))
+    assert [each.failures for each in pod.record.known.status.imports] == [0, 0, 0]
 
 
 async def test_the_end_of_the_pod_ends_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

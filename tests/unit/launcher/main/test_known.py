@@ -9,7 +9,7 @@ import pytest
 
 from launcher.domain import disk_origins, disks
 from launcher.domain.states import State
-from launcher.hypervisor.port import NO_SPACE, Observation
+from launcher.hypervisor.port import NO_SPACE, Disks, Observation
 from launcher.main import known, life
 from launcher.main.known import Known, Termination
 from launcher.main.life import Run, Step, Stopping
@@ -345,6 +345,22 @@ def test_a_disk_without_room_is_told_apart(errors: tuple[tuple[str, str], ...], 
     assert told.full is full
 
 
+def test_that_there_is_room_counts_until_the_guest_is_resumed_or_goes_on() -> None:
+    stopped = known.observed(STARTED, dataclasses.replace(PAUSED, reason="I/O error"), 9.0)
+    roomy = known.room_found(stopped)
+    assert (stopped.status.has_room, roomy.status.has_room) == (False, True)
+    assert known.observed(roomy, dataclasses.replace(PAUSED, reason="I/O error"), 10.0).status is roomy.status
+    assert not known.observed(roomy, RUNNING, 10.0).status.has_room
+    assert not known.set_running(roomy).status.has_room
+    assert not known.observed(stopped, dataclasses.replace(PAUSED, reason="I/O error"), 10.0).status.has_room
+
+
+def test_disks_that_fail_while_the_guest_goes_on_are_told() -> None:
+    faults = (messages.DiskFault("data", full=True),)
+    assert known.disks_failed(STARTED, faults).status.disk_faults == faults
+    assert known.disks_failed(known.disks_failed(STARTED, faults), ()).status.disk_faults == ()
+
+
 def test_after_the_end_nothing_is_seen_any_more() -> None:
     assert known.observed(ENDED, RUNNING, 9.0) is ENDED
 
@@ -491,6 +507,36 @@ def test_a_guest_that_left_has_ended_here() -> None:
     assert found.over
 
 
+def test_who_carries_the_network_is_lost_each_time_and_found_again() -> None:
+    lost = known.passt_ended(STARTED, "passt ended with -9\n" + "x" * 999)
+    assert (lost.status.passt_ends, lost.status.revision) == (1, 4)
+    assert lost.status.passt_problem.startswith("passt ended with -9")
+    assert len(lost.status.passt_problem) <= known.MAX_PROBLEM
+    found = known.passt_works_again(lost)
+    assert (found.status.passt_ends, found.status.passt_problem) == (1, "")
+    assert known.passt_ended(found, "again").status.passt_ends == 2
+    for before in (ENDED, dataclasses.replace(STARTED, over=True)):
+        assert known.passt_ended(before, "x") is before
+        assert known.passt_works_again(before) is before
+
+
+def test_how_the_dhcp_server_is_makes_another_status_when_it_is_another_way() -> None:
+    dead = messages.DhcpStatus(1, "no bridge", "its bridge is gone")
+    told = known.dhcp_looked_at(STARTED, dead)
+    assert (told.status.dhcp, told.status.revision) == (dead, 4)
+    assert known.dhcp_looked_at(told, dead) is told
+    assert known.dhcp_looked_at(STARTED, messages.DhcpStatus()) is STARTED
+    over = dataclasses.replace(STARTED, over=True)
+    assert known.dhcp_looked_at(over, dead) is over
+
+
+def test_an_address_of_ipam_keeps_a_guest_in_its_pod() -> None:
+    lan = messages.Interface("lan", "52:54:00:c0:ff:ef", "tapx", lease=messages.Lease("192.168.7.9/24", "169.254.75.1"))
+    machine = messages.Machine("default", "testvm", "u-1", {}, "qemu", (lan,))
+    assert "interface 'lan' has an address that IPAM gave" in known.not_migratable(machine)
+    assert known.not_migratable(dataclasses.replace(machine, interfaces=(dataclasses.replace(lan, lease=None),))) == ""
+
+
 def test_a_file_system_is_lost_once_and_not_by_the_end_of_the_run() -> None:
     lost = known.filesystem_lost(STARTED, "data")
     assert lost.status == dataclasses.replace(STARTED.status, lost_filesystems=("data",), revision=4)
@@ -498,3 +544,13 @@ def test_a_file_system_is_lost_once_and_not_by_the_end_of_the_run() -> None:
     assert known.filesystem_lost(lost, "more").status.lost_filesystems == ("data", "more")
     for before in (ENDED, dataclasses.replace(STARTED, over=True)):
         assert known.filesystem_lost(before, "data") is before
+
+
+def test_disks_that_the_pod_alone_has_are_named_as_libvirt_names_them() -> None:
+    claim = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
+    blank = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "1Mi"}}
+    machine = dataclasses.replace(
+        MACHINE, domain={"devices": {"disks": [claim, blank, {**blank, "name": "more", "target": {"bus": "scsi"}}]}}
+    )
+    assert known.disks_of(machine) == Disks(("vdb", "sda"), shallow=True, shared=True, uri="unix:///run/kubevirt/migration/disks.sock")
+    assert known.disks_of(MACHINE) == Disks((), shallow=True, uri="unix:///run/kubevirt/migration/disks.sock")

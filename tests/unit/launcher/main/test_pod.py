@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import HypervisorError, MigrationFailed, Progress, Unavailable
-from launcher.main import life
+from launcher.hypervisor import facts
+from launcher.hypervisor.port import Disks, HypervisorError, MigrationFailed, OperationTimeout, Progress, Terms, Unavailable
+from launcher.main import departure, known, life, requests
 from launcher.main.refusal import Refused
-from launcher.protocol import messages
+from launcher.protocol import codec, messages
 from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, RELEASE, SPECIFICATION, SYNC, TAP, World, arrived, state_of
 
 
@@ -304,6 +305,105 @@ async def test_an_aborted_migration_is_cancelled(world: World) -> None:
     assert world.status.ending is None
 
 
+async def test_a_migration_has_the_terms_that_it_was_asked_for(world: World) -> None:
+    await world.pod.handle(SYNC)
+    await world.pod.handle(messages.Migrate("m1", 5 << 20, 700, 2, auto_converge=True))
+    await world.until(lambda: world.hypervisor.migrating)
+    assert world.hypervisor.terms == [Terms(5 << 20, 700, 2, auto_converge=True)]
+    world.hypervisor.end_migration(NAME)
+    await world.ends("migrated")
+
+
+async def test_disks_that_the_pod_alone_has_leave_with_the_guest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = Disks(("vda",), shallow=True, uri="unix:///disks")
+    monkeypatch.setattr(known, "disks_of", lambda machine: copied if machine == MACHINE else None)
+    await world.pod.handle(SYNC)
+    await world.pod.handle(messages.Migrate("m1", relays_disks=True))
+    await world.until(lambda: world.hypervisor.migrating)
+    assert world.hypervisor.disks == [copied]
+    world.hypervisor.end_migration(NAME)
+    await world.ends("migrated")
+
+
+@pytest.mark.parametrize(
+    ("request_", "terms"),
+    [
+        (messages.Migrate("m", -1, -1, -1), Terms()),
+        (messages.Migrate("m", codec.MAX_INTEGER, codec.MAX_INTEGER, codec.MAX_INTEGER), Terms(codec.MAX_INTEGER, 2_000_000, 255)),
+    ],
+)
+def test_terms_that_no_virt_api_admitted_stay_within_those_of_qemu(request_: messages.Migrate, terms: Terms) -> None:
+    assert departure.terms_of(request_) == terms
+    parameters, _ = facts.migration_parameters(terms)
+    assert parameters.get("bandwidth", 0) <= codec.MAX_INTEGER >> 20
+
+
+async def test_a_guest_is_paused_to_arrive_and_runs_again_if_it_stays(world: World) -> None:
+    await migrating(world)
+    await world.pod.handle(messages.PauseForMigration("m1"))
+    await world.pod.handle(messages.PauseForMigration("m1"))
+    assert world.hypervisor.calls.count("suspend") == 1
+    assert world.status.domain is not None
+    assert world.status.domain.state == "paused"
+    world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
+    await world.until(lambda: state_of(world) == "failed")
+    await world.until(lambda: world.status.domain is not None and world.status.domain.state == "running")
+    await world.pod.handle(messages.PauseForMigration("m1"))  # it comes late
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+
+
+async def test_a_guest_that_stays_is_resumed_until_libvirt_can(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await migrating(world)
+    await world.pod.handle(messages.PauseForMigration("m1"))
+    resume, tried = world.hypervisor.resume, 0
+
+    async def failing(name: str) -> None:
+        nonlocal tried
+        tried += 1
+        if tried < 3:
+            raise OperationTimeout("resume: no answer")
+        await resume(name)
+
+    monkeypatch.setattr(world.hypervisor, "resume", failing)
+    await world.pod.handle(messages.AbortMigration("m1"))
+    await world.until(lambda: state_of(world) == "cancelled")
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+    assert tried == 3
+
+
+async def test_a_guest_that_its_user_paused_stays_paused_when_it_does_not_move(world: World) -> None:
+    await world.pod.handle(SYNC)
+    await world.pod.handle(messages.Suspend())
+    await world.pod.handle(messages.Migrate("m1"))
+    await world.until(lambda: world.hypervisor.migrating)
+    await world.pod.handle(messages.PauseForMigration("m1"))
+    world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
+    await world.until(lambda: state_of(world) == "failed")
+    assert (world.hypervisor.domains[NAME].state, world.hypervisor.domains[NAME].reason) == (State.PAUSED, "user")
+
+
+async def test_a_guest_that_was_paused_to_arrive_does_not_run_here_again(world: World) -> None:
+    await migrating(world)
+    await world.pod.handle(messages.PauseForMigration("m1"))
+    resumed = world.hypervisor.calls.count("resume")
+    world.hypervisor.end_migration(NAME)
+    await world.ends("migrated")
+    assert world.hypervisor.calls.count("resume") == resumed
+
+
+async def test_only_a_guest_that_leaves_is_paused_for_it(world: World) -> None:
+    await world.pod.handle(SYNC)
+    with pytest.raises(Refused, match="no such migration leaves this pod"):
+        await world.pod.handle(messages.PauseForMigration("m1"))
+    assert "suspend" not in world.hypervisor.calls
+
+
+async def test_a_target_is_not_paused_by_its_source(world: World) -> None:
+    await arrived(world)
+    with pytest.raises(Refused, match="no such migration leaves this pod"):
+        await world.pod.handle(messages.PauseForMigration("m1"))
+
+
 async def test_two_migrations_at_once_are_refused(world: World) -> None:
     await migrating(world)
     with pytest.raises(Refused):
@@ -436,7 +536,7 @@ async def test_a_migration_that_goes_on_without_us_is_waited_for(world: World, m
 async def test_success_is_said_only_when_qemu_is_gone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.pod.handle(SYNC)
 
-    async def leave_it(name: str, *, libvirt_uri: str, data_uri: str) -> None:
+    async def leave_it(name: str, **_way: object) -> None:
         world.hypervisor.become(name, State.PAUSED, "migrating")
 
     monkeypatch.setattr(world.hypervisor, "migrate", leave_it)
@@ -469,6 +569,50 @@ async def test_a_domain_that_arrives_is_the_pods(world: World) -> None:
     await world.ends("shutdown")
 
 
+async def test_what_a_migration_took_is_known_before_its_domain_is_released(world: World) -> None:
+    world.hypervisor.took = Progress(1_200, 2, downtime_milliseconds=45, data_total_bytes=3)
+    await arrived(world)
+
+    def down() -> int:
+        known = world.status.migration_of("m1")
+        return known.downtime_milliseconds if known is not None else 0
+
+    await world.until(lambda: down() == 45)
+    assert state_of(world) == "arrived"
+    asked = world.hypervisor.calls.count("progress")
+    await world.pod.handle(RELEASE)
+    assert world.hypervisor.calls.count("progress") == asked
+    known = world.status.migration_of("m1")
+    assert known is not None
+    assert (known.state, known.elapsed_milliseconds, known.data_total_bytes) == ("succeeded", 1_200, 3)
+
+
+async def test_a_libvirt_that_knows_it_after_the_release_only_is_asked_again(world: World) -> None:
+    await arrived(world)
+    await world.pod.handle(RELEASE)
+    world.hypervisor.took = Progress(1_200, 2, downtime_milliseconds=45)
+    world.hypervisor.become(NAME, State.PAUSED, "user")
+
+    def took() -> tuple[str, int]:
+        known = world.status.migration_of("m1")
+        return (known.state, known.downtime_milliseconds) if known is not None else ("", 0)
+
+    await world.until(lambda: took() == ("succeeded", 45))
+
+
+async def test_a_libvirt_that_does_not_say_what_a_migration_took_keeps_no_guest_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(name: str, *, completed: bool = False) -> Progress | None:
+        raise Unavailable(f"ask for the migration of domain {name}: not connected")
+
+    monkeypatch.setattr(world.hypervisor, "progress", silent)
+    await arrived(world)
+    await world.pod.handle(RELEASE)
+    assert state_of(world) == "succeeded"
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+
+
 async def test_nothing_but_a_release_resumes_a_domain_that_arrived(world: World) -> None:
     await arrived(world)
     for request in (SYNC, messages.Resume(), messages.Suspend(), messages.Destroy(), messages.Shutdown(1), messages.AbortMigration("m1")):
@@ -478,6 +622,19 @@ async def test_nothing_but_a_release_resumes_a_domain_that_arrived(world: World)
         await world.pod.handle(messages.ReleaseMigration("m2"))
     assert state_of(world) == "arrived"
     assert world.hypervisor.domains[NAME].state is State.PAUSED
+
+
+async def test_a_domain_that_is_gone_when_it_is_to_be_released_ends_the_pod(world: World) -> None:
+    """It left the source: nobody else would ever say that the guest has ended."""
+    await arrived(world)
+    world.hypervisor.vanish(NAME)
+    await world.until(lambda: state_of(world) == "failed")
+    assert not world.over  # the source may have kept it
+    with pytest.raises(Refused):
+        await world.pod.handle(RELEASE)
+    await world.ends("crashed")
+    assert world.status.ending is not None
+    assert world.status.ending.message == requests.LOST
 
 
 async def test_a_guest_that_its_user_paused_is_released_paused(world: World) -> None:
@@ -514,15 +671,6 @@ async def test_a_release_that_libvirt_could_not_carry_out_can_be_repeated(world:
     assert state_of(world) == "arrived"
     await world.pod.handle(RELEASE)
     assert state_of(world) == "succeeded"
-
-
-async def test_a_copy_that_is_gone_before_its_release_did_not_arrive(world: World) -> None:
-    await arrived(world)
-    world.hypervisor.vanish(NAME)
-    await world.until(lambda: state_of(world) == "failed")
-    with pytest.raises(Refused):
-        await world.pod.handle(RELEASE)
-    assert world.status.ending is None
 
 
 async def test_a_target_that_must_end_waits_a_moment_for_the_release(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

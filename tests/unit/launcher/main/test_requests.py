@@ -184,7 +184,7 @@ CANNOT = ("Conflict", "cannot migrate: the guest is off, being shut down or bein
     ],
 )
 def test_a_guest_leaves_once_at_a_time(now: Known, uid: str, expected: object) -> None:
-    assert judged(lambda: requests.is_to_migrate(now, uid)) == expected
+    assert judged(lambda: requests.is_to_migrate(now, messages.Migrate(uid))) == expected
 
 
 @pytest.mark.parametrize(
@@ -225,3 +225,16 @@ def test_libvirt_is_asked_to_abort_only_what_runs(now: Known, uid: str, expected
 def test_what_libvirt_could_not_do_is_refused_with_its_words(error: HypervisorError, reason: str) -> None:
     found = requests.refused(error)
     assert (found.reason, str(found), found.disks) == (reason, "why", ())
+
+
+def test_disks_of_the_pod_need_a_virt_handler_that_relays_them() -> None:
+    blank = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "1Mi"}}
+    machine = dataclasses.replace(MACHINE, domain={"devices": {"disks": [blank]}})
+    why = "what the guest wrote to the disk 'scratch' exists in its pod only, and virt-handler of this node is of a release"
+    why += " that copies no disks"
+    prepare, migrate = messages.PrepareMigrationTarget("m1", machine), messages.Migrate("m1")
+    runs = dataclasses.replace(STARTED, machine=machine)
+    assert judged(lambda: requests.is_to_prepare(Known(), prepare)) == ("Invalid", f"cannot prepare for a migration: {why}")
+    assert judged(lambda: requests.is_to_migrate(runs, migrate)) == ("Invalid", f"cannot migrate: {why}")
+    assert judged(lambda: requests.is_to_prepare(Known(), dataclasses.replace(prepare, relays_disks=True))) is True
+    assert judged(lambda: requests.is_to_migrate(runs, dataclasses.replace(migrate, relays_disks=True))) is True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ MACHINE = messages.Machine(
     (),
     0.4,
 )
+SERVED: dict[str, Any] = {"protocol": "nbd", "size": 512, "export": "", "liveMigration": True}
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 
 
@@ -111,6 +114,49 @@ async def test_what_servers_did_not_stop_they_do_not_let_go_on(
     stop(world, *errors)
     await asyncio.sleep(0.1)
     assert world.hypervisor.domains[NAME].state is State.PAUSED
+
+
+async def test_a_disk_at_a_plugins_socket_is_waited_for_and_looked_at_as_those_of_other_servers(
+    world: World, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
+    listening: set[str] = set()
+    monkeypatch.setattr("launcher.main.servers._listens", listening.__contains__)
+    disks = [{"name": "data", "type": "Plugin", "source": {"plugin": "p", "served": SERVED}}]
+    domain = {**MACHINE.domain, "devices": {"disks": [*disks, NBD | {"name": "other"}]}}
+    request = messages.Sync(dataclasses.replace(MACHINE, domain=domain))
+    with pytest.raises(Refused) as refused:
+        await world.pod.handle(request)
+    assert (refused.value.reason, refused.value.disks) == ("NotReady", ("other", "data"))
+    answers.ports, answers.connected = {10809}, [10809]
+    listening.add("/var/lib/kubevirt/plugin-disks/data/nbd.sock")
+    await world.pod.handle(request)
+    listening.clear()
+    await world.until(lambda: world.status.servers_silent == ("data",))
+    stop(world, ("vda", "I/O error"))
+    await asyncio.sleep(0.05)
+    assert world.hypervisor.domains[NAME].state is State.PAUSED
+    listening.add("/var/lib/kubevirt/plugin-disks/data/nbd.sock")
+    await world.until(lambda: world.hypervisor.domains[NAME].state is State.RUNNING)
+
+
+def test_a_socket_counts_only_while_somebody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # sun_path is short, paths of tests are long
+    assert not servers._listens("nbd.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("nbd.sock")
+        assert not servers._listens("nbd.sock")
+        listener.listen(1)
+        assert [servers._listens("nbd.sock") for _ in range(5)] == [True] * 5  # those that nobody accepts fill its queue
+    assert not servers._listens("nbd.sock")
+
+
+def test_a_disk_that_a_plugin_put_into_the_pod_as_a_file_has_no_server() -> None:
+    disks = [
+        {"name": each, "type": "Plugin", "source": {"plugin": "p", "served": {**SERVED, "protocol": each}}} for each in ("nbd", "file")
+    ]
+    found = servers.sockets_of({"devices": {"disks": disks}})
+    assert found == {"nbd": "/var/lib/kubevirt/plugin-disks/nbd/nbd.sock"}
 
 
 def stop(world: World, *errors: tuple[str, str]) -> None:

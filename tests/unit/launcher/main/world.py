@@ -38,6 +38,7 @@ class World:
         self.hypervisor = FakeHypervisor()
         self.served: list[messages.Machine] = []
         self.serving_fails: OSError | None = None
+        self.dhcp = messages.DhcpStatus()
         self.pod = Pod(
             self.hypervisor,
             lambda changed: ConnectedConsole(directory / "serial", changed),
@@ -45,6 +46,7 @@ class World:
             Children(),
             qemu_log=lambda _name: directory / "log",
             serve_addresses=self.serve_addresses,
+            mend_addresses=lambda: self.dhcp,
             status_changed=lambda: None,
         )
         self.over = False

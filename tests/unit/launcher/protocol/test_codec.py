@@ -48,15 +48,17 @@ requests = st.one_of(
     st.just(messages.Destroy()),
     st.just(messages.Suspend()),
     st.just(messages.Resume()),
-    st.builds(messages.PrepareMigrationTarget, text, machines),
-    st.builds(messages.Migrate, text),
+    st.builds(messages.PrepareMigrationTarget, text, machines, st.booleans()),
+    st.builds(messages.Migrate, text, integers, integers, integers, st.booleans(), st.booleans()),
+    st.builds(messages.PauseForMigration, text),
     st.builds(messages.AbortMigration, text),
     st.builds(messages.ReleaseMigration, text, st.booleans()),
     st.builds(messages.Read, text),
 )
 calls = st.builds(messages.Call, integers, requests)
+names = st.lists(text, max_size=3).map(tuple)
 answers = st.one_of(
-    st.builds(messages.Hello, integers, text, statuses, st.lists(text, max_size=3).map(tuple), st.lists(text, max_size=3).map(tuple)),
+    st.builds(messages.Hello, st.sampled_from(sorted(messages.SPOKEN)), text, statuses, names, names),
     st.builds(messages.Content, integers, text),
     st.builds(messages.StatusChanged, statuses),
     st.builds(messages.Reply, integers, statuses),
@@ -92,7 +94,7 @@ def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: l
 
 
 def test_every_message_has_a_strategy_here() -> None:
-    assert len(get_args(messages.Request)) == 12
+    assert len(get_args(messages.Request)) == 13
     assert len(get_args(messages.FromLauncher)) == 5
 
 
@@ -221,3 +223,36 @@ def test_what_cannot_be_sent_is_refused_before_it_is_sent(domain: dict[str, Any]
     machine = messages.Machine("default", "testvm", "u-1", domain, "qemu")
     with pytest.raises(ProtocolError):
         encode(messages.Call(1, messages.Sync(machine)))
+
+
+def other_hello(**members: Any) -> bytes:
+    return json.dumps({"type": "Hello", "body": members}).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            {"protocol": 2, "launcher_version": "v9", "state": "as nobody knows it"},
+            "virt-launcher v9 speaks version 2 of the wire, and virt-handler 1",
+        ),
+        ({"launcher_version": "v0"}, "virt-launcher v0 speaks version 0 of the wire"),
+        ({"protocol": 2, "launcher_version": "x\n" * 500}, "virt-launcher x | x"),
+        ({"protocol": 10**17, "launcher_version": 7}, r"virt-launcher \? speaks version \? of"),
+    ],
+    ids=["a later one", "none", "a long name", "a long number"],
+)
+def test_a_launcher_of_another_version_is_told_from_one_that_breaks_the_rules_whatever_else_it_says(
+    body: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(codec.OtherProtocol, match=said) as told:
+        codec.replies().receive(other_hello(**body))
+    assert len(str(told.value)) < 200
+    assert str(told.value).isprintable()
+
+
+@pytest.mark.parametrize("body", [{"protocol": 1}, {"protocol": "2"}, {"protocol": True}, {"protocol": None}], ids=str)
+def test_a_hello_that_is_none_is_not_another_version(body: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError) as told:
+        codec.replies().receive(other_hello(**body))
+    assert not isinstance(told.value, codec.OtherProtocol)

@@ -103,7 +103,8 @@ class DiskImport(Model):
     )
     size: Quantity | None = Field(
         None,
-        description="The size of the disk: one of a smaller image is grown to it, and one of a larger image refused. Default: the image's.",
+        description="The size of the disk: one of a smaller image is grown to it, and one of a larger image refused. "
+        "A block device is as large as it is, so that there only the latter counts. Default: the image's.",
     )
 
 

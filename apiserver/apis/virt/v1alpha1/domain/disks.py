@@ -13,6 +13,9 @@ from apiserver.apis.meta.schema import Int32, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long
 from apiserver.apis.virt import cloud_init as made
 from apiserver.apis.virt.hardware import disks as hardware
+from apiserver.apis.virt.hardware.host_disks import HOST
+from apiserver.apis.virt.hardware.network_disks import ISCSI
+from apiserver.apis.virt.hardware.plugin_disks import PLUGIN
 from apiserver.apis.virt.v1alpha1.domain import (
     cloud_init,
     disk_driver,
@@ -20,7 +23,9 @@ from apiserver.apis.virt.v1alpha1.domain import (
     disk_io_tune,
     disk_sharing,
     downward_api,
+    host_disks,
     network_disks,
+    plugin_disks,
     service_accounts,
 )
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import SecretKey
@@ -30,6 +35,7 @@ from apiserver.apis.virt.v1alpha1.domain.disk_io_tune import IoTune
 from apiserver.apis.virt.v1alpha1.domain.downward_api import DownwardItem
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
 from apiserver.apis.virt.v1alpha1.domain.network_disks import NetworkSource
+from apiserver.apis.virt.v1alpha1.domain.plugin_disks import PluginSource
 from apiserver.apis.virt.v1alpha1.domain.rules import (
     Object,
     validate_amount,
@@ -50,6 +56,7 @@ MAX_OVERLAY: Final = quantity.parse("64Ti")
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
 _WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _NO_MEDIUM: Final = "only a cdrom may have neither type nor source"
+_LUNS: Final = (hardware.CLAIM, ISCSI)
 _NOT_OF_A_LUN: Final = ("readOnly", "serial", "wwn", "driver", "blockSize", "ioTune")
 _OF_THE_DEVICE: Final = "may not be set for a lun, which is the device itself"
 _FIELDS_OF_SOURCES: Final = {
@@ -62,6 +69,8 @@ _FIELDS_OF_SOURCES: Final = {
     made.CONFIG_MAP: {"name", "volumeLabel"},
     made.DOWNWARD_API: {"items", "volumeLabel"},
     made.SERVICE_ACCOUNT: service_accounts.FIELDS,
+    PLUGIN: plugin_disks.FIELDS,
+    HOST: host_disks.FIELDS,
     **network_disks.FIELDS,
 }
 
@@ -72,7 +81,7 @@ class DiskCreation(Model):
     size: Quantity = Field(description="Its size, rounded up to whole MiB.")
 
 
-class DiskSource(NetworkSource, TokenSource):
+class DiskSource(NetworkSource, TokenSource, PluginSource):
     """The place of a disk's content; its fields depend on the disk's type."""
 
     name: str | None = Field(
@@ -81,12 +90,19 @@ class DiskSource(NetworkSource, TokenSource):
         "Secret, ConfigMap, ServiceAccount: its name in the same namespace.",
     )
     reference: str | None = Field(None, description="Image: the reference of a container image with a disk image in it.")
-    path: str | None = Field(None, description="Image: path of the disk image within the container image. Default disk/disk.img.")
+    path: str | None = Field(
+        None,
+        description="NFS: path of the file on the server, from /, whose directory the server exports. Image: path of the disk image within "
+        "the container image. Default disk/disk.img. HostDisk: path of a raw image on the node, without links in it, below a directory "
+        "that the administrator of the cluster allows; virt-launcher's user, 107, has to have the right to read and write it. "
+        "spec.nodeName or spec.nodeSelector says which node.",
+    )
     pull_policy: PullPolicy | None = Field(None, description="Image: when the container image is pulled, as for a container.")
     size_limit: Quantity | None = Field(
         None,
         description="Image, ephemeral claim: the largest disk that it may hold when the guest writes to it. What it writes lies on the "
-        "node's disk, of which so much is requested for the pod; a larger one does not start. Default 4Gi.",
+        "node's disk, of which so much is requested for the pod; a larger one does not start. Default 4Gi. Plugin: the largest image file "
+        "that the plugin may put into the pod, requested likewise; unsaid, it serves the disk from elsewhere.",
     )
     ephemeral: bool | None = Field(
         None,
@@ -97,15 +113,16 @@ class DiskSource(NetworkSource, TokenSource):
         None,
         description="PersistentVolumeClaim: a blank disk is created in a claim that holds none, before the first start: a sparse file "
         "disk.img. What is there already is used as it is, of whatever size: nothing is overwritten, and nothing grows. Of a block "
-        "device it says the least size. Default: the start waits for an image.",
+        "device it says the least size. HostDisk: the file is made where there is none, and belongs to uid 107. Default: the start waits "
+        "for an image; a HostDisk has to be there.",
     )
     import_: DiskImport | None = Field(
         None,
         alias="import",
         description="PersistentVolumeClaim: the image of the disk is downloaded into a claim that holds none, before the first start, and "
         "becomes its file disk.img: raw or qcow2, as it is or compressed with gzip, xz or bzip2. What is there already is used as it is. "
-        "The claim needs volume mode Filesystem, and for a qcow2 image room beside the disk. status.imports tells how far it is. "
-        "Default: the start waits for an image.",
+        "A claim of volume mode Block takes raw images alone, and a qcow2 image needs room beside the disk. status.imports tells how "
+        "far it is. Default: the start waits for an image.",
     )
     size: Quantity | None = Field(None, description="EmptyDisk: its size, of which all is requested of the node's disk for the pod.")
     volume_label: str | None = Field(
@@ -162,6 +179,10 @@ class Disk(Model):
             "ServiceAccount",
             "ISCSI",
             "NBD",
+            "NFS",
+            "RBD",
+            "Plugin",
+            "HostDisk",
         ]
         | None
     ) = Field(
@@ -172,13 +193,16 @@ class Disk(Model):
         "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. DownwardAPI: fields of the machine, and resources of "
         "its pod, as files of one. ServiceAccount: files token, ca.crt and namespace, with which the guest is that service account to "
         "kube-apiserver, in a namespace that allows it; see docs/first-boot.md. These six are made anew at every start, and are read-only. "
-        "ISCSI: a logical unit of a target; NBD: an export of a server; QEMU connects to both itself, and takes their content as raw. A "
-        "cdrom with neither type nor source is a drive without a medium.",
+        "ISCSI: a logical unit of a target; NBD: an export of a server; NFS: a file of a server, by version 3 of that protocol; "
+        "RBD: an image of a Ceph cluster; QEMU connects to them itself, and takes their content as raw. "
+        "Plugin: what a plugin on the node sets up, raw, too. HostDisk: a file of the node, where the "
+        "cluster's administrator allows that. A cdrom with neither type nor source is a drive without a medium.",
     )
     device: Literal["disk", "cdrom", "lun"] | None = Field(
         None,
-        description="What the guest takes it for. lun: the SCSI device of the node that a claim of volume mode Block is; the guest's own "
-        "SCSI commands go to it. Default disk, for a Secret, ConfigMap, DownwardAPI or ServiceAccount cdrom.",
+        description="What the guest takes it for. lun: the SCSI device of the node that a claim of volume mode Block is, or the logical "
+        "unit of an iSCSI target; the guest's own SCSI commands go to it. Default disk, for a Secret, ConfigMap, DownwardAPI or "
+        "ServiceAccount cdrom.",
     )
     source: DiskSource | None = Field(None, description="Where the content is. Only a drive without a medium has none.")
     target: DiskTarget | None = Field(None, description="How the guest sees it.")
@@ -212,7 +236,9 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
         found += _validate_disk(disk, path.index(position))
     found += validate_unique(disks, "name", path) + validate_unique(disks, "bootOrder", path)
     found += cloud_init.validate_single(disks, path) + service_accounts.validate_single(disks, path)
-    return found + _validate_unique_claims(disks, path) + network_disks.validate_unique(disks, path)
+    found += network_disks.validate_unique(disks, path) + network_disks.validate_one_tls_secret(disks, path)
+    found += host_disks.validate_unique(disks, path)
+    return found + _validate_unique_claims(disks, path)
 
 
 def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
@@ -233,6 +259,7 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
         found += validate_between(disk["bootOrder"], 1, MAX_DISKS, path.child("bootOrder"))
     found += (
         network_disks.validate(disk, path)
+        + plugin_disks.validate(disk, path)
         + disk_sharing.validate(disk, path)
         + disk_driver.validate(disk, path)
         + disk_io_tune.validate(disk, path.child("ioTune"))
@@ -243,8 +270,8 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
 def _validate_lun(disk: Object, path: Path) -> list[FieldError]:
     """What QEMU would say or do of a disk of its own is the device's to say and do."""
     found = []
-    if disk.get("type") != hardware.CLAIM:
-        found.append(invalid(path.child("device"), hardware.LUN, f"needs type {hardware.CLAIM}"))
+    if disk.get("type") not in _LUNS:
+        found.append(invalid(path.child("device"), hardware.LUN, f"needs type {' or '.join(_LUNS)}"))
     if disk["target"]["bus"] != "scsi":
         found.append(not_supported(path.child("target", "bus"), disk["target"]["bus"], ("scsi",)))
     said = sorted((disk.get("source") or {}).keys() - {"name"}) if disk.get("type") == hardware.CLAIM else []
@@ -256,10 +283,19 @@ def _validate_content(disk: Object, path: Path) -> list[FieldError]:
     kind, source = disk.get("type"), disk.get("source")
     if hardware.is_empty_drive(disk):
         return [forbidden(path.child("ioTune"), "needs a medium: the drive has neither type nor source")] if disk.get("ioTune") else []
-    missing = [required(path.child(field), _NO_MEDIUM) for field, value in (("type", kind), ("source", source)) if value is None]
-    if kind is None or source is None:
-        return missing
+    if kind is None:
+        return [required(path.child(field), _NO_MEDIUM) for field, value in (("type", kind), ("source", source)) if value is None]
+    if source is None:
+        return [required(path.child("source"), _needed(kind, path.child("source")))]
     return _validate_source(kind, source, path.child("source")) + _validate_overlay(disk, path.child("source"))
+
+
+def _needed(kind: str, path: Path) -> str:
+    """Return what the source of a disk of this type has to have, or may have where that depends."""
+    missing = [each.path.removeprefix(f"{path}.") for each in _validate_source(kind, {}, path)]
+    if missing:
+        return f"type {kind} needs {' and '.join(f'source.{each}' for each in missing)}"
+    return f"type {kind} needs a source, of the fields {', '.join(sorted(_FIELDS_OF_SOURCES[kind]))}"
 
 
 def _validate_identity(disk: Object, path: Path) -> list[FieldError]:
@@ -287,6 +323,10 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
         return found if source.get("size") is not None else [*found, required(path.child("size"), "the size of the disk")]
     if kind in network_disks.FIELDS:
         return found
+    if kind == HOST:
+        return found + host_disks.validate_source(source, path)
+    if kind == PLUGIN:
+        return found + plugin_disks.validate_source(source, path)
     if kind in made.TYPES:
         return found + cloud_init.validate_source(source, path)
     if kind in made.FILES:
@@ -306,13 +346,13 @@ def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
     source = disk["source"]
     if disk["type"] == hardware.EMPTY:
         return _validate_empty(disk, path)
-    found = _validate_creation(disk, path) if disk["type"] == hardware.CLAIM and source.get("create") else []
+    found = _validate_creation(disk, path) if disk["type"] in (hardware.CLAIM, HOST) and source.get("create") else []
     if disk["type"] == hardware.CLAIM and source.get("import") is not None:
         found += _validate_import(source, path)
     field, limit = path.child("sizeLimit"), source.get("sizeLimit")
-    if limit is None or disk["type"] not in ("Image", "PersistentVolumeClaim"):
+    if limit is None or disk["type"] not in ("Image", "PersistentVolumeClaim", PLUGIN):
         return found
-    if not hardware.is_overlaid(disk):
+    if disk["type"] != PLUGIN and not hardware.is_overlaid(disk):
         is_kept = disk["type"] == "PersistentVolumeClaim" and not source.get("ephemeral")
         why = "of a claim needs ephemeral" if is_kept else "may not be set for a disk that the guest cannot write to"
         return [*found, forbidden(field, why)]
@@ -335,8 +375,10 @@ def _validate_import(source: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_empty(disk: Object, path: Path) -> list[FieldError]:
-    if disk["device"] == "cdrom" or disk["readOnly"]:
-        return [invalid(path, disk["type"], "would be empty for ever: the guest cannot write to it")]
+    drive = disk["device"] == "cdrom"
+    if drive or disk["readOnly"]:
+        what = "a cdrom without a medium has neither type nor source" if drive else "the guest could not write to it"
+        return [forbidden(path, f"a disk of type {disk['type']} with {'device cdrom' if drive else 'readOnly'} would stay empty: {what}")]
     size = disk["source"].get("size")
     return [] if size is None else validate_amount(size, MIN_OVERLAY, MAX_OVERLAY, path.child("size"))
 

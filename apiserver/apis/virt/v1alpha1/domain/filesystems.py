@@ -54,8 +54,10 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate(filesystem: Object, path: Path) -> list[FieldError]:
-    name, kind, source = filesystem.get("name") or "", str(filesystem.get("type")), filesystem.get("source") or {}
+    name, kind, source = filesystem.get("name") or "", filesystem.get("type"), filesystem.get("source") or {}
     found = [too_long(path.child("name"), MAX_TAG)] if len(name) > MAX_TAG else validate_device_name(name, path.child("name"))
+    if kind is None:  # that it is missing, or none of the types, is told of the field already
+        return found
     if kind != hardware.CLAIM and not filesystem["readOnly"]:
         found.append(invalid(path.child("readOnly"), filesystem["readOnly"], f"a file system of type {kind} is always read-only"))
     named, field = str(source.get("name") or ""), path.child("source", "name")

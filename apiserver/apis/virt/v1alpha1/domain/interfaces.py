@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Model
-from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid
+from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required
 from apiserver.apis.virt import attachments, network
 from apiserver.apis.virt.hardware import disks, host_devices, network_disks
 from apiserver.apis.virt.hardware import interfaces as hardware
 from apiserver.apis.virt.network import EXAMPLE_MAC
+from apiserver.apis.virt.v1alpha1.domain.plugins import validate_plugin
 from apiserver.apis.virt.v1alpha1.domain.rules import (
     Object,
     validate_between,
@@ -41,13 +43,19 @@ class Interface(Model):
     """One network interface of the guest."""
 
     name: str = Field(description="Its name, unique in the machine.")
-    type: Literal["masquerade", "bridge", "sriov"] | None = Field(
+    type: Literal["masquerade", "bridge", "macvtap", "sriov", "plugin", "passt"] | None = Field(
         None,
         description="How it is joined to its network. masquerade (the default on the pod's own): the guest has a private address behind "
-        "the pod's, and what reaches the pod's address reaches the guest. bridge (the default on further networks): the guest is on "
-        "the network's own layer 2, with its MAC address; which addresses it has there is its own business. "
-        "bridge on the pod's own: the guest has the pod's IPv4 address and MAC address, and the pod has none; such a machine does not "
-        "migrate live. sriov: the guest has a card of the node, on a further network.",
+        "the pod's, of IPv4, IPv6 or both as the pod has them, and what reaches the pod's address reaches the guest. bridge (the default "
+        "on further networks): the guest is on the network's own layer 2, with its MAC address; an IPv4 address that IPAM gave to the pod "
+        "there it is told by DHCP (such a machine does not migrate live), and which others it has is its own business. "
+        "bridge on the pod's own: the guest has the pod's IP addresses and MAC address, and the pod has none; such a machine "
+        "does not migrate live. passt, on the pod's own: the guest is told the pod's addresses, IPv4 and IPv6, and each of its connections "
+        "is one that a process of the pod makes, or takes; ports has to be said, and such a machine does not migrate live. "
+        "macvtap, on a further network: as bridge, without a bridge in the pod, so that the pod's link may be a macvlan of the node's "
+        "card; the network may have no IPAM, and the administrator of the cluster has to allow macvtaps. "
+        "sriov: the guest has a card of the node, on a further network. "
+        "plugin: a plugin of the node joins it.",
     )
     network: str | None = Field(
         None,
@@ -60,12 +68,21 @@ class Interface(Model):
         "NetworkAttachmentDefinition names; the machine runs where one is free, and does not migrate. The plugin names the card in the "
         "variable PCIDEVICE_INTEL_COM_SRIOV of the container.",
     )
+    plugin: str | None = Field(
+        None,
+        description="Of type plugin: which. The cluster's administrator says which plugins there are; what one does, and whether a machine "
+        "with it migrates live, it says itself.",
+    )
+    options: dict[str, str] | None = Field(
+        None, description="Of type plugin: what the plugin is told, at most 32 options of at most 1024 bytes. What it knows it says itself."
+    )
     model: Literal["virtio", "e1000", "e1000e", "rtl8139"] | None = Field(None, description="The emulated card. Default virtio.")
     mac: str | None = Field(None, description=f"The card's address, like {EXAMPLE_MAC}. Default: one that follows from the machine's uid.")
     ports: list[Port] | None = Field(
         None,
-        description="Of type masquerade: the ports at the pod's address by which others reach the guest; everything else that comes to the "
-        "pod stays outside of it. They are the ports of the pod's container, too. Default: all ports; [] means none.",
+        description="Of types masquerade and passt: the ports at the pod's address by which others reach the guest; everything else that "
+        "comes to the pod stays outside of it. They are the ports of the pod's container, too. Required of type passt. "
+        "Default: all ports; [] means none.",
         json_schema_extra=ATOMIC,
     )
     state: Literal["up", "down"] | None = Field(
@@ -80,10 +97,14 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     for position, interface in enumerate(interfaces):
         found += _validate_interface(interface, path.index(position))
     found += validate_unique(interfaces, "name", path) + validate_unique(interfaces, "mac", path)
-    found += _validate_device_names(domain, path) + _validate_place(domain, path)
-    if sum(each.get("network") is None for each in interfaces) > 1:
-        found.append(forbidden(path, "only one interface can be joined to the pod's network"))
-    return found
+    found += _validate_device_names(domain, path) + _validate_place(domain, path) + _validate_passt(interfaces, path)
+    return found + _validate_one_on_pods_network(interfaces, path)
+
+
+def _validate_one_on_pods_network(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
+    first, *others = [each for each in enumerate(interfaces) if hardware.is_on_pods_network(each[1])] or [(0, {})]
+    told = f"only one interface can be joined to the pod's network, and {path.index(first[0])} is: name another network"
+    return [forbidden(path.index(position).child("network"), told) for position, _ in others]
 
 
 def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
@@ -91,7 +112,8 @@ def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
     mac = interface.get("mac")
     if mac and (problem := network.mac_problem(mac)):
         found.append(invalid(path.child("mac"), mac, problem))
-    return found + _validate_network(interface, path) + _validate_ports(interface, path.child("ports"))
+    found += _validate_network(interface, path) + _validate_ports(interface, path.child("ports"))
+    return found + validate_plugin(interface, path, of_type=hardware.PLUGIN)
 
 
 def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
@@ -115,13 +137,15 @@ def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
 def _validate_network(interface: Object, path: Path) -> list[FieldError]:
     given, kind = interface.get("network"), interface["type"]
     if given is None:
-        own = ("masquerade", "bridge")
+        own = ("masquerade", "bridge", hardware.PLUGIN, hardware.PASST)
         return [] if kind in own else [forbidden(path.child("type"), f"type {kind} needs a further network: set network, too")]
     found = [invalid(path.child("network"), given, problem)] if (problem := attachments.problem(given)) else []
     if kind == hardware.SRIOV and interface.get("model") is not None:
         found.append(forbidden(path.child("model"), "may not be set for type sriov: the card is the node's"))
     if kind == "masquerade":
         found.append(forbidden(path.child("type"), "may not be masquerade beside network: only the pod's own network can be masqueraded"))
+    if kind == hardware.PASST:
+        found.append(forbidden(path.child("type"), "may not be passt beside network: passt has the pod's own network only"))
     return found
 
 
@@ -137,12 +161,28 @@ def _validate_place(domain: Object, path: Path) -> list[FieldError]:
     ]
 
 
+def _validate_passt(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
+    """Return what is wrong with interfaces of type passt: it speaks to virtio cards alone, and each port is a socket of the pod."""
+    found: list[FieldError] = []
+    for position, each in enumerate(interfaces):
+        place = path.index(position)
+        if each["type"] != hardware.PASST:
+            continue
+        if each["model"] != "virtio":
+            found.append(forbidden(place.child("model"), "type passt is for model virtio only"))
+        if each.get("state") is not None:
+            found.append(forbidden(place.child("state"), "may not be set for type passt: the cable is plugged in while passt runs"))
+        if hardware.ports(each) is None:
+            found.append(required(place.child("ports"), "of type passt: each is a socket of the pod; [] means none"))
+    return found
+
+
 def _validate_ports(interface: Object, path: Path) -> list[FieldError]:
     ports = hardware.ports(interface)
     if ports is None:
         return []
-    if interface["type"] != "masquerade":
-        return [forbidden(path, "may be set for type masquerade only")]
+    if interface["type"] not in ("masquerade", hardware.PASST):
+        return [forbidden(path, "may be set for types masquerade and passt only")]
     found = validate_count(ports, MAX_PORTS, path)
     seen = set()
     for position, each in enumerate(ports):

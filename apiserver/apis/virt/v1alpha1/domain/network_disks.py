@@ -7,17 +7,22 @@ from typing import Final
 
 from pydantic import Field
 
-from apiserver.apis.meta.schema import Int32, Model
+from apiserver.apis.meta.schema import ATOMIC, Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required
 from apiserver.apis.virt.hardware import network_disks as hardware
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import validate_object_name
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_count
 
 FIELDS: Final = {
     hardware.ISCSI: {"targetPortal", "iqn", "lun", "initiatorName", "secretRef"},
-    hardware.NBD: {"host", "port", "export"},
+    hardware.NBD: {"host", "port", "export", "tlsSecretRef", "tlsHostname"},
+    hardware.NFS: {"host", "path", "identity"},
+    hardware.RBD: {"monitors", "pool", "image", "user", "secretRef"},
 }
 """Fields of a source by the disk's type."""
+
+
+MAX_MONITORS: Final = 16
 
 
 class SecretName(Model):
@@ -26,14 +31,39 @@ class SecretName(Model):
     name: str = Field(description="The Secret's name.")
 
 
+class Identity(Model):
+    """The user as whom an NFS server is asked."""
+
+    user: Int32 = Field(description="His number, which the server believes.")
+    group: Int32 = Field(description="His group's.")
+
+
 class NetworkSource(Model):
     """The fields of a disk's source that name a server. QEMU connects to it from the pod: what may be reached is what the pod may reach."""
 
-    host: str | None = Field(None, description="NBD: name or address of the server.")
+    host: str | None = Field(None, description="NBD, NFS: name or address of the server.")
     port: Int32 | None = Field(None, description="NBD: its port. Default 10809.")
     export: str | None = Field(
         None, description="NBD: the name of what it exports: letters, digits and _.:/@+=~-. Default: what it exports under no name."
     )
+    tls_secret_ref: SecretName | None = Field(
+        None,
+        description="NBD: the Secret for TLS with the server, with the key ca.crt, the authorities that may have signed the server's "
+        "certificate, and, where the server asks for the machine's own, tls.crt and tls.key. All disks of a machine name the same one. "
+        "Default: no TLS.",
+    )
+    tls_hostname: str | None = Field(
+        None, description="NBD: the name or address that the server's certificate has to be of, beside tlsSecretRef. Default that of host."
+    )
+    monitors: list[str] | None = Field(
+        None,
+        description="RBD: names or addresses of Ceph's monitors, at most 16, each with its port after a colon unless 6789, and an IPv6 "
+        "address in brackets.",
+        json_schema_extra=ATOMIC,
+    )
+    pool: str | None = Field(None, description="RBD: the pool of the image. Default rbd.")
+    image: str | None = Field(None, description="RBD: the image, which has to be there.")
+    user: str | None = Field(None, description="RBD: the user of Ceph's whose key secretRef has, without client. Default admin.")
     target_portal: str | None = Field(
         None,
         description="ISCSI: name or address of the target's portal, an IPv6 address in brackets, and its port after a colon unless 3260.",
@@ -43,10 +73,14 @@ class NetworkSource(Model):
     initiator_name: str | None = Field(
         None, description="ISCSI: the name by which the machine logs in. Default iqn.2008-11.org.linux-kvm: and the UUID of its firmware."
     )
+    identity: Identity | None = Field(
+        None, description="NFS: the user as whom the file is read and written. Default that of the pod's processes, user and group 107."
+    )
     secret_ref: SecretName | None = Field(
         None,
         description="ISCSI: the Secret by which the machine logs in with CHAP, with the keys node.session.auth.username and "
-        "node.session.auth.password, as of type kubernetes.io/iscsi-chap. Default: it logs in without.",
+        "node.session.auth.password, as of type kubernetes.io/iscsi-chap. RBD: the Secret with the user's key, under the key key, as of "
+        "type kubernetes.io/rbd. Default: it logs in without.",
     )
 
 
@@ -54,7 +88,12 @@ def validate(disk: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with a disk that QEMU reaches over the network; ``disk`` is of what ``hardware.disks.defaulted`` returns."""
     if not hardware.is_network(disk):
         return []
-    found = _VALIDATED[disk["type"]](disk["source"], path.child("source"))
+    found = VALIDATED[disk["type"]](disk["source"], path.child("source"))
+    if hardware.is_copied(disk) and disk["target"]["bus"] != "virtio":
+        text = (
+            f"must be virtio for a disk of type {disk['type']} to which the guest writes: QEMU copies what is under way, and can limit that"
+        )
+        found.append(invalid(path.child("target", "bus"), disk["target"]["bus"], text))
     if (disk.get("driver") or {}).get("io") is not None:
         found.append(forbidden(path.child("driver", "io"), f"may not be set for a disk of type {disk['type']}: it is of files and devices"))
     return found
@@ -73,13 +112,68 @@ def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
     return found
 
 
+def validate_one_tls_secret(disks: Sequence[Object], path: Path) -> list[FieldError]:
+    """Return the disks whose certificates are others than those of an earlier one: libvirt has one place for those of a machine."""
+    named = [(position, secret) for position, disk in enumerate(disks) if (secret := hardware.tls_secret(disk))]
+    text = "must be the Secret of the first disk that has one: a machine has one set of certificates for NBD"
+    return [
+        invalid(path.index(position).child("source", "tlsSecretRef", "name"), secret, text)
+        for position, secret in named
+        if secret != named[0][1]
+    ]
+
+
 def _validate_nbd(source: Object, path: Path) -> list[FieldError]:
     found = _validate_host(source.get("host") or "", path.child("host"))
     found += validate_between(source["port"], 1, 65535, path.child("port"))
     export = source.get("export")
     if export is not None and not hardware.is_export(export):
         found.append(invalid(path.child("export"), export, "must be 1 to 255 alphanumeric characters or '_.:/@+=~-'"))
+    return found + _validate_tls(source, path)
+
+
+def _validate_tls(source: Object, path: Path) -> list[FieldError]:
+    found, secret, name = [], source.get("tlsSecretRef"), source.get("tlsHostname")
+    if secret is not None:
+        found += validate_object_name("Secret", secret.get("name") or "", path.child("tlsSecretRef", "name"))
+    if name is None:
+        return found
+    if secret is None:
+        found.append(forbidden(path.child("tlsHostname"), "needs tlsSecretRef"))
+    return found + _validate_host(name, path.child("tlsHostname"))
+
+
+def _validate_nfs(source: Object, path: Path) -> list[FieldError]:
+    found, file = _validate_host(source.get("host") or "", path.child("host")), source.get("path") or ""
+    if not file:
+        found.append(required(path.child("path"), "the path of the file on the server"))
+    elif not hardware.is_file(file):
+        text = "must be the path of a file in a directory, from /, without . and .., "
+        text += f"of at most {hardware.MAX_FILE} printable bytes and {hardware.MAX_NAME} between slashes"
+        found.append(invalid(path.child("path"), file, text))
+    for field, number in (source.get("identity") or {}).items():
+        found += validate_between(number, 0, hardware.MAX_IDENTITY, path.child("identity", field))
     return found
+
+
+def _validate_rbd(source: Object, path: Path) -> list[FieldError]:
+    monitors, found = source.get("monitors") or (), []
+    if not monitors:
+        found.append(required(path.child("monitors"), "the monitors of the cluster"))
+    found += validate_count(monitors, MAX_MONITORS, path.child("monitors"))
+    text = "must be a DNS name, an IPv4 address, or an IPv6 address in brackets, and may be followed by a colon and a port"
+    wrong = ((position, each) for position, each in enumerate(monitors) if hardware.monitor(each) is None)
+    found += [invalid(path.child("monitors").index(position), each, text) for position, each in wrong]
+    if not source.get("image"):
+        found.append(required(path.child("image"), "the name of the image"))
+    named = {"image": source.get("image") or None, "pool": source.get("pool"), "user": source.get("user")}
+    text = "must be 1 to 96 alphanumeric characters, '_', '.' or '-', and begin with one of the first two"
+    found += [
+        invalid(path.child(field), name, text) for field, name in named.items() if name is not None and not hardware.is_rbd_name(name)
+    ]
+    if source.get("user") is not None and source.get("secretRef") is None:
+        found.append(forbidden(path.child("user"), "needs secretRef"))
+    return found + _validate_login(source, path)
 
 
 def _validate_iscsi(source: Object, path: Path) -> list[FieldError]:
@@ -94,9 +188,12 @@ def _validate_iscsi(source: Object, path: Path) -> list[FieldError]:
     named = {"iqn": source.get("iqn") or None, "initiatorName": source.get("initiatorName")}
     text = "must be the name of an iSCSI node such as iqn.2026-01.example:name"
     found += [invalid(path.child(field), name, text) for field, name in named.items() if name is not None and not hardware.is_iqn(name)]
-    if (secret := source.get("secretRef")) is not None:
-        found += validate_object_name("Secret", secret.get("name") or "", path.child("secretRef", "name"))
-    return found + validate_between(source["lun"], 0, hardware.MAX_LUN, path.child("lun"))
+    return found + _validate_login(source, path) + validate_between(source["lun"], 0, hardware.MAX_LUN, path.child("lun"))
+
+
+def _validate_login(source: Object, path: Path) -> list[FieldError]:
+    secret = source.get("secretRef")
+    return [] if secret is None else validate_object_name("Secret", secret.get("name") or "", path.child("secretRef", "name"))
 
 
 def _validate_host(host: str, path: Path) -> list[FieldError]:
@@ -107,4 +204,10 @@ def _validate_host(host: str, path: Path) -> list[FieldError]:
     )
 
 
-_VALIDATED: Final[Mapping[str, Callable[[Object, Path], list[FieldError]]]] = {hardware.ISCSI: _validate_iscsi, hardware.NBD: _validate_nbd}
+VALIDATED: Final[Mapping[str, Callable[[Object, Path], list[FieldError]]]] = {
+    hardware.ISCSI: _validate_iscsi,
+    hardware.NBD: _validate_nbd,
+    hardware.NFS: _validate_nfs,
+    hardware.RBD: _validate_rbd,
+}
+"""Functions that return what is wrong with a source, by the disk's type."""

@@ -10,6 +10,39 @@ from apiserver.apis.meta import quantity, times
 
 
 @pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0, "0"),
+        (1023, "1000"),
+        (2093056, "2000Ki"),
+        (8 << 20, "8Mi"),
+        (1023 << 20, "1000Mi"),
+        (54118453248, "50Gi"),
+        (54118453248 + 100_000_000, "50Gi"),
+        ((9 << 30) - 1, "9200Mi"),
+        (9 << 30, "9Gi"),
+        (5 << 70, "5100Ei"),
+    ],
+)
+def test_free_room_is_rounded_down_to_two_figures(amount: int, text: str) -> None:
+    assert quantity.about(amount) == text
+    assert quantity.parse(text).bytes <= amount
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0"), (999, "999"), (1000, "0.977Ki"), (1 << 20, "1Mi"), (54_945_382, "52.4Mi"), (3 << 29, "1.5Gi"), ((1 << 63) - 1, "8Ei")],
+)
+def test_an_amount_of_bytes_is_shown_in_three_figures(amount: int, text: str) -> None:
+    assert quantity.shown(amount) == text
+
+
+@pytest.mark.parametrize(("amount", "text"), [(1, "1"), (68719476736, "64Gi"), (3 << 29, "1536Mi"), ((1 << 30) + 1, "1073741825")])
+def test_bytes_are_written_exactly_as_people_do(amount: int, text: str) -> None:
+    assert quantity.of_bytes(amount) == text
+
+
+@pytest.mark.parametrize(
     ("text", "canonical", "in_bytes", "milli"),
     [
         ("0", "0", 0, 0),

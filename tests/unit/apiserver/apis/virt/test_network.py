@@ -38,3 +38,7 @@ def test_every_address_of_ours_is_reserved_and_the_documented_one_is_not() -> No
     assert {network.BRIDGE_MAC, network.TAP_MAC} == network.RESERVED_MACS
     assert network.mac_problem(network.EXAMPLE_MAC) == ""
     assert network.EXAMPLE_MAC in str(Interface.model_fields["mac"].description)
+
+
+def test_an_address_on_every_link_follows_from_a_mac_address() -> None:
+    assert network.link_local("52-54-00-C0-FF-EE") == "fe80::5054:ff:fec0:ffee"

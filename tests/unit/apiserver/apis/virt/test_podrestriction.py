@@ -186,6 +186,14 @@ def test_a_token_is_of_the_service_account_that_the_machine_names() -> None:
         assert objections(vm, pod) == [f"{mounts} ServiceAccount default as volume disk-0: {NAMED_BY_NOBODY}"]
 
 
+def test_a_source_of_several_kinds_is_looked_at_whole() -> None:
+    """Kubernetes takes one kind in each source; what other than it may say here is not believed to be so."""
+    allowed = [podrestriction.Content("ServiceAccount", "default"), podrestriction.Content("DownwardAPI", "")]
+    for first in ("downwardAPI", "serviceAccountToken"):
+        source = {first: {}, "secret": {"name": "stolen"}}
+        assert list(podrestriction._excess_projected(source, "default", allowed)) == [("Secret stolen", NAMED_BY_NOBODY)]
+
+
 def test_a_volume_of_several_kinds_is_looked_at_whole() -> None:
     """Kubernetes has none; who reads this has not to know that."""
     pod = made(VM)[0]
@@ -262,4 +270,27 @@ def test_a_guest_arrives_by_an_unfinished_migration_of_its_own_machine() -> None
     assert not podrestriction.brings(a_move(later), vm, "uid-3")
     assert not podrestriction.brings(a_move(later, phase="Failed"), vm, "uid-2")
     assert not podrestriction.brings(a_move(later, name="vm2"), vm, "uid-2")
+    assert not podrestriction.brings(a_move(later, name="vm0"), vm, "uid-2")
+    assert not podrestriction.brings(a_move(later), vm, "uid-1")
     assert not podrestriction.brings(a_move(earlier), vm, "uid-2"), "it was of a machine that had this name before"
+
+
+@pytest.mark.parametrize(
+    ("status", "strange"),
+    [
+        ({"podIP": "10.244.1.7", "podIPs": [{"ip": "10.244.1.7"}, {"ip": "fd00:10::7"}]}, []),
+        ({"podIP": "10.244.1.7"}, ["'fd00:10::7'"]),
+        ({"podIPs": [{"ip": "fd00:10::7"}]}, ["'10.244.1.7'"]),
+        ({"podIPs": [{}, {"ip": None}]}, ["'10.244.1.7'", "'fd00:10::7'"]),
+        ({}, ["'10.244.1.7'", "'fd00:10::7'"]),
+    ],
+)
+def test_connections_are_passed_on_to_addresses_of_the_target_alone(status: Object, strange: list[str]) -> None:
+    pod = {"metadata": {"name": "p", "uid": "uid-1"}, "status": status}
+    addresses = ["10.244.1.7", "fd00:10::7"]
+    assert podrestriction.strange_addresses(pod, "uid-1", addresses) == [f'pod "p" has no address {each}' for each in strange]
+    assert podrestriction.strange_addresses(pod, "uid-1", ["x" * 999]) == [f'pod "p" has no address \'{"x" * 79}']
+    gone = ["the pod whose addresses they should be is not there"]
+    for other in ({**pod, "metadata": {"name": "p", "uid": "uid-2"}}, {**pod, "metadata": {"name": "p", "uid": "uid-0"}}, None):
+        assert podrestriction.strange_addresses(other, "uid-1", addresses) == gone
+    assert podrestriction.strange_addresses(None, "", addresses) == gone

@@ -257,6 +257,45 @@ def test_what_is_decided_can_be_done(strategy: str, results: list[str], is_open:
     assert decision.message
 
 
+def _interrupted(strategy: str, *, status: str = "True", request: Any = None, **last: Any) -> dict[str, Any]:
+    vm = _vm(strategy, limit=0, request=request, a1={"result": "Stopped", "nodeName": "node1", **last})
+    vm["status"]["conditions"] = [{"type": "DisruptionTarget", "status": status, "reason": "EvictionByEvictionAPI", "message": ""}]
+    return vm
+
+
+@pytest.mark.parametrize("strategy", ["RerunOnFailure", "Once", "Manual"])
+@pytest.mark.parametrize("result", ["Stopped", "Failed"])
+def test_what_the_cluster_ended_goes_on_elsewhere(strategy: str, result: str) -> None:
+    assert _brief(_interrupted(strategy, result=result)) == (True, 2, "Interrupted")
+    asked = _request("Start", 1, strategy)
+    assert _brief(_interrupted(strategy, result=result, request=asked)) == (True, 2, "Interrupted")
+
+
+@pytest.mark.parametrize("strategy", ["Once", "Manual"])
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"result": "Succeeded"},
+        {"stopTime": "2026-01-01T00:00:00Z"},
+        {"status": "False"},
+        {"request": _request("Stop", 0, "Once")},
+        {"request": _request("Stop", 0, "Manual")},
+    ],
+    ids=["the guest powered off", "it was asked to stop before", "nothing ended its pod", "stop, once", "stop, manual"],
+)
+def test_what_somebody_ended_stays_off_whatever_the_cluster_did_at_that_moment(strategy: str, last: dict[str, Any]) -> None:
+    if "request" in last and last["request"]["runStrategy"] != strategy:
+        return  # it does not count
+    assert not power.decide(_interrupted(strategy, **last)).on
+
+
+def test_a_halted_machine_stays_off_and_an_attempt_that_goes_on_is_not_interrupted() -> None:
+    assert _brief(_interrupted("Halted")) == (False, 1, "Halted")
+    assert _brief(_interrupted("Once", result="")) == (True, 1, "Running")
+    assert not power.was_interrupted({})
+    assert _brief(_interrupted("Always")) == (True, 2, "Interrupted")
+
+
 def test_the_newest_attempt_is_the_one_with_the_current_number() -> None:
     entries = [{"number": number} for number in (1, 2, 3)]
     assert power.newest_attempt({"status": {"attempts": entries}}) == {"number": 3}

@@ -24,6 +24,7 @@ GONE_ON: dict[str, Any] = {
 }
 STOPPED: dict[str, Any] = {"attempt": 1, "attempts": [{"number": 1, "stopTime": "2026-01-01T00:00:00Z"}]}
 ENDED: dict[str, Any] = {"attempt": 1, "attempts": [{"number": 1, "result": "Failed", "nodeName": "n"}]}
+NO_PLUGIN = {"type": "NetworkReady", "status": "False", "reason": "PluginNotFound", "message": "no lan"}
 IS_PAUSED = {"type": "Paused", "status": "True", "reason": "Paused", "message": "libvirt's reason: ioerror"}
 
 
@@ -47,7 +48,10 @@ IS_PAUSED = {"type": "Paused", "status": "True", "reason": "Paused", "message": 
         (a_vm("Scheduled", ready="DisksNotReady", disks="DiskImageNotFound", **GOES_ON), "WaitingForImage"),
         (a_vm("Scheduled", ready="DisksNotReady", disks="DiskServerSilent", **GOES_ON), "WaitingForServer"),
         (a_vm("Scheduled", ready="DisksNotReady", disks="ClaimTooSmall", **GOES_ON), "ClaimTooSmall"),
-        (a_vm("Scheduled", ready="GuestNotStarted", disks="NotUsable", **GOES_ON), "DiskNotUsable"),
+        (a_vm("Scheduled", ready="GuestNotStarted", disks="DiskNotUsable", **GOES_ON), "DiskNotUsable"),
+        (a_vm("Scheduled", ready="GuestNotStarted", conditions=[NO_PLUGIN], **GOES_ON), "PluginNotFound"),
+        (a_vm("Scheduled", conditions=[NO_PLUGIN], **GOES_ON), "PluginNotFound"),
+        (a_vm("Scheduled", ready="DisksNotReady", disks="ClaimTooSmall", conditions=[NO_PLUGIN], **GOES_ON), "ClaimTooSmall"),
         (a_vm("Running", **GOES_ON), "Running"),
         (a_vm("Running", conditions=[IS_PAUSED], **GOES_ON), "Paused"),
         (a_vm("Running", migration={"name": "m", "phase": "Running"}, conditions=[IS_PAUSED], **GOES_ON), "Migrating"),

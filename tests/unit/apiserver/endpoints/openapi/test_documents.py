@@ -15,6 +15,7 @@ from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from apiserver.endpoints.openapi import metatypes, version2, version3
 from apiserver.endpoints.openapi.descriptions import Described
+from apiserver.registry.virt.migration_policies import MigrationPolicyStrategy
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.streams import HandlerStream
@@ -32,7 +33,7 @@ def _described() -> list[Described]:
 
     revoked = RevokedNodes(Informer(Client(Config("http://127.0.0.1:1"), user_agent="test"), CONFIG_MAPS))
     streams = {each: HandlerStream(each, locate, tls, revoked) for each in get_args(Stream)}
-    return [Described.of(VirtualMachineStrategy(streams)), Described.of(MigrationStrategy())]
+    return [Described.of(VirtualMachineStrategy(streams)), Described.of(MigrationStrategy()), Described.of(MigrationPolicyStrategy())]
 
 
 V3 = version3.build(_described(), title="virt-api", version="v1")
@@ -100,6 +101,8 @@ def test_each_kind_is_found_by_its_group_version_kind() -> None:
         "VirtualMachineList": f"{VM}List",
         "Migration": "io.kubevirt.v1alpha1.Migration",
         "MigrationList": "io.kubevirt.v1alpha1.MigrationList",
+        "MigrationPolicy": "io.kubevirt.v1alpha1.MigrationPolicy",
+        "MigrationPolicyList": "io.kubevirt.v1alpha1.MigrationPolicyList",
     }
 
 

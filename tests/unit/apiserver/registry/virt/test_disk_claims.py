@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from typing import Any
 
@@ -16,6 +17,7 @@ from apiserver.registry.generic.transactions import ClaimTaken, Transactions
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from storage.memory import MemoryStorage
 from storage.port import Delete, Put
+from tests.unit.apiserver.apis.virt.domainxml import documents
 
 ROOT = "/registry"
 
@@ -33,6 +35,17 @@ def a_vm(name: str, *disks: dict[str, Any], phase: str = phases.SCHEDULING, name
         "spec": {"runStrategy": "Always", "domain": {"devices": {"disks": list(disks)}}},
         "status": {"phase": phase, "attempt": 1},
     }
+
+
+def with_files(vm: dict[str, Any], claim: str, *, read_only: bool = False) -> dict[str, Any]:
+    shared = {"name": "files", "type": "PersistentVolumeClaim", "source": {"name": claim}, "readOnly": read_only}
+    vm["spec"]["domain"]["devices"].setdefault("filesystems", []).append(shared)
+    return vm
+
+
+def with_state(vm: dict[str, Any], claim: str, uuid: str = "") -> dict[str, Any]:
+    vm["spec"]["domain"]["firmware"] = {"persistentState": {"claimName": claim}, **({"uuid": uuid} if uuid else {})}
+    return vm
 
 
 class Virt:
@@ -99,6 +112,53 @@ async def test_of_two_that_are_handed_over_at_once_one_gets_its_guest() -> None:
     assert await virt.claims() == []
 
 
+async def written_by_a_version_that_knew_no_claims(virt: Virt, vm: dict[str, Any]) -> None:
+    key, value = virt._key(vm), codec.dump(vm)
+    virt.items[vm["metadata"]["name"]] = Item(key, await virt.storage.commit([], [Put(key, value)]), vm, value)
+
+
+async def test_a_machine_that_was_on_before_an_upgrade_holds_what_is_new_with_its_next_write() -> None:
+    virt = Virt()
+    await written_by_a_version_that_knew_no_claims(virt, with_files(a_vm("one", a_disk("data", "reads"), phase=phases.RUNNING), "files"))
+    for other, disk in (("two", "files"), ("three", "data")):
+        await virt.create(a_vm(other, a_disk(disk)))
+    assert await virt.enter("one", phases.RUNNING)
+    for other in ("two", "three"):
+        assert not await virt.enter(other, phases.SCHEDULED)
+    assert await virt.enter("one", phases.STOPPED)
+    assert await virt.claims() == []
+
+
+async def test_what_another_has_by_then_keeps_no_status_from_being_written() -> None:
+    virt = Virt()
+    await virt.create(a_vm("two", a_disk("data"), phase=phases.RUNNING))
+    await written_by_a_version_that_knew_no_claims(virt, a_vm("one", a_disk("data"), a_disk("own"), phase=phases.RUNNING))
+    assert await virt.enter("one", phases.UNKNOWN)
+    assert await virt.claims() == ["disk/acc/data", "disk/acc/own"]
+    assert await virt.enter("two", phases.STOPPED)
+    assert await virt.enter("one", phases.RUNNING)
+    await virt.create(a_vm("three", a_disk("data")))
+    assert not await virt.enter("three", phases.SCHEDULED)
+
+
+async def test_what_storage_has_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    virt, asked = Virt(), []
+    get, server = virt.storage.get, virt.server()
+
+    async def counted(key: str) -> Any:
+        asked.append(key)
+        return await get(key)
+
+    monkeypatch.setattr(virt.storage, "get", counted)
+    monkeypatch.setattr(virt, "server", lambda: server)
+    await written_by_a_version_that_knew_no_claims(virt, a_vm("one", a_disk("data"), phase=phases.RUNNING))
+    await virt.create(a_vm("two", a_disk("more"), phase=phases.RUNNING))
+    for _ in range(3):
+        assert await virt.enter("one", phases.RUNNING)
+        assert await virt.enter("two", phases.RUNNING)
+    assert asked == [f"{ROOT}/claims/kubevirt.io/disk/acc/data"]
+
+
 @pytest.mark.parametrize("phase", [phases.PENDING, phases.SCHEDULING, phases.STOPPED, phases.SUCCEEDED, phases.FAILED])
 async def test_a_machine_without_a_guest_holds_nothing(phase: str) -> None:
     virt = Virt()
@@ -115,6 +175,56 @@ async def test_readers_share_with_readers_and_those_who_share_with_their_like() 
             await virt.create(a_vm("two", a_disk("data", theirs)))
             together = await virt.enter("two", phases.SCHEDULED)
             assert together == (mine == theirs != "writes") == (not disk_uses.clash(mine, theirs))
+
+
+async def go_together(one: dict[str, Any], two: dict[str, Any]) -> bool:
+    """Return whether the second gets its guest while the first has one, and see that the order does not matter."""
+    found = []
+    for first, second in ((one, two), (two, one)):
+        virt = Virt()
+        for vm in (first, second):
+            await virt.create(copy.deepcopy(vm))
+        assert await virt.enter(first["metadata"]["name"], phases.SCHEDULED)
+        found.append(await virt.enter(second["metadata"]["name"], phases.SCHEDULED))
+        if not found[-1]:
+            assert virt.refusal.startswith('PersistentVolumeClaim "data" is in use by virtual machine "')
+        for vm in (first, second):
+            await virt.remove(vm["metadata"]["name"])
+        assert await virt.claims() == []
+    assert found[0] == found[1]
+    return found[0]
+
+
+async def test_machines_share_files_of_a_claim_and_no_disk_of_another_one_is_among_them() -> None:
+    sharing = with_files(a_vm("one"), "Data")
+    assert await go_together(sharing, with_files(a_vm("two"), "data"))
+    assert await go_together(sharing, with_files(a_vm("two"), "data", read_only=True))
+    uses: tuple[Use, ...] = ("writes", "reads", "shares")
+    for use in uses:
+        assert not await go_together(sharing, a_vm("two", a_disk("data", use)))
+        assert await go_together(sharing, a_vm("two", a_disk("dat", use)))
+        assert await go_together(with_files(a_vm("one"), "data", read_only=True), a_vm("two", a_disk("data", use)))
+    both = with_files(a_vm("one", a_disk("data", "reads")), "data")
+    assert not await go_together(both, a_vm("two", a_disk("data", "reads")))
+
+
+async def test_firmware_keeps_its_state_in_a_claim_with_others_and_in_its_directory_alone() -> None:
+    keeping = with_state(a_vm("one"), "Data")
+    assert await go_together(keeping, with_state(a_vm("two"), "data"))
+    assert await go_together(keeping, a_vm("two", a_disk("data")))
+    assert not await go_together(keeping, with_files(a_vm("two"), "data"))
+    named = with_state(a_vm("one"), "data", "5d307ca9-b3ef-428c-8861-06e72d69f223")
+    assert not await go_together(named, with_state(a_vm("two"), "data", "5D307CA9-b3ef-428c-8861-06e72d69f223"))
+    assert await go_together(named, with_state(a_vm("two"), "other", "5d307ca9-b3ef-428c-8861-06e72d69f223"))
+
+
+async def test_state_of_a_machine_with_xml_is_found_by_the_uuid_in_it() -> None:
+    uuid = "5d307ca9-b3ef-428c-8861-06e72d69f223"
+    described = with_state(a_vm("one"), "data")
+    described["spec"]["domainXML"] = documents.document().replace("@uuid@", uuid)
+    assert not await go_together(described, with_state(a_vm("two"), "data", uuid))
+    described["spec"]["domainXML"] = described["spec"]["domainXML"].replace(uuid[:8], "00000000")
+    assert await go_together(described, with_state(a_vm("two"), "data", uuid))
 
 
 async def test_claims_are_of_a_namespace_and_found_in_lower_case() -> None:
@@ -151,10 +261,17 @@ async def test_what_cannot_be_read_as_a_machine_holds_nothing() -> None:
         {"disks": [{"source": "a"}]},
         {"disks": [{"target": 1}]},
         {"disks": [{"name": []}]},
+        {"filesystems": 5},
+        {"filesystems": [5]},
+        {"filesystems": [{"source": "a"}]},
     )
     for name, devices in ((f"vm{number}", each) for number, each in enumerate(broken)):
         vm = a_vm(name, phase=phases.RUNNING)
         vm["spec"]["domain"]["devices"] = devices
+        await virt.create(vm)
+    for name, domain in ((f"fw{number}", each) for number, each in enumerate(({"firmware": 5}, {"firmware": {"persistentState": 5}}, 5))):
+        vm = a_vm(name, phase=phases.RUNNING)
+        vm["spec"]["domain"] = domain
         await virt.create(vm)
     assert await virt.claims() == []
 
@@ -167,7 +284,12 @@ async def test_no_history_of_phases_brings_two_guests_onto_a_disk() -> None:
         virt, names = Virt(), [f"vm{number}" for number in range(4)]
         for name in names:
             claims = chance.sample(["a", "b", "c"], k=2)
-            await virt.create(a_vm(name, *(a_disk(claim, chance.choice(uses)) for claim in claims)))
+            vm = a_vm(name, *(a_disk(claim, chance.choice(uses)) for claim in claims))
+            if chance.random() < 0.3:
+                with_files(vm, chance.choice("abc"))
+            if chance.random() < 0.3:
+                with_state(vm, chance.choice("abc"), chance.choice(["", "5d307ca9-b3ef-428c-8861-06e72d69f223"]))
+            await virt.create(vm)
         for _ in range(25):
             await virt.enter(chance.choice(names), chance.choice(every))
             guests = [item.object for item in virt.items.values() if phases.phase_of(item.object) in phases.WITH_GUEST]
@@ -175,6 +297,64 @@ async def test_no_history_of_phases_brings_two_guests_onto_a_disk() -> None:
                 for two in guests[position + 1 :]:
                     mine, theirs = (disk_uses.uses(each["spec"]["domain"]) for each in (one, two))
                     assert not [claim for claim in mine if claim in theirs and disk_uses.clash(mine[claim], theirs[claim])]
+                    held, others = (disk_uses.holds(each["spec"]["domain"], each["metadata"]["uid"]) for each in (one, two))
+                    pairs = [(ours.group, other.group) for ours in held for other in others if ours.what == other.what]
+                    assert not [pair for pair in pairs if pair[0] != pair[1] or disk_uses.ALONE in pair]
         for name in names:
             await virt.remove(name)
         assert await virt.claims() == []
+
+
+def on_node(name: str, path: str, node: str, *, namespace: str = "acc", read_only: bool = False) -> dict[str, Any]:
+    disk = {"name": "file", "type": "HostDisk", "source": {"path": path}, **({"readOnly": True} if read_only else {})}
+    vm = a_vm(name, disk, namespace=namespace)
+    vm["status"]["nodeName"] = node
+    return vm
+
+
+async def test_a_file_of_a_node_is_one_machines_whatever_its_namespace_and_others_on_other_nodes() -> None:
+    virt = Virt()
+    for vm in (
+        on_node("one", "/var/vms/a", "n1"),
+        on_node("two", "/var/vms/a", "n1", namespace="other"),
+        on_node("three", "/var/vms/a", "n2"),
+        on_node("four", "/var/vms/a/b", "n1"),
+        on_node("five", "/var/vms/a", "n1"),
+    ):
+        await virt.create(vm)
+    assert await virt.enter("one", phases.SCHEDULED)
+    assert not await virt.enter("two", phases.SCHEDULED)
+    assert virt.refusal == "/var/vms/a of node n1 is in use by a virtual machine of another namespace; this one starts when that is off"
+    assert not await virt.enter("five", phases.SCHEDULED)
+    assert virt.refusal == '/var/vms/a of node n1 is in use by virtual machine "one"; this one starts when that is off'
+    assert await virt.enter("three", phases.SCHEDULED)
+    assert await virt.enter("four", phases.SCHEDULED)
+    assert await virt.enter("one", phases.STOPPED)
+    assert await virt.enter("two", phases.SCHEDULED)
+
+
+async def test_machines_that_only_read_a_file_of_a_node_share_it() -> None:
+    virt = Virt()
+    for name, read_only in (("one", True), ("two", True), ("three", False)):
+        await virt.create(on_node(name, "/var/vms/a", "n1", read_only=read_only))
+    assert await virt.enter("one", phases.SCHEDULED)
+    assert await virt.enter("two", phases.SCHEDULED)
+    assert not await virt.enter("three", phases.SCHEDULED)
+
+
+async def test_a_share_of_its_own_that_was_left_behind_is_no_leave_to_have_a_claim_alone() -> None:
+    virt = Virt()
+    await virt.create(a_vm("two", a_disk("data", "reads"), phase=phases.RUNNING))
+    await virt.create(a_vm("one", a_disk("data")))
+    left = f"{ROOT}/claims/kubevirt.io/disk/acc/data/reads/acc/one"
+    await virt.storage.commit([], [Put(left, virt.items["one"].key.encode())])
+    assert not await virt.enter("one", phases.SCHEDULED)
+    assert await virt.claims() == ["disk/acc/data/reads/acc/two"]
+
+
+async def test_what_a_machine_left_behind_is_in_nobodys_way_while_it_has_others() -> None:
+    virt = Virt()
+    await virt.create(a_vm("one", a_disk("a"), a_disk("c"), phase=phases.RUNNING))
+    await virt.storage.commit([], [Put(f"{ROOT}/claims/kubevirt.io/disk/acc/b", virt.items["one"].key.encode())])
+    await virt.create(a_vm("two", a_disk("b")))
+    assert await virt.enter("two", phases.SCHEDULED)

@@ -346,6 +346,20 @@ def test_migrate_makes_a_migration_that_its_strategy_accepts() -> None:
         _migrate(_vm(), {"nodeSelector": {"a": 1}})
 
 
+def test_migrate_gives_the_priority_that_it_is_told_of() -> None:
+    for priority in (-100, 0, 100):
+        migration = _migrate(_vm(), {"priority": priority})
+        assert migration["spec"]["priority"] == priority
+        assert MigrationStrategy().validate(migration) == []
+    assert "priority" not in _migrate(_vm(), {"priority": None})["spec"]
+    for wrong in (101, -101, 1.5, True, "1", [1]):
+        with pytest.raises(errors.Invalid, match="priority"):
+            _migrate(_vm(), {"priority": wrong})
+    with pytest.raises(errors.Invalid) as both:
+        _migrate(_vm(), {"priority": 101, "nodeSelector": 1, "force": True})
+    assert all(each in both.value.message for each in ("priority", "nodeSelector", "force"))
+
+
 def test_the_migration_of_the_slides_is_accepted_as_it_is() -> None:
     obj = {
         "kind": "Migration",
@@ -357,6 +371,25 @@ def test_the_migration_of_the_slides_is_accepted_as_it_is() -> None:
     reading = strategy.read(obj)
     assert (reading.unknown, reading.errors) == ((), ())
     assert strategy.validate(obj) == []
+
+
+@pytest.mark.parametrize(
+    ("priority", "wrong"),
+    [
+        (-100, []),
+        (0, []),
+        (100, []),
+        (-101, ["spec.priority: Invalid value: -101: must be greater than or equal to -100"]),
+        (101, ["spec.priority: Invalid value: 101: must be less than or equal to 100"]),
+    ],
+)
+def test_priorities_of_migrations_have_bounds(priority: int, wrong: list[str]) -> None:
+    strategy = MigrationStrategy()
+    obj = {"metadata": {"name": "m", "namespace": "acc"}, "spec": {"selector": {"name": "vm1"}, "priority": priority}}
+    assert (strategy.read(obj).errors, [str(each) for each in strategy.validate(obj)]) == ((), wrong)
+    assert "spec.priority" in _causes({"selector": {"name": "vm1"}, "priority": "x"}, strategy=strategy)
+    unchanged = {"metadata": {"name": "m", "namespace": "acc"}, "spec": {"selector": {"name": "vm1"}}}
+    assert strategy.validate_update(unchanged, unchanged) == []  # of an earlier release
 
 
 def test_an_unfinished_migration_claims_its_machine_and_a_final_one_does_not() -> None:

@@ -13,7 +13,9 @@ from apiserver.apis.virt import phases
 from apiserver.apis.virt.noderestriction import machines
 from apiserver.apis.virt.noderestriction.machines import HANDLED, judge
 from apiserver.apis.virt.v1alpha1 import types
-from tests.unit.handler.reconcilers.builders import a_migration, a_vm
+from handler.network.binding import Interface
+from handler.reconcilers import guest_status
+from tests.unit.handler.reconcilers.builders import a_migration, a_running, a_vm
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 MOMENT = "2026-11-22T00:00:00Z"
@@ -240,12 +242,49 @@ def test_conditions_of_others_are_neither_set_nor_removed(after: str, kind: str)
     assert all(len(str(each)) < 200 for each in judge(a_write("n", old, gone)))
 
 
-def test_the_address_is_that_of_the_first_interface() -> None:
-    old = stored("Running")
-    first = [{"name": "default", "ipAddress": "10.0.0.7"}, {"name": "other", "ipAddress": "10.0.0.8"}]
-    assert paths(a_write("n", old, written(old, "Running", podIP="10.0.0.7", interfaces=first))) == set()
-    for address in ("10.0.0.8", None):
-        assert paths(a_write("n", old, written(old, "Running", podIP=address, interfaces=first))) == {"status.podIP"}
+def test_the_address_is_that_of_the_interface_on_the_pods_own_network() -> None:
+    default, other = {"name": "default", "ipAddress": "10.0.0.7"}, {"name": "other", "ipAddress": "10.0.0.8"}
+    for told in ([default, other], [other, default]):
+        old = stored("Running")
+        assert paths(a_write("n", old, written(old, "Running", podIP="10.0.0.7", interfaces=told))) == set()
+        for address in ("10.0.0.8", None):
+            assert paths(a_write("n", old, written(old, "Running", podIP=address, interfaces=told))) == {"status.podIP"}
+
+
+_ON_POD = {"name": "default", "type": "masquerade"}
+_FURTHER = {"name": "lan", "type": "bridge", "network": "lan"}
+_PLUGIN = {"name": "private", "type": "plugin", "plugin": "isolated"}
+
+
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize(
+    "order",
+    [
+        each
+        for some in ((_ON_POD,), (_ON_POD, _FURTHER), (_ON_POD, _FURTHER, _PLUGIN), (_FURTHER, _PLUGIN))
+        for each in itertools.permutations(some)
+    ],
+)
+def test_what_virt_handler_writes_of_a_guest_that_runs_or_came_is_taken_whatever_the_order_of_its_interfaces(
+    order: tuple[dict[str, str], ...], *, moves: bool
+) -> None:
+    old = stored("Running", interfaces=[{"name": "default", "ipAddress": "10.0.0.9"}])
+    old["spec"]["domain"]["devices"]["interfaces"] = [{"model": "virtio", **each} for each in order]
+    addresses = {"default": ("10.0.0.7", "fd00::7"), "lan": ("192.0.2.9",), "private": ("198.51.100.9",)}
+    made = tuple(
+        Interface(name, "02:00:00:00:00:09", f"tap-{name}", "virtio", addresses[name], is_own=name == "default")
+        for name in (each["name"] for each in order)
+    )
+
+    new = {**old, "status": dict(guest_status.running(old, a_running(), made, NOW))}
+
+    assert new["status"]["podIP"] == ("10.0.0.7" if _ON_POD in order else "10.0.0.9")
+    found = a_migration("Running", startTime=MOMENT)
+    if moves:
+        recorded = {key: found["status"][key] for key in machines.RECORD}
+        new["status"] |= {"nodeName": "n2", "podName": "p2", "podUID": "pod-2"}
+        new["status"]["migration"] = {"name": "m", "uid": "mig-1", **recorded, "phase": "Succeeded"}
+    assert judge(a_write("n2" if moves else "n", old, new, found)) == []
 
 
 @pytest.mark.parametrize("generation", [1, 4, 2**62])
@@ -295,6 +334,15 @@ def test_before_and_after_the_migration_runs_the_machine_stays(phase: str) -> No
     old = stored("Running")
     new = taken_over(old, a_migration("Running"))
     assert paths(a_write("n2", old, new, a_migration(phase))) == {"status.migration.phase"}
+
+
+def test_the_target_of_an_attempt_that_failed_does_not_take_the_machine_over() -> None:
+    """The source said that the guest stayed: whatever stands at the target is put away."""
+    failed = [{"number": 1, "reason": "ConnectionBroken", "message": "broke"}]
+    old, migration = stored("Running"), a_migration("Running", attempt=1, attempts=failed)
+    assert paths(a_write("n2", old, taken_over(old, migration), migration)) == {"status.migration"}
+    again = a_migration("Running", attempt=2, attempts=failed)
+    assert judge(a_write("n2", old, taken_over(old, again), again)) == []
 
 
 def test_without_a_migration_of_the_machine_it_stays() -> None:

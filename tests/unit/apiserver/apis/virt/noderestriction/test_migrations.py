@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import phases, release
+from apiserver.apis.virt import phases, progress, release
 from apiserver.apis.virt.noderestriction.migrations import MigrationWrite, judge
 from apiserver.apis.virt.v1alpha1 import types
 from tests.unit.handler.reconcilers.builders import a_migration, a_vm
@@ -23,22 +23,28 @@ MAY: dict[tuple[str, str, str], set[str]] = {
     ("n2", "PreparingTarget", "TargetReady"): {"targetAddress", "message"},
     ("n2", "TargetReady", "TargetReady"): {"targetAddress"},
     ("n2", "Running", "Running"): {"targetAddress"},
-    ("n2", "Running", "Succeeded"): {"message", "endTime"},
+    ("n2", "Running", "Succeeded"): {"message", "endTime", "progress"},
+    ("n2", "Succeeded", "Succeeded"): {"progress"},
     ("n", "TargetReady", "Running"): {"startTime"},
     ("n", "TargetReady", "Failed"): {"message", "endTime"},
     ("n", "TargetReady", "Cancelled"): {"message", "endTime"},
-    ("n", "Running", "Running"): {"conditions"},
-    ("n", "Running", "Failed"): {"message", "endTime"},
-    ("n", "Running", "Cancelled"): {"message", "endTime"},
+    ("n", "Running", "Running"): {"attempts", "conditions", "progress"},
+    ("n", "Running", "Failed"): {"message", "endTime", "progress"},
+    ("n", "Running", "Cancelled"): {"message", "endTime", "progress"},
 }
 """By (node, phase before, phase after); n is the source and n2 the target."""
 SAMPLES: dict[str, Any] = {
+    "attempt": 2,
+    "attempts": [{"number": 1, "reason": "ConnectionBroken", "message": "broke", "endTime": MOMENT, "targetNode": "n2", "targetPod": "p2"}],
     "conditions": [{"type": "Released", "status": "True", "reason": release.BY_HANDLER}],
     "endTime": MOMENT,
     "message": "because",
     "observedGeneration": 3,
+    "options": {"bandwidth": "1Gi"},
     "phase": "Scheduling",
     "phaseTransitionTimestamps": [],
+    "policy": "fast",
+    "progress": {"totalBytes": 1},
     "sourceNode": "n3",
     "sourcePod": "p3",
     "sourcePodUID": "pod-3",
@@ -46,6 +52,7 @@ SAMPLES: dict[str, Any] = {
     "targetAddress": HERE,
     "targetNode": "n3",
     "targetPod": "p3",
+    "targetPodIPs": ["169.254.169.254"],
     "targetPodUID": "pod-3",
 }
 
@@ -54,7 +61,7 @@ def stored(phase: str, **status: Any) -> dict[str, Any]:
     """Return a Migration that may be cancelled, and whose history is known."""
     address = {} if phase == "PreparingTarget" else {"targetAddress": "10.0.0.2:8446"}
     history = [{"phase": phase, "time": MOMENT}] if phase else []
-    return a_migration(phase, deleting=True, **address, phaseTransitionTimestamps=history, **status)
+    return a_migration(phase, deleting=True, **address, phaseTransitionTimestamps=history, **{"attempt": 1, **status})
 
 
 def written(old: dict[str, Any], phase: str, /, **changes: Any) -> dict[str, Any]:
@@ -182,6 +189,9 @@ RELEASED = {"type": "Released", "status": "True", "reason": release.BY_HANDLER}
         ([], [{"type": "Succeeded", "status": "True"}], False),
         ([], [RELEASED, {"type": "Other", "status": "True"}], False),
         ([{"type": "Succeeded", "status": "Unknown"}], [RELEASED], False),
+        ([], [{"type": progress.CONVERGING, "status": "False", "reason": progress.WRITES_FASTER}], True),
+        ([{"type": progress.CONVERGING, "status": "False"}], [{"type": progress.CONVERGING, "status": "True"}], True),
+        ([{"type": progress.CONVERGING, "status": "False"}], [], False),
     ],
 )
 def test_the_source_only_says_that_the_guest_is_released(before: list[Any], after: list[Any], *, allowed: bool) -> None:
@@ -200,3 +210,49 @@ def test_moments_are_written_once(node: str, before: str, after: str, field: str
     assert paths(node, old, written(old, after)) == set()
     for value in (MOMENT, None):
         assert paths(node, old, written(old, after, **{field: value})) == {f"status.{field}"}
+
+
+FIRST: dict[str, Any] = SAMPLES["attempts"][0]
+
+
+@pytest.mark.parametrize(
+    ("before", "attempts", "refused"),
+    [
+        ({}, [FIRST], set()),
+        ({"attempts": [{**FIRST, "reason": "TargetPodEnded"}]}, [FIRST], set()),
+        ({"attempt": 2, "attempts": [FIRST]}, [FIRST, {**FIRST, "number": 2}], set()),
+        ({}, [{**FIRST, "number": 2}], {"status.attempts[2]"}),
+        ({"attempt": None}, [FIRST], {"status.attempts[1]"}),
+        ({"attempt": 2, "attempts": [FIRST]}, [{**FIRST, "message": "other"}], {"status.attempts[1]"}),
+        ({"attempt": 2, "attempts": [FIRST]}, [{**FIRST, "number": 2}], {"status.attempts[1]"}),
+        ({"attempts": [FIRST]}, [], {"status.attempts[1]"}),
+        ({}, [{**FIRST, "reason": "TargetPodEnded"}], {"status.attempts[1].reason"}),
+        ({}, [{**FIRST, "targetNode": "n3", "targetPod": "p3"}], {"status.attempts[1].targetNode", "status.attempts[1].targetPod"}),
+        ({}, [{**FIRST, "endTime": "2026-11-23T00:00:00Z"}], {"status.attempts[1].endTime"}),
+        ({"conditions": SAMPLES["conditions"]}, [FIRST], {"status.attempts[1]"}),
+    ],
+)
+def test_a_source_says_of_its_present_attempt_alone_that_it_failed(
+    before: dict[str, Any], attempts: list[dict[str, Any]], refused: set[str]
+) -> None:
+    """Each such word costs one attempt, of which virt-controller makes so many."""
+    old = stored("Running", **before)
+    assert paths("n", old, written(old, "Running", attempts=attempts)) == refused
+
+
+def test_a_source_says_of_no_guest_that_it_stayed_which_the_target_has() -> None:
+    old = stored("Running")
+    assert paths("n", old, written(old, "Running", attempts=[FIRST]), pod="p2") == {"status.attempts[1]"}
+
+
+def test_a_source_does_not_say_at_once_that_the_guest_left_and_that_it_stayed() -> None:
+    old = stored("Running")
+    assert paths("n", old, written(old, "Running", attempts=[FIRST], conditions=SAMPLES["conditions"])) == {"status.attempts[1]"}
+
+
+def test_a_source_does_not_say_that_the_guest_left_once_it_said_that_it_stayed() -> None:
+    """Or the target's door would be closed for good, and virt-controller would wait for its guest."""
+    old = stored("Running", attempts=[FIRST])
+    assert paths("n", old, written(old, "Running", conditions=SAMPLES["conditions"])) == {"status.conditions[Released]"}
+    earlier = stored("Running", attempt=2, attempts=[FIRST])
+    assert paths("n", earlier, written(earlier, "Running", conditions=SAMPLES["conditions"])) == set()

@@ -10,16 +10,17 @@ import pytest
 from apiserver.apis.meta import decoding
 from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.apis.virt.v1alpha1.domain import cpu_names, rules
 
 
-def errors(domain: dict[str, Any]) -> list[str]:
+def errors(domain: dict[str, Any], allowed: Allowed = NOTHING) -> list[str]:
     """Return the errors of a machine with this domain."""
     obj: dict[str, Any] = {"kind": "VirtualMachine", "metadata": {"name": "vm1", "namespace": "acc"}, "spec": {"domain": domain}}
     _, found = decoding.read(types.VirtualMachine, copy.deepcopy(obj))
     assert not list(found)
     defaults.default_virtual_machine(obj)
-    return [str(each) for each in validation.validate_virtual_machine(obj)]
+    return [str(each) for each in validation.validate_virtual_machine(obj, allowed)]
 
 
 def disk(**fields: Any) -> dict[str, Any]:
@@ -459,7 +460,7 @@ def dedicated(**of: Any) -> dict[str, Any]:
             {"devices": {"graphics": [{"type": "spice"}, {"type": "spice"}]}},
             "devices.graphics[1].type",
         ),
-        (interfaces(1), interfaces(2), "devices.interfaces"),
+        (interfaces(1), interfaces(2), "devices.interfaces[1].network"),
         (device("video", vram="4Mi"), device("video", vram="2Mi"), "devices.video.vram"),
         (device("video", vram="256Mi"), device("video", vram="512Mi"), "devices.video.vram"),
         (device("video", vram="8Mi"), device("video", vram="9Mi"), "devices.video.vram"),

@@ -111,6 +111,10 @@ BESIDE: dict[str, tuple[dict[str, Any], str]] = {
         a_vm(document(), devices={"interfaces": [{"name": "default"}]}),
         "/domain/devices: has no <interface> with the placeholder @network:default@",
     ),
+    "an interface that passt carries": (
+        a_vm(document(INTERFACE), devices={"interfaces": [{"name": "default", "type": "passt", "ports": []}]}),
+        "/domain/devices/interface/@type: XML has no interfaces of passt, and default of spec.domain.devices.interfaces is one",
+    ),
     "an interface twice": (a_vm(document(INTERFACE * 2)), "/domain/devices/interface[2]/target/@dev: is the same as of another"),
     "an address of another": (
         a_vm(document(INTERFACE.replace("@mac:default@", "@mac:other@"))),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt import phases
+from apiserver.apis.virt import phases, progress
 from apiserver.apis.virt.v1alpha1 import status_validation, types
 from handler.reconcilers import guest_status
 from launcher.protocol import messages
@@ -55,7 +55,15 @@ MIGRATION: Json = {
     "conditions": [{"type": "Released", "status": "True", "reason": "SourceSucceeded", "message": "", "observedGeneration": 1}],
     "observedGeneration": 1, "sourceNode": "node1", "sourcePod": "p1", "sourcePodUID": UID,
     "targetNode": "node2", "targetPod": "p2", "targetPodUID": UID,
+    "targetPodIPs": ["10.244.1.7", "2001:db8::7"],
     "targetAddress": "10.9.8.7:8445", "startTime": MOMENT, "endTime": MOMENT, "message": "it goes",
+    "attempt": 2,
+    "attempts": [{"number": 1, "targetNode": "node2", "targetPod": "p2", "reason": "ConnectionBroken", "message": "broke",
+                  "endTime": MOMENT}],
+    "policy": "databases",
+    "options": {"bandwidth": "200Mi", "maxDowntimeMilliseconds": 300, "parallelConnections": 2, "allowAutoConverge": True,
+                "allowPause": True, "completionTimeoutSeconds": 300},
+    "progress": {**dict.fromkeys(progress.NUMBERS, 2**63 - 1), "lastUpdateTime": MOMENT},
     "phaseTransitionTimestamps": [{"phase": "Running", "time": MOMENT}],
 }  # fmt: skip
 
@@ -162,17 +170,32 @@ MIGRATION_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("targetNode",): HOSTILE_NAMES,
     ("targetPod",): HOSTILE_NAMES,
     ("targetPodUID",): HOSTILE_UIDS,
+    ("targetPodIPs", 1): HOSTILE_ADDRESSES,
     ("targetAddress",): HOSTILE_SERVERS,
+    ("attempt",): [-1, 0, 4],
+    ("attempts", 0, "number"): [-1, 0, 4],
+    ("attempts", 0, "targetNode"): HOSTILE_NAMES,
+    ("attempts", 0, "targetPod"): HOSTILE_NAMES,
+    ("attempts", 0, "reason"): ["Bored", "connectionbroken"],
+    ("attempts", 0, "message"): HOSTILE_WORDS,
+    ("attempts", 0, "endTime"): HOSTILE_TIMES,
     ("message",): HOSTILE_WORDS,
     ("startTime",): HOSTILE_TIMES,
     ("endTime",): HOSTILE_TIMES,
     ("observedGeneration",): [-1],
+    ("policy",): HOSTILE_NAMES,
+    ("options", "bandwidth"): ["-1", "1Ki"],
+    ("options", "maxDowntimeMilliseconds"): [-1, 2**31],
+    ("options", "parallelConnections"): [-1, 10_000],
+    ("options", "completionTimeoutSeconds"): [-1],
+    **{("progress", each): [-1, -(2**63)] for each in progress.NUMBERS},
+    ("progress", "lastUpdateTime"): HOSTILE_TIMES,
     ("conditions", 0, "message"): HOSTILE_WORDS,
     ("conditions", 0, "reason"): HOSTILE_REASONS,
     ("phaseTransitionTimestamps", 0, "phase"): ["Scheduled"],
     ("phaseTransitionTimestamps", 0, "time"): HOSTILE_TIMES,
 }
-ENUMERATED = {"connected", "phase", "status", "result", "action", "runStrategy", "type"}
+ENUMERATED = {"allowAutoConverge", "allowPause", "connected", "phase", "status", "result", "action", "runStrategy", "type"}
 """Fields whose values the schema lists (a condition's and a domain's ``type`` have cases above)."""
 
 

@@ -11,10 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import decoding, merge_patch
+from apiserver.apis.meta.validation import Path as FieldPath
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
+from apiserver.apis.virt.v1alpha1.allowed import Allowed
+from apiserver.apis.virt.v1alpha1.domain import filesystems
 from benchmarks import devices
 
 ROOT = Path(__file__).parents[6]
+MACVTAP = Allowed(macvtap=True)
 SLIDE_DISK: dict[str, Any] = {
     "kind": "VirtualMachine",
     "metadata": {"name": "testvm"},
@@ -40,11 +44,11 @@ def _read(obj: dict[str, Any]) -> tuple[list[str], list[str]]:
     return list(unknown), [str(each) for each in found]
 
 
-def _errors(obj: dict[str, Any]) -> list[str]:
+def _errors(obj: dict[str, Any], allowed: Allowed = MACVTAP) -> list[str]:
     obj = copy.deepcopy(obj)
     assert _read(obj) == ([], [])
     defaults.default_virtual_machine(obj)
-    return [str(each) for each in validation.validate_virtual_machine(obj)]
+    return [str(each) for each in validation.validate_virtual_machine(obj, allowed)]
 
 
 def _devices(**devices: Any) -> dict[str, Any]:
@@ -60,7 +64,7 @@ def test_the_manifests_of_the_slides_are_accepted_as_they_are(manifest: dict[str
 def test_the_examples_are_accepted_as_they_are(path: Path) -> None:
     for manifest in yaml.safe_load_all(path.read_text()):
         if manifest["kind"] == "VirtualMachine":
-            assert _errors(manifest) == []
+            assert _errors(manifest, Allowed(storage_plugins=frozenset({"images"}), network_plugins=frozenset({"isolated"}))) == []
         elif manifest["kind"] == "Migration":
             assert decoding.read(types.Migration, manifest) == ((), ())
 
@@ -159,7 +163,8 @@ def test_every_unknown_and_every_wrong_field_is_named_at_once() -> None:
         'spec.domain.memory.guest: Invalid value: "much": quantities must match the regular expression '
         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
         'spec.domain.devices.disks[1].type: Unsupported value: "Floppy": supported values: "PersistentVolumeClaim", "Image", "EmptyDisk", '
-        '"CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap", "DownwardAPI", "ServiceAccount", "ISCSI", "NBD"',
+        '"CloudInitNoCloud", "CloudInitConfigDrive", "Secret", "ConfigMap", "DownwardAPI", "ServiceAccount", "ISCSI", "NBD", "NFS", '
+        '"RBD", "Plugin", "HostDisk"',
         "spec.domain.devices.disks[1].bootOrder: Invalid value: 1.5: must be an integer",
         "spec.domain.devices.disks[2]: Invalid value: 7: must be an object",
     ]
@@ -252,7 +257,7 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(disks=[{"type": "PersistentVolumeClaim"}]),
-            "spec.domain.devices.disks[0].source: Required value: only a cdrom may have neither type nor source",
+            "spec.domain.devices.disks[0].source: Required value: type PersistentVolumeClaim needs source.name",
         ),
         (
             _devices(disks=[{"device": "cdrom", "source": {"name": "a"}}]),
@@ -340,6 +345,36 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
             "spec.domain.devices.interfaces[0].type: Forbidden: may not be masquerade beside network: only the pod's own network can be "
             "masqueraded",
         ),
+        *(
+            (_devices(interfaces=[{"name": "a", "type": "passt", "ports": [], **given}]), f"spec.domain.devices.interfaces[0].{error}")
+            for given, error in (
+                ({"network": "lan"}, "type: Forbidden: may not be passt beside network: passt has the pod's own network only"),
+                ({"model": "e1000"}, "model: Forbidden: type passt is for model virtio only"),
+                ({"state": "up"}, "state: Forbidden: may not be set for type passt: the cable is plugged in while passt runs"),
+                ({"ports": None}, "ports: Required value: of type passt: each is a socket of the pod; [] means none"),
+                ({"deviceName": "a.b/c"}, "deviceName: Forbidden: may be set for type sriov only"),
+            )
+        ),
+        *(
+            (
+                _devices(interfaces=[{"name": "a", "ports": [], **given}]),
+                "spec.domain.devices.interfaces[0].ports: Forbidden: may be set for types masquerade and passt only",
+            )
+            for given in ({"type": "bridge"}, {"network": "lan"})
+        ),
+        (
+            _devices(interfaces=[{"name": each, "type": "passt", "ports": []} for each in "ab"]),
+            "spec.domain.devices.interfaces[1].network: Forbidden: only one interface can be joined to the pod's network, and "
+            "spec.domain.devices.interfaces[0] is: name another network",
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "type": "macvtap"}]),
+            "spec.domain.devices.interfaces[0].type: Forbidden: type macvtap needs a further network: set network, too",
+        ),
+        (
+            _devices(interfaces=[{"name": "a", "type": "macvtap", "network": "lan", "ports": []}]),
+            "spec.domain.devices.interfaces[0].ports: Forbidden: may be set for types masquerade and passt only",
+        ),
         (_devices(interfaces=[{"name": "a", "type": "sriov", "deviceName": "a.b/c"}]), None),
         (_devices(interfaces=[{"name": "a", "type": "sriov", "network": "lan"}]), None),
         *(
@@ -378,7 +413,7 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(interfaces=[{"name": "a", "type": "bridge", "ports": []}]),
-            "spec.domain.devices.interfaces[0].ports: Forbidden: may be set for type masquerade only",
+            "spec.domain.devices.interfaces[0].ports: Forbidden: may be set for types masquerade and passt only",
         ),
         (_devices(interfaces=[{"name": "a", "mac": "02-00-00-00-00-01"}]), None),
         (_devices(interfaces=[{"name": "a", "mac": "02:00:00:00:00:02"}]), None),
@@ -406,7 +441,8 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(interfaces=[{"name": "a"}, {"name": "b"}]),
-            "spec.domain.devices.interfaces: Forbidden: only one interface can be joined to the pod's network",
+            "spec.domain.devices.interfaces[1].network: Forbidden: only one interface can be joined to the pod's network, and "
+            "spec.domain.devices.interfaces[0] is: name another network",
         ),
         (
             _devices(graphics=[{"type": "vnc"}, {"type": "vnc"}]),
@@ -535,6 +571,48 @@ def test_only_a_drive_may_be_empty(disk: dict[str, Any]) -> None:
     assert _errors(_devices(disks=[disk])) == [f"spec.domain.devices.disks[0].{each}: {told}" for each in ("type", "source")]
 
 
+@pytest.mark.parametrize(
+    ("kind", "needs"),
+    [
+        ("EmptyDisk", "needs source.size"),
+        ("HostDisk", "needs source.path"),
+        ("ConfigMap", "needs source.name"),
+        ("Secret", "needs source.name"),
+        ("DownwardAPI", "needs source.items"),
+        ("ServiceAccount", "needs source.name"),
+        ("CloudInitNoCloud", "needs a source, of the fields metaData, "),
+    ],
+)
+def test_a_disk_without_source_is_told_what_its_type_needs(kind: str, needs: str) -> None:
+    (told,) = _errors(_devices(disks=[{"type": kind}]))
+    assert told.startswith(f"spec.domain.devices.disks[0].source: Required value: type {kind} {needs}")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"device": "cdrom"}, "with device cdrom would stay empty: a cdrom without a medium has neither type nor source"),
+        ({"readOnly": True}, "with readOnly would stay empty: the guest could not write to it"),
+    ],
+)
+def test_an_empty_disk_that_nobody_writes_to_is_told_why(given: dict[str, Any], told: str) -> None:
+    errors = _errors(_devices(disks=[{"type": "EmptyDisk", "source": {"size": "1Mi"}, **given}]))
+    assert errors == [f"spec.domain.devices.disks[0].source: Forbidden: a disk of type EmptyDisk {told}"]
+
+
+def test_of_a_file_system_whose_type_is_none_nothing_follows_from_the_type() -> None:
+    given = {"name": "a", "source": {}, "readOnly": False}
+    assert filesystems.validate({"devices": {"filesystems": [given]}}, FieldPath("domain")) == []
+    secret = {**given, "type": "Secret", "source": {"name": "a"}}
+    (told,) = filesystems.validate({"devices": {"filesystems": [secret]}}, FieldPath("domain"))
+    assert str(told) == "domain.devices.filesystems[0].readOnly: Invalid value: false: a file system of type Secret is always read-only"
+
+
+def test_each_interface_beside_the_first_on_the_pods_network_is_named() -> None:
+    found = _errors(_devices(interfaces=[{"name": "lan", "network": "lan"}, {"name": "a"}, {"name": "b"}, {"name": "c"}]))
+    assert [each.partition(" ")[0] for each in found] == [f"spec.domain.devices.interfaces[{each}].network:" for each in (2, 3)]
+
+
 LUN: dict[str, Any] = {"device": "lun", "type": "PersistentVolumeClaim", "source": {"name": "raw"}}
 
 
@@ -554,8 +632,8 @@ def test_a_lun_hangs_on_scsi(bus: str) -> None:
 
 
 @pytest.mark.parametrize("disk", [{"type": "EmptyDisk", "source": {"size": "1Gi"}}, {"type": "Image", "source": {"reference": "a"}}, {}])
-def test_only_a_claim_can_be_a_lun(disk: dict[str, Any]) -> None:
-    told = 'spec.domain.devices.disks[0].device: Invalid value: "lun": needs type PersistentVolumeClaim'
+def test_only_a_claim_or_a_unit_can_be_a_lun(disk: dict[str, Any]) -> None:
+    told = 'spec.domain.devices.disks[0].device: Invalid value: "lun": needs type PersistentVolumeClaim or ISCSI'
     assert told in _errors(_devices(disks=[{**disk, "device": "lun"}]))
 
 

@@ -1,0 +1,41 @@
+"""Eviction of machines' pods: the strategies, and the marks of migrations that an eviction caused. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from apiserver.apis.meta.objects import Object, annotations_of, dig, labels_of
+from apiserver.apis.virt import names
+
+Strategy: TypeAlias = Literal["LiveMigrate", "LiveMigrateIfPossible", "Shutdown", "External"]
+
+LIVE_MIGRATE: Final = "LiveMigrate"
+LIVE_MIGRATE_IF_POSSIBLE: Final = "LiveMigrateIfPossible"
+SHUTDOWN: Final = "Shutdown"
+EXTERNAL: Final = "External"
+
+POD_LABEL: Final = "kubevirt.io/evicted-pod"
+"""On a Migration that an eviction caused: the uid of the pod."""
+NODE_ANNOTATION: Final = "kubevirt.io/evicted-from"
+"""On such a Migration: the node of that pod."""
+
+
+def strategy_of(vm: Object) -> Strategy | None:
+    """Return ``spec.evictionStrategy``; None: the machine has the cluster's, as for a value that a later release stored."""
+    found = dig(vm, "spec", "evictionStrategy")
+    return cast("Strategy", found) if found in get_args(Strategy) else None
+
+
+def is_by_controller(migration: Object) -> bool:
+    """Return whether virt-controller made a Migration, because of an eviction or of an upgrade."""
+    return not {POD_LABEL, names.WORKLOAD_UPDATE_LABEL}.isdisjoint(labels_of(migration))
+
+
+def machine_of(migration: Object) -> str:
+    """Return the name of the machine that a Migration moves."""
+    return str(dig(migration, "spec", "selector", "name") or "")
+
+
+def node_left_by(migration: Object) -> str:
+    """Return the node that a Migration leaves, or an empty string while nobody has written it down."""
+    return str(dig(migration, "status", "sourceNode") or annotations_of(migration).get(NODE_ANNOTATION, ""))

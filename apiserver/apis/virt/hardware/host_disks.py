@@ -1,0 +1,59 @@
+"""Disks that are files of the node: their type, and the paths that they may have. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+HOST: Final = "HostDisk"
+"""Type of such disks. Their content is raw, whatever its first bytes say."""
+MAX_PATH: Final = 1024
+MAX_NAME: Final = 255
+"""Bytes of one name in a path: no file system of Linux's has longer ones."""
+NAMESPACE: Final = "{namespace}"
+"""In a prefix: the namespace of the machine."""
+
+
+def is_host(disk: Mapping[str, Any]) -> bool:
+    """Return whether a disk is a file of the node."""
+    return disk.get("type") == HOST
+
+
+def path_of(disk: Mapping[str, Any]) -> str:
+    """Return the path of a disk on its node; empty for other disks."""
+    return str((disk.get("source") or {}).get("path") or "") if is_host(disk) else ""
+
+
+def path_problem(path: str) -> str:
+    """Return why this is no path that such a file can have, or an empty string: one file is to have one path."""
+    if len(path) > MAX_PATH:
+        return f"may not be longer than {MAX_PATH} characters"
+    if not path.startswith("/"):
+        return "must be an absolute path"
+    if not path.isprintable() or not path.isascii():
+        return "must be printable ASCII"
+    if any(len(segment) > MAX_NAME for segment in path.split("/")):
+        return f"may have no name between slashes that is longer than {MAX_NAME} characters"
+    if any(segment in ("", ".", "..") for segment in path.split("/")[1:]):
+        return "must be a path without empty segments, '.' and '..', and name a file"
+    return ""
+
+
+def is_below(path: str, prefixes: Iterable[str], namespace: str) -> bool:
+    """Return whether a path is below one of the administrator's prefixes; ``namespace`` is the machine's."""
+    if path_problem(path):
+        return False
+    return any(path.startswith(each.replace(NAMESPACE, namespace).rstrip("/") + "/") for each in prefixes)
+
+
+def prefixes(text: str) -> tuple[str, ...]:
+    """Return the prefixes of a comma-separated list.
+
+    Raises:
+        ValueError: one is no directory of which anybody could mean all below it.
+    """
+    found = tuple(each.rstrip("/") for each in text.split(",") if each)
+    for each in found:
+        if why := path_problem(each) or ("must have two segments at least, as /var/vms has" if each.count("/") < 2 else ""):
+            raise ValueError(f"{each or '/'}: {why}")
+    return found

@@ -1,0 +1,100 @@
+"""Disks that a storage plugin sets up on the node: their type, and the words between virt-handler and virt-launcher about them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.hardware import given, network_disks
+from apiserver.apis.virt.hardware.given import Domain
+
+PLUGIN: Final = "Plugin"
+"""Type of such disks. Their content is raw, whatever its first bytes say, as that of disks over the network."""
+Protocol = Literal["nbd", "file"]
+"""``nbd``: QEMU connects to an NBD server at a unix socket; ``file``: it opens a raw image."""
+PROTOCOLS: Final = get_args(Protocol)
+SOCKET: Final = "nbd.sock"
+IMAGE: Final = "disk.img"
+"""Names of what a plugin may put into the directory of a disk."""
+SERVED: Final = "served"
+"""Field of a disk's source that virt-handler adds for virt-launcher: what the plugin answered. No object of the API has it."""
+MAX_SIZE: Final = 1 << 50
+"""Bytes of a disk: more than any hypervisor test has seen, and less than what overflows somewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A disk that a plugin has set up in a pod."""
+
+    protocol: Protocol
+    size: int
+    """Bytes of the disk."""
+    export: str = ""
+    """Of ``nbd``: the name of what the server exports."""
+    live_migration: bool = False
+    """On every node the plugin serves the same content, on two nodes at once while a guest moves between them."""
+
+
+def is_plugin(disk: Mapping[str, Any]) -> bool:
+    """Return whether a plugin sets up a disk."""
+    return disk.get("type") == PLUGIN
+
+
+def plugin_of(disk: Mapping[str, Any]) -> str:
+    """Return the plugin that sets up a disk; empty for other disks."""
+    return str((disk.get("source") or {}).get("plugin") or "") if is_plugin(disk) else ""
+
+
+def size_limit_bytes(disk: Mapping[str, Any]) -> int:
+    """Return the bytes that an image file of a plugin may have; 0: none may be put into the pod.
+
+    Raises:
+        ValueError: what is given is no quantity.
+    """
+    limit = (disk.get("source") or {}).get("sizeLimit") if is_plugin(disk) else None
+    return 0 if limit is None else quantity.parse(str(limit)).bytes
+
+
+def directory(name: str) -> str:
+    """Return the directory of a disk in the pod."""
+    return f"{layout.PLUGIN_DISKS_DIRECTORY}/{name}"
+
+
+def path(name: str, protocol: Protocol) -> str:
+    """Return where in the pod a disk is."""
+    return f"{directory(name)}/{SOCKET if protocol == 'nbd' else IMAGE}"
+
+
+def with_served(domain: Domain, served: Mapping[str, Served]) -> Object:
+    """Return ``spec.domain`` for virt-launcher: with what plugins answered, by the disk's name, in place of what they were asked.
+
+    ``domain`` is of what ``devices.defaulted`` wrote: its disks have names.
+    """
+    if not served:
+        return dict(domain)
+    disks = [_with_served(each, served.get(str(each.get("name")))) for each in given.devices(domain, "disks", [])]
+    return {**domain, "devices": {**(domain.get("devices") or {}), "disks": disks}}
+
+
+def _with_served(disk: Object, found: Served | None) -> Object:
+    if found is None or not is_plugin(disk):
+        return disk
+    said = {"protocol": found.protocol, "size": found.size, "export": found.export, "liveMigration": found.live_migration}
+    return {**disk, "source": {"plugin": plugin_of(disk), SERVED: said}}
+
+
+def served(disk: Mapping[str, Any]) -> Served | None:
+    """Return what the plugin of a disk answered, as :func:`with_served` wrote it; None: nothing that makes sense."""
+    said = (disk.get("source") or {}).get(SERVED)
+    if not is_plugin(disk) or not isinstance(said, Mapping):
+        return None
+    protocol, size, export, live_migration = (said.get(each) for each in ("protocol", "size", "export", "liveMigration"))
+    if protocol not in PROTOCOLS or type(size) is not int or not 0 < size <= MAX_SIZE or type(live_migration) is not bool:
+        return None
+    if not isinstance(export, str) or (export and not network_disks.is_export(export)):
+        return None
+    return Served("nbd" if protocol == "nbd" else "file", size, export, live_migration)

@@ -1,0 +1,47 @@
+"""Plugins of nodes, as machines name them: names and options. Pure.
+
+What a plugin is and what it is told is in docs/plugins.md; virt-handler's side of it in :mod:`handler.plugins`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MAX_NAME: Final = 40
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+
+MAX_OPTIONS: Final = 32
+MAX_OPTION_NAME: Final = 63
+MAX_OPTION_VALUE: Final = 1024
+"""Bytes."""
+_OPTION_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of a plugin, which is that of a file in the nodes' directory of plugins: never a path."""
+    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
+
+
+def is_option_name(text: str) -> bool:
+    """Return whether a text can be the name of an option."""
+    return len(text) <= MAX_OPTION_NAME and _OPTION_NAME.fullmatch(text) is not None
+
+
+def option_problem(value: str) -> str:
+    """Return what keeps a text from being the value of an option, or an empty string."""
+    if len(value.encode(errors="replace")) > MAX_OPTION_VALUE:
+        return f"must be no more than {MAX_OPTION_VALUE} bytes"
+    return "" if value.isprintable() else "must be one line of printable characters"
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the names in a flag's comma-separated list.
+
+    Raises:
+        ValueError: one of them can be no plugin's.
+    """
+    found = tuple(each for each in text.split(",") if each)
+    if wrong := [each for each in found if not is_name(each)]:
+        raise ValueError(f"{wrong[0]!r} is no name of a plugin: at most {MAX_NAME} of a-z, 0-9 and -, with no - at an end")
+    return found

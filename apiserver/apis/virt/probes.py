@@ -1,0 +1,81 @@
+"""``spec.readinessProbe`` and ``spec.livenessProbe`` as plain JSON, with what they mean unsaid. Pure.
+
+Numbers and their defaults are a container's (kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1, Probe).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+READINESS: Final = "readinessProbe"
+LIVENESS: Final = "livenessProbe"
+"""Fields of ``spec``."""
+HTTP: Final = "httpGet"
+TCP: Final = "tcpSocket"
+AGENT: Final = "guestAgentPing"
+HANDLERS: Final = (HTTP, TCP, AGENT)
+"""Fields of a probe, of which one is set."""
+OVER_NETWORK: Final = (HTTP, TCP)
+PERIOD_SECONDS: Final = 10
+TIMEOUT_SECONDS: Final = 1
+SUCCESS_THRESHOLD: Final = 1
+FAILURE_THRESHOLD: Final = 3
+MAX_SECONDS: Final = 24 * 3600
+MAX_THRESHOLD: Final = 1000
+MAX_PORT: Final = 65535
+PING: Final = "guestping"
+"""The name of the launcher's ``Read`` that asks the guest agent for a sign of life; it tells nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One probe."""
+
+    handler: str
+    """One of :data:`HANDLERS`."""
+    port: int = 0
+    """1 to 65535; 0: of a probe by the guest agent, or of one whose port is none, by which nobody can ask."""
+    path: str = "/"
+    headers: tuple[tuple[str, str], ...] = ()
+    initial_delay_seconds: int = 0
+    period_seconds: int = PERIOD_SECONDS
+    timeout_seconds: int = TIMEOUT_SECONDS
+    success_threshold: int = SUCCESS_THRESHOLD
+    failure_threshold: int = FAILURE_THRESHOLD
+
+
+def of(spec: Mapping[str, Any], field: str) -> Probe | None:
+    """Return the probe of a field of ``spec``; None without one, or where it names no way, which virt-api does not take.
+
+    Whatever is stored, the numbers are within virt-api's limits: the nearest one that is.
+    """
+    given = spec.get(field)
+    if not given:
+        return None
+    handler = next((each for each in HANDLERS if given.get(each) is not None), "")
+    if not handler:
+        return None
+    asked = given[handler]
+    return Probe(
+        handler=handler,
+        port=_port(asked),
+        path=str(asked.get("path") or "/"),
+        headers=tuple((str(each["name"]), str(each["value"])) for each in asked.get("httpHeaders") or ()),
+        initial_delay_seconds=_number(given, "initialDelaySeconds", 0, (0, MAX_SECONDS)),
+        period_seconds=_number(given, "periodSeconds", PERIOD_SECONDS, (1, MAX_SECONDS)),
+        timeout_seconds=_number(given, "timeoutSeconds", TIMEOUT_SECONDS, (1, MAX_SECONDS)),
+        success_threshold=_number(given, "successThreshold", SUCCESS_THRESHOLD, (1, MAX_THRESHOLD)),
+        failure_threshold=_number(given, "failureThreshold", FAILURE_THRESHOLD, (1, MAX_THRESHOLD)),
+    )
+
+
+def _port(asked: Mapping[str, Any]) -> int:
+    port = int(asked.get("port") or 0)
+    return port if 1 <= port <= MAX_PORT else 0
+
+
+def _number(given: Mapping[str, Any], field: str, otherwise: int, limits: tuple[int, int]) -> int:
+    value, (least, most) = given.get(field), limits
+    return otherwise if value is None else min(max(least, int(value)), most)

@@ -1,0 +1,31 @@
+"""Sources of disks that are files of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from apiserver.apis.meta.validation import FieldError, Path, duplicate, invalid, required
+from apiserver.apis.virt.hardware import host_disks as hardware
+from apiserver.apis.virt.v1alpha1.domain.rules import Object
+
+FIELDS: Final = frozenset({"path", "create"})
+
+
+def validate_source(source: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with the path of a source."""
+    given, field = source.get("path") or "", path.child("path")
+    if not given:
+        return [required(field, "the path of a file of the node")]
+    return [invalid(field, given, why)] if (why := hardware.path_problem(given)) else []
+
+
+def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
+    """Return the disks that are the same file as another one: QEMU locks the image of each disk."""
+    seen: set[str] = set()
+    found = []
+    for position, disk in enumerate(disks):
+        if (file := hardware.path_of(disk)) and file in seen:
+            found.append(duplicate(path.index(position).child("source", "path"), file))
+        seen.add(file)
+    return found

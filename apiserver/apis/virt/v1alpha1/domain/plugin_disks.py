@@ -1,0 +1,42 @@
+"""Sources of disks that a storage plugin sets up on the node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Model
+from apiserver.apis.meta.validation import FieldError, Path, forbidden
+from apiserver.apis.virt.hardware import plugin_disks as hardware
+from apiserver.apis.virt.v1alpha1.domain import plugins
+from apiserver.apis.virt.v1alpha1.domain.rules import Object
+
+FIELDS: Final = frozenset({"plugin", "options", "sizeLimit"})
+
+
+class PluginSource(Model):
+    """What is said to a plugin."""
+
+    plugin: str | None = Field(None, description="Plugin: its name, one of those that the administrator of the cluster allows.")
+    options: dict[str, str] | None = Field(
+        None,
+        description="Plugin: what it is told of the disk, in the words of its own documentation. Whoever may read machines reads this. "
+        "Default none.",
+    )
+
+
+def validate_source(source: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with plugin and options of a source."""
+    return plugins.validate_plugin({**source, "type": hardware.PLUGIN}, path, of_type=hardware.PLUGIN)
+
+
+def validate(disk: Object, path: Path) -> list[FieldError]:
+    """Return what may not be said of such a disk; ``disk`` is of what ``hardware.disks.defaulted`` returns."""
+    if not hardware.is_plugin(disk) or (disk.get("driver") or {}).get("io") is None:
+        return []
+    return [
+        forbidden(
+            path.child("driver", "io"), f"may not be set for a disk of type {hardware.PLUGIN}: what QEMU opens is the plugin's choice"
+        )
+    ]

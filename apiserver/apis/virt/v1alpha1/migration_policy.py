@@ -1,0 +1,165 @@
+"""``MigrationPolicy``: limits of the live migrations of chosen machines; the fields of the object, and their validation.
+
+It is cluster-scoped: it distributes the network of the nodes, and the time that other migrations wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pydantic import Field
+
+from apiserver.apis.meta import names, objectmeta, quantity
+from apiserver.apis.meta.schema import ATOMIC, ATOMIC_MAP, Int32, Int64, Kind, Model, Quantity
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_many
+from apiserver.apis.virt import migration_policies as limits
+from apiserver.apis.virt.v1alpha1.domain.rules import validate_amount, validate_between
+from apiserver.apis.virt.v1alpha1.scheduling import SelectorOperator
+
+Object = Mapping[str, Any]
+
+SPEC: Final = Path("spec")
+MAX_REQUIREMENTS: Final = 32
+"""Of one selector: labels and expressions."""
+MAX_VALUES: Final = 64
+"""Of one expression."""
+POST_COPY: Final = (
+    "is not supported: once a guest has begun to run on the target, neither side has all of its memory, so that it is lost with either of "
+    "them, and here it runs on the target only after the source's virt-launcher has said that nothing of it is left there; use allowPause"
+)
+"""Why ``allowPostCopy`` has to be false."""
+
+
+class ObjectSelectorRequirement(Model):
+    """A condition on one label."""
+
+    key: str = Field(description="The label's key.")
+    operator: SelectorOperator = Field(description="How the label is compared with the values.")
+    values: list[str] | None = Field(
+        None, description="What In and NotIn compare with; empty for Exists and DoesNotExist.", json_schema_extra=ATOMIC
+    )
+
+
+class ObjectSelector(Model):
+    """Conditions on labels, all of which have to hold; none of them holds for every object."""
+
+    match_labels: dict[str, str] | None = Field(None, description="Labels that an object must have with exactly these values.")
+    match_expressions: list[ObjectSelectorRequirement] | None = Field(
+        None, description="Further conditions on labels.", json_schema_extra=ATOMIC
+    )
+
+
+class MigrationPolicySelectors(Model):
+    """The machines that a policy is for. Both selectors have to hold."""
+
+    namespace_selector: ObjectSelector | None = Field(
+        None, description="Conditions on the labels of the machine's namespace. Default: every namespace.", json_schema_extra=ATOMIC_MAP
+    )
+    virtual_machine_selector: ObjectSelector | None = Field(
+        None, description="Conditions on the machine's own labels. Default: every machine.", json_schema_extra=ATOMIC_MAP
+    )
+
+
+class MigrationPolicySpec(Model):
+    """Limits of the migrations of the chosen machines. A field that is absent has the cluster's default, which the chart's values set."""
+
+    selectors: MigrationPolicySelectors | None = Field(
+        None,
+        description="The machines. Of several policies that choose a machine the one with the most conditions is taken, of equal ones the "
+        "first by name. Default: every machine.",
+    )
+    bandwidth: Quantity | None = Field(
+        None,
+        description="Bytes per second that a migration sends at most, such as 100Mi; whole MiB, at least one. 0: no limit.",
+    )
+    max_downtime_milliseconds: Int64 | None = Field(
+        None,
+        description="How long the guest may stand still at the end, as QEMU estimates it. Default 300. More lets a guest that writes much "
+        "memory arrive.",
+    )
+    parallel_connections: Int32 | None = Field(
+        None, description="Connections that carry the memory, from 1 to 4. Default 1. Several use more processors of both nodes."
+    )
+    allow_auto_converge: bool | None = Field(
+        None, description="Whether QEMU slows the guest's processors down when it writes memory faster than it is sent."
+    )
+    allow_post_copy: bool | None = Field(None, description="Has to be false: a guest that has moved in part is lost with either node.")
+    allow_pause: bool | None = Field(
+        None,
+        description="Whether a guest that has not arrived within the time-out is paused until it has, for as long again at most. "
+        "Otherwise the migration fails then, and the guest stays.",
+    )
+    completion_timeout_per_gib: Int64 | None = Field(
+        None,
+        alias="completionTimeoutPerGiB",
+        description="Seconds that the migration may take for each GiB of the guest's memory, a part of one counted whole. Default 150.",
+    )
+
+
+class MigrationPolicy(Kind):
+    """Limits of the live migrations of the machines that it selects: bandwidth, downtime, time-out, and what follows the time-out."""
+
+    spec: MigrationPolicySpec = Field(description="The machines, and the limits of their migrations.")
+
+
+class MigrationOptions(Model):
+    """Limits of one migration: those of its policy and the cluster's defaults, as they were when it began."""
+
+    bandwidth: Quantity | None = Field(None, description="Bytes per second at most. 0: no limit.")
+    max_downtime_milliseconds: Int64 | None = Field(None, description="How long the guest may stand still at the end.")
+    parallel_connections: Int32 | None = Field(None, description="Connections that carry the memory.")
+    allow_auto_converge: bool | None = Field(None, description="Whether QEMU may slow the guest's processors down.")
+    allow_pause: bool | None = Field(None, description="Whether the guest is paused when the time is over.")
+    completion_timeout_seconds: Int64 | None = Field(
+        None, description="Seconds after which the guest is paused, or the migration fails, from the phase Running on."
+    )
+
+
+def validate(obj: Object) -> list[FieldError]:
+    """Return all that is wrong with a MigrationPolicy."""
+    spec, found = obj.get("spec") or {}, []
+    selectors = spec.get("selectors") or {}
+    for field in ("namespaceSelector", "virtualMachineSelector"):
+        found += _selector(selectors.get(field) or {}, SPEC.child("selectors", field))
+    if (given := spec.get("bandwidth")) is not None:
+        found += validate_bandwidth(given, SPEC.child("bandwidth"))
+    for field, (least, most) in limits.BOUNDS.items():
+        if (number := spec.get(field)) is not None:
+            found += validate_between(number, least, most, SPEC.child(field))
+    if spec.get("allowPostCopy"):
+        found.append(forbidden(SPEC.child("allowPostCopy"), POST_COPY))
+    return found
+
+
+def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
+    """Return what is wrong with a bandwidth: libvirt counts in MiB per second, and takes 0 as no limit."""
+    if quantity.parse(str(given)).nanos == 0:
+        return []
+    return validate_amount(given, limits.MIN_BANDWIDTH, limits.MAX_BANDWIDTH, path)
+
+
+def _selector(selector: Object, path: Path) -> list[FieldError]:
+    wanted, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
+    if len(wanted) + len(expressions) > MAX_REQUIREMENTS:
+        return [too_many(path, len(wanted) + len(expressions), MAX_REQUIREMENTS)]
+    found = objectmeta.validate_labels(wanted, path.child("matchLabels"))
+    for position, each in enumerate(expressions):
+        if "key" in each and "operator" in each:  # the schema has named the others
+            found += _requirement(each, path.child("matchExpressions").index(position))
+    return found
+
+
+def _requirement(requirement: Object, path: Path) -> Iterator[FieldError]:
+    operator, values = requirement["operator"], requirement.get("values") or []
+    yield from (invalid(path.child("key"), requirement["key"], each) for each in names.qualified_name_errors(requirement["key"]))
+    place = path.child("values")
+    if operator in ("In", "NotIn") and not values:
+        yield required(place, "must be specified when `operator` is 'In' or 'NotIn'")
+    if operator in ("Exists", "DoesNotExist") and values:
+        yield forbidden(place, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    if len(values) > MAX_VALUES:
+        yield too_many(place, len(values), MAX_VALUES)
+        return
+    for position, value in enumerate(values):
+        yield from (invalid(place.index(position), value, each) for each in names.label_value_errors(value))

@@ -1,0 +1,154 @@
+"""Probes of the guest: ``spec.readinessProbe`` and ``spec.livenessProbe``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import ATOMIC, Int32, Model
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
+from apiserver.apis.virt import probes
+from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_count
+
+MAX_HEADERS: Final = 16
+MAX_HEADER: Final = 1024
+MAX_PATH: Final = 1024
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+"""RFC 9110, section 5.6.2."""
+_VALUE: Final = re.compile(r"[!-~]([\t -~]*[!-~])?|")
+_PATH: Final = re.compile(r"/[!-~]*")
+_OURS: Final = frozenset({"connection", "content-length", "transfer-encoding"})
+"""Fields that virt-handler says itself, or that would make it wait for more."""
+
+
+class HTTPHeader(Model):
+    """A header field of the request."""
+
+    name: str = Field(description="Its name. Host in place of the pod's address.")
+    value: str = Field(description="Its value.")
+
+
+class HTTPGetAction(Model):
+    """A request by HTTP; every answer from 200 to 399 is a success, and none is followed."""
+
+    port: Int32 = Field(description="The guest's TCP port, 1 to 65535.")
+    path: str | None = Field(None, description="The path that is asked for. Default /.")
+    scheme: Literal["HTTP"] | None = Field(
+        None, description="Default HTTP. There is no other: virt-handler has all rights on its node, and does not speak TLS with guests."
+    )
+    http_headers: list[HTTPHeader] | None = Field(
+        None, alias="httpHeaders", description="Further header fields of the request.", json_schema_extra=ATOMIC
+    )
+
+
+class TCPSocketAction(Model):
+    """A connection, closed as soon as the guest took it. Not with an interface of type passt, which takes connections before the guest."""
+
+    port: Int32 = Field(description="The guest's TCP port, 1 to 65535.")
+
+
+class GuestAgentPing(Model):
+    """The QEMU guest agent's answer to guest-ping."""
+
+
+class Probe(Model):
+    """A question to the guest, asked again and again while it runs: one of httpGet, tcpSocket and guestAgentPing.
+
+    It comes from the guest's node, as the kubelet's do, to the address of the pod. While the guest is paused, is being migrated or shuts
+    down nobody asks.
+    """
+
+    http_get: HTTPGetAction | None = Field(None, alias="httpGet", description="A request by HTTP.")
+    tcp_socket: TCPSocketAction | None = Field(None, alias="tcpSocket", description="A TCP connection.")
+    guest_agent_ping: GuestAgentPing | None = Field(None, alias="guestAgentPing", description="A question to the QEMU guest agent.")
+    initial_delay_seconds: Int32 | None = Field(
+        None, description="The time between the guest's start and the first question: what it needs to boot. Default 0."
+    )
+    period_seconds: Int32 | None = Field(None, description="The time between two questions. Default 10.")
+    timeout_seconds: Int32 | None = Field(None, description="How long the guest may take to answer. Default 1.")
+    success_threshold: Int32 | None = Field(
+        None, description="So many successes in a row after a failure count as one; of a livenessProbe 1. Default 1."
+    )
+    failure_threshold: Int32 | None = Field(None, description="So many failures in a row after a success count as one. Default 3.")
+
+
+def validate(spec: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with the probes; ``path`` is that of the spec."""
+    found: list[FieldError] = []
+    for field in (probes.READINESS, probes.LIVENESS):
+        if (given := spec.get(field)) is not None:
+            found += _validate_probe(given, path.child(field)) + _validate_reach(given, spec, field, path.child(field))
+    threshold = (spec.get(probes.LIVENESS) or {}).get("successThreshold")
+    if threshold is not None and threshold != 1:
+        found.append(invalid(path.child(probes.LIVENESS, "successThreshold"), threshold, "must be 1"))
+    return found
+
+
+def _validate_probe(given: Object, path: Path) -> list[FieldError]:
+    handlers = [each for each in probes.HANDLERS if given.get(each) is not None]
+    found = [] if handlers else [required(path, f"one of {', '.join(probes.HANDLERS)}")]
+    found += [forbidden(path.child(each), f"may not be set together with {handlers[0]}") for each in handlers[1:]]
+    for field, least, most in (
+        ("initialDelaySeconds", 0, probes.MAX_SECONDS),
+        ("periodSeconds", 1, probes.MAX_SECONDS),
+        ("timeoutSeconds", 1, probes.MAX_SECONDS),
+        ("successThreshold", 1, probes.MAX_THRESHOLD),
+        ("failureThreshold", 1, probes.MAX_THRESHOLD),
+    ):
+        if given.get(field) is not None:
+            found += validate_between(given[field], least, most, path.child(field))
+    for handler in probes.OVER_NETWORK:
+        if (asked := given.get(handler)) is not None and asked.get("port") is not None:
+            found += validate_between(asked["port"], 1, probes.MAX_PORT, path.child(handler, "port"))
+    return found + _validate_request(given.get(probes.HTTP) or {}, path.child(probes.HTTP))
+
+
+def _validate_request(asked: Object, path: Path) -> list[FieldError]:
+    wanted, headers, place = asked.get("path"), asked.get("httpHeaders") or [], path.child("httpHeaders")
+    found = validate_count(headers, MAX_HEADERS, place)
+    if wanted is not None and len(wanted) > MAX_PATH:
+        found.append(too_long(path.child("path"), MAX_PATH))
+    elif wanted and not _PATH.fullmatch(wanted):
+        text = "must begin with / and consist of visible ASCII characters, others percent-encoded"
+        found.append(invalid(path.child("path"), wanted, text))
+    for position, each in enumerate(headers):
+        name, value = each.get("name") or "", each.get("value") or ""
+        if not _TOKEN.fullmatch(name):
+            found.append(invalid(place.index(position).child("name"), name, "must be the name of a header field"))
+        elif name.lower() in _OURS:
+            found.append(forbidden(place.index(position).child("name"), "is virt-handler's to say"))
+        if len(value) > MAX_HEADER:
+            found.append(too_long(place.index(position).child("value"), MAX_HEADER))
+        elif not _VALUE.fullmatch(value):
+            text = "must consist of printable ASCII characters, and not begin or end with a space"
+            found.append(invalid(place.index(position).child("value"), value, text))
+    return found
+
+
+def _validate_reach(given: Object, spec: Mapping[str, Any], field: str, path: Path) -> list[FieldError]:
+    """Return what keeps a probe from ever reaching the guest; of a machine by XML, its interfaces may be in that."""
+    if spec.get("domainXML"):
+        return []
+    own = next((each for each in interfaces.defaulted(spec.get("domain") or {}) if interfaces.is_on_pods_network(each)), None)
+    found: list[FieldError] = []
+    for handler in (each for each in probes.OVER_NETWORK if given.get(each) is not None):
+        if own is None:
+            found.append(forbidden(path.child(handler), "needs an interface in the pod's network"))
+            continue
+        if handler == probes.TCP and own["type"] == interfaces.PASST:
+            found.append(
+                forbidden(path.child(handler), "type passt takes connections before the guest does: use httpGet or guestAgentPing")
+            )
+        if field == probes.LIVENESS and own.get("state") == "down":
+            text = f"the cable of interface {own.get('name')} is out (state: down): the guest would be ended again and again"
+            found.append(forbidden(path.child(handler), text))
+        ports, port = interfaces.ports(own), given[handler].get("port")
+        if ports is not None and not any((each.get("port"), each["protocol"]) == (port, "TCP") for each in ports):
+            text = f"must be one of the TCP ports of interface {own.get('name')}: nothing else reaches the guest"
+            found.append(invalid(path.child(handler, "port"), port, text))
+    return found

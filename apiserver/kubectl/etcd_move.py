@@ -1,0 +1,192 @@
+"""``kubectl virt move-etcd``: takes etcd's data to another node, and etcd with it, in an order in which nothing can be lost.
+
+::
+
+    copying pods on both nodes run (nothing has stopped yet; whatever is missing is found out here)
+    the move is written down, etcd stops              our API answers 503 from here on; guests run on
+    the data is copied, and compared file by file     a failure up to here: etcd starts where it was
+    the volume is exchanged for one on the target
+    etcd starts there                                 our API is back
+    the data on the source is put aside, never deleted
+
+At no moment can two etcds run: there is one pod, and its claim one volume. A run that was killed is finished by the next.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final
+
+from apiserver.apis.meta.objects import Object, annotations_of, dig
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import etcd_move_plan as planning
+from apiserver.kubectl.access import Selection
+from apiserver.kubectl.calling import Kubectl
+from apiserver.kubectl.etcd_move_plan import BUSYBOX, CLAIM, POD, RECORD, STATEFUL_SET, Move
+from apiserver.kubectl.messages import Failure
+
+API_SERVICE: Final = f"{VIRTUAL_MACHINES.version}.{VIRTUAL_MACHINES.group}"
+START: Final = "5m"
+"""For a pod to run: its node may have to pull the image."""
+TRIES: Final = 3
+"""Of copying: a connection may end early without an error."""
+
+
+async def run(selection: Selection, node: str) -> None:
+    """Move etcd's data to a node, or finish what another run began.
+
+    Raises:
+        Failure: it cannot be moved, or something failed; the text says where etcd is then.
+    """
+    cluster = Kubectl(selection)
+    namespace = selection.namespace or await _namespace(cluster)
+    await _Mover(cluster, Kubectl(selection, namespace), namespace).move(node)
+
+
+async def _namespace(cluster: Kubectl) -> str:
+    found = dig(await cluster.get("apiservice", API_SERVICE), "spec", "service", "namespace")
+    if not found:
+        raise Failure(f"error: there is no APIService {API_SERVICE}: name the namespace of the installation with --namespace")
+    return str(found)
+
+
+class _Mover:
+    """The steps, each of which may be done again."""
+
+    def __init__(self, cluster: Kubectl, kubectl: Kubectl, namespace: str) -> None:
+        self._cluster = cluster
+        self._kubectl = kubectl
+        self._namespace = namespace
+
+    async def move(self, node: str) -> None:
+        stateful_set = await self._kubectl.get("statefulset", STATEFUL_SET)
+        if stateful_set is None:
+            raise Failure(f"error: there is no statefulset/{STATEFUL_SET} in namespace {self._namespace}")
+        move = await self._begun_or_new(stateful_set, node)
+        if move is None:
+            print(f"etcd's data is on node {node}")
+            return
+        began = time.monotonic()
+        try:
+            if planning.host_of(await self._volume(move)) == move.source:
+                began = await self._copy(move, stateful_set)
+            await self._go_over(move)
+            print(f"etcd runs on node {move.target}; it was away for {time.monotonic() - began:.0f} s")
+            await self._put_aside(move, stateful_set)
+            await self._write_record(None)
+        finally:
+            await self._delete_pods("--wait=false")
+
+    async def _go_over(self, move: Move) -> None:
+        try:
+            await self._exchange(move)
+            print(f"starting etcd on node {move.target}")
+            await self._scale(1)
+            await self._kubectl("rollout", "status", f"statefulset/{STATEFUL_SET}", f"--timeout={START}")
+        except Failure as failure:
+            said = f"{failure}\nEtcd does not run yet. Its data is whole on both nodes; the same command again finishes the move."
+            raise Failure(said) from failure
+
+    async def _begun_or_new(self, stateful_set: Object, node: str) -> Move | None:
+        found = await self._cluster.get("node", node)
+        if found is None:
+            raise Failure(f"error: there is no node {node}")
+        begun = planning.recorded(stateful_set)
+        if begun is not None:
+            if begun.target != planning.node_label(found):
+                raise Failure(f"error: a move of etcd to node {begun.target} was begun: finish it first, with --to {begun.target}")
+            print(f"finishing the move from node {begun.source} that was begun")
+            return begun
+        claim = await self._kubectl.get("persistentvolumeclaim", CLAIM)
+        volume = await self._cluster.get("persistentvolume", str(dig(claim, "spec", "volumeName") or "none"))
+        if volume is None:
+            raise Failure(f"error: the claim {CLAIM} in namespace {self._namespace} has no volume")
+        return planning.begin(volume, found)
+
+    async def _volume(self, move: Move) -> Object | None:
+        return await self._cluster.get("persistentvolume", move.volume["metadata"]["name"])
+
+    async def _copy(self, move: Move, stateful_set: Object) -> float:
+        """Stop etcd and copy its data; return when it stopped. etcd goes on where it was if that fails."""
+        await self._start("from", move, stateful_set)
+        await self._start("to", move, stateful_set)
+        if RECORD not in annotations_of(stateful_set) and await self._in("to", planning.EXISTS):
+            place = f"{move.path}/{planning.CURRENT}"
+            raise Failure(f"error: node {move.target} has data of an etcd already, which was never moved from here: {place}; put it aside")
+        copied = False
+        began = time.monotonic()
+        try:
+            await self._write_record(move)
+            print(f"stopping etcd on node {move.source}")
+            await self._scale(0)
+            await self._kubectl("wait", "--for=delete", f"pod/{POD}", "--timeout=2m")
+            print(f"copying its data to node {move.target}")
+            await self._transfer()
+            copied = True
+        finally:
+            if not copied:
+                print(f"starting etcd on node {move.source} again")
+                await self._scale(1)
+                with suppress(Failure):  # the next run would take it for another's
+                    await self._in("to", planning.CLEAR)
+                await self._write_record(None)
+        return began
+
+    async def _transfer(self) -> None:
+        wanted = _lines(await self._in("from", planning.sums(planning.CURRENT)))
+        if not wanted:
+            raise Failure("error: there is no data of etcd on its node")
+        for _ in range(TRIES):
+            await self._in("to", planning.CLEAR)
+            await self._kubectl.pipe(_exec("from", planning.PACK), _exec("to", planning.UNPACK, "--stdin"))
+            if _lines(await self._in("to", planning.sums(planning.STAGED))) == wanted:
+                await self._in("to", planning.ADOPT)
+                return
+        raise Failure("error: the copy differs from the data; the connection to the cluster ends early")
+
+    async def _exchange(self, move: Move) -> None:
+        volume = await self._volume(move)
+        if planning.host_of(volume) == move.target:
+            return
+        await self._kubectl("delete", "persistentvolumeclaim", CLAIM, "--ignore-not-found", "--timeout=2m")
+        await self._cluster("delete", "persistentvolume", move.volume["metadata"]["name"], "--ignore-not-found", "--timeout=2m")
+        await self._cluster("create", "--filename=-", given=move.volume)
+
+    async def _put_aside(self, move: Move, stateful_set: Object) -> None:
+        suffix = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        try:
+            await self._start("from", move, stateful_set)
+            await self._in("from", planning.retire(suffix))
+        except Failure as failure:
+            print(f"put {move.path}/{planning.CURRENT} on node {move.source} aside yourself: {failure}")
+
+    async def _start(self, role: str, move: Move, stateful_set: Object) -> None:
+        name = planning.pod_name(role)
+        if dig(await self._kubectl.get("pod", name), "status", "phase") != "Running":
+            await self._kubectl("delete", "pod", name, "--ignore-not-found", "--timeout=2m")
+            await self._kubectl("create", "--filename=-", given=planning.copying_pod(role, move, stateful_set))
+        await self._kubectl("wait", "--for=condition=Ready", f"pod/{name}", f"--timeout={START}")
+
+    async def _delete_pods(self, *flags: str) -> None:
+        await self._kubectl("delete", "pod", *map(planning.pod_name, ("from", "to")), "--ignore-not-found", *flags)
+
+    async def _in(self, role: str, command: str) -> str:
+        return await self._kubectl(*_exec(role, command))
+
+    async def _scale(self, replicas: int) -> None:
+        await self._kubectl("scale", f"statefulset/{STATEFUL_SET}", f"--replicas={replicas}")
+
+    async def _write_record(self, move: Move | None) -> None:
+        patch = {"metadata": {"annotations": {RECORD: move.to_json() if move is not None else None}}}
+        await self._kubectl("patch", f"statefulset/{STATEFUL_SET}", "--type=merge", f"--patch={json.dumps(patch)}")
+
+
+def _exec(role: str, command: str, *flags: str) -> tuple[str, ...]:
+    return ("exec", *flags, planning.pod_name(role), "--container=copy", "--", BUSYBOX, "sh", "-c", command)
+
+
+def _lines(text: str) -> list[str]:
+    return sorted(text.splitlines())

@@ -1,0 +1,198 @@
+"""Decisions of ``kubectl virt move-etcd``: whether etcd's data can be moved, and the objects that this takes. Pure.
+
+The data is a directory of one node (``etcd.storage.type: NodeDisk`` in the chart). It is copied whole while etcd is stopped, so that
+nothing that was acknowledged is missing and revisions stay what they were; a snapshot that is restored would be another cluster to its
+clients. What is moved is written into the StatefulSet before etcd stops, so that another run of the command finishes what one left.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import Object, annotations_of, dig, name_of
+from apiserver.kubectl.messages import Failure
+
+STATEFUL_SET: Final = "kubevirt-etcd"
+POD: Final = "kubevirt-etcd-0"
+CLAIM: Final = "data-kubevirt-etcd-0"
+RECORD: Final = "kubevirt.io/etcd-move"
+"""Annotation of the StatefulSet while its data is moved: a :class:`Move` as JSON."""
+HOSTNAME: Final = "kubernetes.io/hostname"
+USER: Final = 65532
+BUSYBOX: Final = "/bin/busybox"
+DIRECTORY: Final = "/data"
+"""Of the copying pods: where the node's directory is."""
+SECONDS: Final = 3600
+"""After which a copying pod ends, whatever became of the command."""
+
+CURRENT: Final = "data"
+"""Below the directory: what etcd uses."""
+STAGED: Final = "moving"
+"""Below the directory: a copy that is not known to be whole."""
+EXISTS: Final = f"test ! -e {DIRECTORY}/{CURRENT} || echo exists"
+CLEAR: Final = f"cd {DIRECTORY} && {BUSYBOX} rm -rf {CURRENT} {STAGED} && {BUSYBOX} mkdir -m 0700 {STAGED}"
+PACK: Final = f"{BUSYBOX} tar -cf - -C {DIRECTORY}/{CURRENT} ."
+UNPACK: Final = f"{BUSYBOX} tar -xf - -C {DIRECTORY}/{STAGED} && {BUSYBOX} sync"
+ADOPT: Final = f"cd {DIRECTORY} && {BUSYBOX} mv {STAGED} {CURRENT} && {BUSYBOX} sync"
+
+
+def sums(directory: str) -> str:
+    """Return the command that prints a line for each file below a directory: its digest and its path."""
+    return f"cd {DIRECTORY}/{directory} && {BUSYBOX} find . -type f -exec {BUSYBOX} sha256sum {{}} +"
+
+
+def retire(suffix: str) -> str:
+    """Return the command that puts the data aside where it was: etcd must never start with it again."""
+    return f"cd {DIRECTORY} && test ! -e {CURRENT} || {BUSYBOX} mv {CURRENT} {CURRENT}.moved-{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One move, as it is written down before anything stops."""
+
+    source: str
+    """Label ``kubernetes.io/hostname`` of the node."""
+    target: str
+    volume: Object
+    """The PersistentVolume on the target, to be created."""
+
+    @property
+    def path(self) -> str:
+        """The directory on both nodes."""
+        return str(self.volume["spec"]["hostPath"]["path"])
+
+    def to_json(self) -> str:
+        """Return what is written down."""
+        return json.dumps({"source": self.source, "target": self.target, "volume": self.volume}, sort_keys=True)
+
+
+def recorded(stateful_set: Object) -> Move | None:
+    """Return the move that a run of the command has begun, if there is one.
+
+    Raises:
+        Failure: the annotation is not readable.
+    """
+    text = annotations_of(stateful_set).get(RECORD)
+    if not text:
+        return None
+    try:
+        read = json.loads(text)
+        move = Move(str(read["source"]), str(read["target"]), dict(read["volume"]))
+        if move.path and host_of(move.volume) == move.target:
+            return move
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise Failure(f"error: the annotation {RECORD} of statefulset/{STATEFUL_SET} is not readable")
+
+
+def host_of(volume: Object | None) -> str:
+    """Return the one node that a volume is on, or an empty string: it may be attached to several, or there is none."""
+    terms = dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
+    if len(terms) != 1:
+        return ""
+    values = [each.get("values") or [] for each in terms[0].get("matchExpressions") or () if each.get("key") == HOSTNAME]
+    return str(values[0][0]) if len(values) == 1 and len(values[0]) == 1 else ""
+
+
+def begin(volume: Object, node: Object) -> Move | None:
+    """Return the move of a volume's data to a node; None: it is there.
+
+    Raises:
+        Failure: it cannot be moved so; says how, then.
+    """
+    target, source = node_label(node), host_of(volume)
+    if source == target:
+        return None
+    if not dig(volume, "spec", "hostPath", "path"):
+        advice = f"cordon the node that it is on, and kubectl delete pod {POD}: it starts on another one"
+        if dig(volume, "spec", "nodeAffinity"):
+            advice = "back etcd up, delete the claim, install again and restore"
+        raise Failure(f"error: the volume {name_of(volume)} of claim {CLAIM} is none of the chart's NodeDisk; {advice}")
+    if not source:
+        raise Failure(f"error: the volume {name_of(volume)} does not say which node it is on")
+    if dig(volume, "spec", "persistentVolumeReclaimPolicy") != "Retain":
+        raise Failure(f"error: the data would go with the claim: set persistentVolumeReclaimPolicy of volume {name_of(volume)} to Retain")
+    if dig(node, "spec", "unschedulable"):
+        raise Failure(f"error: node {name_of(node)} takes no pods (it is cordoned)")
+    return Move(source, target, _volume_on(volume, target))
+
+
+def node_label(node: Object) -> str:
+    """Return the name by which volumes and pods mean a node."""
+    return str((dig(node, "metadata", "labels") or {}).get(HOSTNAME) or name_of(node))
+
+
+def _volume_on(volume: Object, host: str) -> Object:
+    metadata, spec, claim = volume["metadata"], volume["spec"], volume["spec"]["claimRef"]
+    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if not key.startswith("pv.kubernetes.io/")}
+    expression = {"key": HOSTNAME, "operator": "In", "values": [host]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}, "annotations": kept},
+        "spec": {
+            **{key: spec[key] for key in ("capacity", "accessModes", "persistentVolumeReclaimPolicy", "storageClassName") if key in spec},
+            "claimRef": {key: claim[key] for key in ("apiVersion", "kind", "namespace", "name") if key in claim},
+            "hostPath": {"path": spec["hostPath"]["path"], "type": "Directory"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+        },
+    }
+
+
+def copying_pod(role: str, move: Move, stateful_set: Object) -> Object:
+    """Return the pod that reads the directory on the source (``role`` ``from``) or writes it on the target (``to``).
+
+    That of the target goes where etcd can go, which is known so before anything stops; that of the source to a node that is drained, too.
+    """
+    template = dig(stateful_set, "spec", "template", "spec") or {}
+    etcd = (template.get("containers") or [{}])[0]
+    image = {key: etcd[key] for key in ("image", "imagePullPolicy") if key in etcd}
+    to_target = role == "to"
+    spec: dict[str, Any] = {key: template[key] for key in ("imagePullSecrets", "priorityClassName") if template.get(key)}
+    spec |= {
+        "nodeSelector": {HOSTNAME: move.target if to_target else move.source},
+        "tolerations": list(template.get("tolerations") or ()) if to_target else [{"operator": "Exists"}],
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": SECONDS,
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "initContainers": [
+            _container("directory", image, f"chown {USER}:{USER} {DIRECTORY} && {BUSYBOX} chmod 0700 {DIRECTORY}", root=True)
+        ]
+        if to_target
+        else [],
+        "containers": [_container("copy", image, f"sleep {SECONDS}", root=False)],
+        "volumes": [{"name": "data", "hostPath": {"path": move.path, "type": "DirectoryOrCreate" if to_target else "Directory"}}],
+    }
+    labels = {"app.kubernetes.io/name": "etcd-move", "app.kubernetes.io/part-of": "kubevirt"}
+    metadata = {"name": pod_name(role), "namespace": dig(stateful_set, "metadata", "namespace"), "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def pod_name(role: str) -> str:
+    """Return the name of a copying pod."""
+    return f"etcd-move-{role}"
+
+
+def _container(name: str, image: Object, command: str, *, root: bool) -> Object:
+    """Return a container of etcd's user, or the one that gives it the directory, as the chart's Job does."""
+    user = 0 if root else USER
+    return {
+        "name": name,
+        **image,
+        "command": [BUSYBOX, "sh", "-c", f"{BUSYBOX} {command}"],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": {
+            "runAsUser": user,
+            "runAsGroup": user,
+            "runAsNonRoot": not root,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], **({"add": ["CHOWN", "FOWNER", "DAC_OVERRIDE"]} if root else {})},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": [{"name": "data", "mountPath": DIRECTORY}],
+    }

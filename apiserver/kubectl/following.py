@@ -1,0 +1,156 @@
+"""The way of one Migration to its end, as its server tells it: by a watch, and where there is none by reading it again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final
+
+import aiohttp
+
+from apiserver.apis.meta import errors, objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import phases, progress
+from apiserver.apis.virt.resources import MIGRATIONS
+from apiserver.kubectl import messages, verbs
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure, Unreachable
+
+LOOK_SECONDS: Final = 2.0
+"""Between two reads where no watch tells."""
+FIGURES_SECONDS: Final = 2.0
+"""For virt-handler of the target, after somebody else wrote that a migration succeeded."""
+UNREACHABLE_SECONDS: Final = 60.0
+"""Time that a server may be away, as while it is restarted."""
+WATCH_SECONDS: Final = 300
+MAX_LINE_BYTES: Final = 1 << 20
+"""Of an event: a Migration has at most 128 KiB."""
+
+
+class Following:
+    """The way of one Migration; ``changed`` is called with each of its states."""
+
+    def __init__(self, load: Callable[[], Awaitable[Access]], access: Access, first: Object, changed: Callable[[Object], None]) -> None:
+        """``first`` is the Migration as it was made or read; ``load`` finds a new way when these credentials are worth nothing."""
+        self._load = load
+        self._access = access
+        self._doing = f"follow migration {objects.namespace_of(first)}/{objects.name_of(first)}"
+        self._path = MIGRATIONS.path(access.namespace, objects.name_of(first))
+        self._changed = changed
+        self._gone = False
+        self._reached = asyncio.get_running_loop().time()
+        self._renewed = False
+        self.newest = first
+        """The Migration as it was last seen."""
+
+    async def end(self, seconds: float) -> Object:
+        """Return the Migration in its final phase, or as it was last seen where it was deleted before anybody saw that.
+
+        Raises:
+            Failure: refused, not answered for long, or not over within so many seconds.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                self._changed(self.newest)
+                while not self._is_over():
+                    await self._watch(self._is_over)
+                    if not self._is_over():
+                        await asyncio.sleep(LOOK_SECONDS)
+                        await self._look()
+        except TimeoutError as error:
+            raise Failure(f"error: timed out waiting for migration {objects.name_of(self.newest)}, which goes on") from error
+        await self._measured()
+        return self.newest
+
+    async def _measured(self) -> None:
+        """Wait a moment for what a migration took that succeeded: virt-controller may be the first to write its end."""
+        with contextlib.suppress(TimeoutError, Failure):
+            async with asyncio.timeout(FIGURES_SECONDS):
+                while not self._is_told():
+                    await self._watch(self._is_told)
+                    if not self._is_told():
+                        await asyncio.sleep(FIGURES_SECONDS / 10)
+                        await self._look()
+
+    def _is_told(self) -> bool:
+        is_measured = phases.phase_of(self.newest) != phases.SUCCEEDED or "downtimeMilliseconds" in progress.of(self.newest)
+        return self._gone or is_measured
+
+    def _is_over(self) -> bool:
+        return self._gone or not phases.is_unfinished(self.newest)
+
+    def _take(self, kind: str, seen: Object) -> None:
+        if objects.uid_of(seen) != objects.uid_of(self.newest):
+            self._gone = True  # another one was made under its name
+            return
+        self._gone = kind == "DELETED"
+        self.newest = seen
+        self._changed(seen)
+
+    async def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        try:
+            seen = await verbs.answered(self._access, "GET", self._path, self._doing)
+        except errors.NotFound:
+            self._gone = True
+            return
+        except errors.Unauthorized as error:
+            if self._renewed:
+                raise messages.of_status(error, self._doing) from error
+            self._access, self._renewed = await self._load(), True
+            return
+        except errors.StatusError as error:
+            if (error.code < 500 and error.code != 429) or now - self._reached > UNREACHABLE_SECONDS:
+                raise messages.of_status(error, self._doing) from error
+            return
+        except Unreachable:
+            if now - self._reached > UNREACHABLE_SECONDS:
+                raise
+            return
+        self._reached, self._renewed = now, False
+        if seen.get("kind") == MIGRATIONS.kind:
+            self._take("MODIFIED", seen)
+
+    async def _watch(self, until: Callable[[], bool]) -> None:
+        """Take in what a watch tells, until that is so; however it ends, the next read says what was missed."""
+        try:
+            async with contextlib.aclosing(self._events()) as events:
+                async for event in events:
+                    kind, seen = event.get("type"), event.get("object")
+                    if kind not in ("ADDED", "MODIFIED", "DELETED") or not isinstance(seen, dict):
+                        return  # an error: the revision is too old
+                    self._take(kind, seen)
+                    if until():
+                        return
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            return
+
+    async def _events(self) -> AsyncGenerator[Object, None]:
+        params = {
+            "watch": "true",
+            "fieldSelector": f"metadata.name={objects.name_of(self.newest)}",
+            "resourceVersion": objects.resource_version_of(self.newest),
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        access = self._access
+        timeout = aiohttp.ClientTimeout(total=WATCH_SECONDS + 30, connect=15)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=list(access.headers), trust_env=True, read_bufsize=MAX_LINE_BYTES) as session,
+            session.get(
+                access.server + MIGRATIONS.path(access.namespace),
+                params=params,
+                ssl=access.tls or False,
+                server_hostname=access.server_hostname,
+                proxy=access.proxy,
+                allow_redirects=False,
+            ) as response,
+        ):
+            if response.status != 200:
+                return
+            async for line in response.content:  # ValueError: a line is longer than the buffer
+                event = json.loads(line)
+                if not isinstance(event, dict):
+                    return
+                yield event

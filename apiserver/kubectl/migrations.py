@@ -1,0 +1,190 @@
+"""``kubectl virt migrate`` and ``kubectl virt cancel-migration``."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TextIO
+
+from apiserver.apis.meta import errors, objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import phases, release
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.kubectl import messages, progress, verbs
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.following import Following
+from apiserver.kubectl.messages import Failure
+
+CANCEL: Final = "cancel-migration"
+LINE_SECONDS: Final = 4.0
+"""Between two lines of one phase: the status changes every five seconds."""
+WIDTH: Final = 80
+
+Load = Callable[[], Awaitable[Access]]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Flags ``--wait`` and ``--timeout``."""
+
+    wait: bool = False
+    seconds: float = 600.0
+
+
+class Screen:
+    """The place where a migration is shown: one line that changes on a terminal, else a line now and then."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._is_terminal = out.isatty()
+        self._drawn = ""
+        self._phase = ""
+        self._at = 0.0
+
+    def show(self, migration: Object) -> None:
+        """Show how far it is."""
+        if self._is_terminal:
+            width = max(shutil.get_terminal_size((WIDTH, 24)).columns - 1, 1)
+            text = progress.bar(migration, width)
+            self._out.write(f"\r{text.ljust(min(len(self._drawn), width))}")
+            self._out.flush()
+            self._drawn = text
+            return
+        text, phase, now = progress.line(migration), phases.phase_of(migration), time.monotonic()
+        if text != self._drawn and (phase != self._phase or now - self._at >= LINE_SECONDS):
+            self._out.write(f"{text}\n")
+            self._out.flush()
+            self._drawn, self._phase, self._at = text, phase, now
+
+    def leave(self) -> None:
+        """Let what is printed next begin on a line of its own."""
+        if self._is_terminal and self._drawn:
+            self._drawn = ""
+            self._out.write("\n")
+            self._out.flush()
+
+
+async def migrate(name: str, load: Load, waiting: Waiting, *, priority: int | None = None) -> int:
+    """Move a machine, and show how it goes until the end if that is waited for; return the exit code.
+
+    Args:
+        name: of the machine.
+        load: finds the cluster.
+        waiting: whether to wait until it is over.
+        priority: of the Migration, in the queue of all; None: none of its own.
+
+    Raises:
+        Failure: refused, failed, cancelled, or not over in time.
+    """
+    access = await load()
+    doing = f"migrate virtual machine {access.namespace}/{name}"
+    body = {} if priority is None else {"priority": priority}
+    if not waiting.wait:
+        print(await verbs.act(access, name, "migrate", body))
+        return 0
+    made = await verbs.request(access, "PUT", VIRTUAL_MACHINES.path(access.namespace, name, "migrate"), doing, body=body)
+    if made.get("kind") != MIGRATIONS.kind:
+        raise Failure(f"error: {doing}: the server answered with something else than a Migration")
+    title = f"migration.kubevirt.io/{objects.name_of(made)}"
+    print(f"{title} created", flush=True)
+    ended = await _follow(access, load, made, waiting, stop=f"cancel it with: kubectl virt {CANCEL} {name} -n {access.namespace}")
+    if phases.is_unfinished(ended):
+        if not await _has_moved(access, ended):
+            raise Failure(f"error: migration {objects.name_of(made)} was deleted before its end was seen, and the guest has not moved")
+        print(f"{title}: the guest moved")
+        return 0
+    if phases.phase_of(ended) != phases.SUCCEEDED:
+        raise Failure(f"error: {progress.outcome(ended)}")
+    print(f"{title}: {progress.outcome(ended)}")
+    return 0
+
+
+async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool) -> int:
+    """Call a migration off; return the exit code.
+
+    Args:
+        name: of the machine.
+        load: finds the cluster.
+        waiting: whether to wait until it is over.
+        by_migration: ``name`` is that of the Migration.
+
+    Raises:
+        Failure: refused, there is nothing to cancel, the guest has moved already, or it was not over in time.
+    """
+    access = await load()
+    found = await (_named(access, name) if by_migration else _unfinished(access, name))
+    migration = objects.name_of(found)
+    if release.is_released(found):
+        raise Failure(f"error: nothing to cancel: the guest has moved already, and migration {migration} is about to say so")
+    doing = f"cancel migration {access.namespace}/{migration}"
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": objects.uid_of(found)}}
+    try:
+        answer = await verbs.answered(access, "DELETE", MIGRATIONS.path(access.namespace, migration), doing, body=options)
+    except errors.NotFound as error:
+        raise Failure(f"error: nothing to cancel: migration {migration} has just been deleted") from error
+    except errors.StatusError as error:
+        raise messages.of_status(error, doing) from error
+    title = f"migration.kubevirt.io/{migration}"
+    print(f"{title}: cancellation requested", flush=True)
+    if not waiting.wait:
+        return 0
+    newest = answer if objects.uid_of(answer) == objects.uid_of(found) else found
+    ended = await _follow(access, load, newest, waiting, stop="it is being cancelled all the same")
+    if phases.phase_of(ended) == phases.SUCCEEDED or (phases.is_unfinished(ended) and await _has_moved(access, ended)):
+        raise Failure(f"error: migration {migration} was not cancelled: the guest had moved already")
+    print(f"{title}: {'cancelled' if phases.phase_of(ended) != phases.FAILED else progress.outcome(ended)}; the guest stays on its node")
+    return 0
+
+
+async def _follow(access: Access, load: Load, first: Object, waiting: Waiting, *, stop: str) -> Object:
+    """Show a migration until it is over; whoever is interrupted is told that it goes on."""
+    screen = Screen(sys.stdout)
+    try:
+        return await Following(load, access, first, screen.show).end(waiting.seconds)
+    except asyncio.CancelledError:
+        screen.leave()  # or what is said stood behind the bar
+        sys.stderr.write(f"Migration {objects.name_of(first)} goes on; {stop}\n")
+        raise
+    except Failure as failure:
+        raise Failure(f"{failure}; {stop}") from failure
+    finally:
+        screen.leave()
+
+
+async def _named(access: Access, name: str) -> Object:
+    path = MIGRATIONS.path(access.namespace, name)
+    found = await verbs.request(access, "GET", path, f"cancel migration {access.namespace}/{name}")
+    if not phases.is_unfinished(found):
+        raise Failure(f"error: nothing to cancel: {progress.outcome(found)}")
+    return found
+
+
+async def _unfinished(access: Access, machine: str) -> Object:
+    """Return the machine's Migration that is not over: there is one at most."""
+    doing = f"cancel the migration of virtual machine {access.namespace}/{machine}"
+    try:
+        listed = await verbs.answered(
+            access, "GET", MIGRATIONS.path(access.namespace), doing, params={"fieldSelector": f"spec.selector.name={machine}"}
+        )
+    except errors.StatusError as error:
+        raise messages.of_status(error, doing) from error
+    items: list[Object] = listed.get("items") or []
+    for each in items:
+        if phases.is_unfinished(each) and objects.dig(each, "spec", "selector", "name") == machine:
+            return each
+    vm = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, machine), doing)
+    last = objects.dig(vm, "status", "migration") or {}
+    more = f"; migration {last.get('name')} moved it to node {last.get('targetNode')}" if last.get("phase") == phases.SUCCEEDED else ""
+    raise Failure(f"error: nothing to cancel: virtual machine {access.namespace}/{machine} is not being migrated{more}")
+
+
+async def _has_moved(access: Access, migration: Object) -> bool:
+    """Return whether the machine says that this migration moved it: the Migration was gone before anybody read its end."""
+    machine = str(objects.dig(migration, "spec", "selector", "name") or "")
+    vm = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, machine), f"read virtual machine {machine}")
+    last = objects.dig(vm, "status", "migration") or {}
+    return last.get("uid") == objects.uid_of(migration) and last.get("phase") == phases.SUCCEEDED

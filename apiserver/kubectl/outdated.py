@@ -1,0 +1,67 @@
+"""``kubectl virt outdated``: the machines whose virt-launcher is of another release, and what becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, condition, dig, name_of, namespace_of
+from apiserver.apis.virt import conditions
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import guestinfo, messages, verbs
+from apiserver.kubectl.access import Access
+
+COMMAND: Final = "outdated"
+PAGE: Final = 100
+"""Machines that are asked for at once: one may have 128 KiB."""
+MAX_MESSAGE: Final = 1000
+TITLES: Final = ("NAME", "NODE", "UPDATE", "MESSAGE")
+
+
+async def show(access: Access, *, all_namespaces: bool) -> str:
+    """Return what to print: a table, or that there are none.
+
+    Raises:
+        Failure: refused, or not answered.
+    """
+    where = "all namespaces" if all_namespaces else f"namespace {access.namespace}"
+    found = await _machines(access, where, all_namespaces=all_namespaces)
+    rows = list(_rows(found, all_namespaces=all_namespaces))
+    if not rows:
+        return f"No virtual machine in {where} has an outdated virt-launcher."
+    return "\n".join(guestinfo.aligned([(*(["NAMESPACE"] if all_namespaces else []), *TITLES), *rows]))
+
+
+async def _machines(access: Access, where: str, *, all_namespaces: bool) -> list[Object]:
+    """Return those that say that they are."""
+    doing, path = f"list the virtual machines of {where}", VIRTUAL_MACHINES.path(None if all_namespaces else access.namespace)
+    found: list[Object] = []
+    params = {"limit": str(PAGE)}
+    while True:
+        try:
+            listed = await verbs.answered(access, "GET", path, doing, params=params)
+        except errors.StatusError as error:
+            raise messages.of_status(error, doing) from error
+        found += [each for each in listed.get("items") or () if _of(each) is not None]
+        if not (more := dig(listed, "metadata", "continue")):
+            return found
+        params = {"limit": str(PAGE), "continue": str(more)}
+
+
+def _of(vm: Object) -> Mapping[str, Any] | None:
+    found = condition(dig(vm, "status", "conditions"), conditions.LAUNCHER_OUTDATED)
+    return found if found is not None and found.get("status") == "True" else None
+
+
+def _rows(machines: Iterable[Object], *, all_namespaces: bool) -> Iterable[Sequence[str]]:
+    for vm in machines:
+        found = _of(vm) or {}
+        told = (
+            name_of(vm),
+            str(dig(vm, "status", "nodeName") or ""),
+            one_line(str(found.get("reason") or ""), MAX_MESSAGE),
+            one_line(str(found.get("message") or ""), MAX_MESSAGE),
+        )
+        yield (*([namespace_of(vm)] if all_namespaces else []), *told)

@@ -1,0 +1,85 @@
+"""A live migration as a line: a bar on terminals, words elsewhere. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta import objects, quantity, times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import migration_attempts, phases, progress
+
+BAR: Final = 24
+"""Columns of the bar alone."""
+MAX_MESSAGE: Final = 300
+
+
+def line(migration: Object) -> str:
+    """Return how far a migration is, in words: ``Running: 52% of 256Mi, 45Mi/s, iteration 2, about 3 s left``.
+
+    A second attempt is named: ``Running (attempt 2 of 3): …``; while one has failed and the next has not begun, the message says so.
+    """
+    phase, details = _phase(migration), _details(migration)
+    return f"{phase}: {', '.join(details)}" if details else phase
+
+
+def bar(migration: Object, width: int) -> str:
+    """Return the same as one line of at most ``width`` columns, with a bar where there are figures."""
+    done, details = progress.percent(migration), _details(migration)
+    failed = migration_attempts.failure_of(migration) is not None
+    if phases.phase_of(migration) not in (phases.RUNNING, phases.SUCCEEDED) or done is None or failed:
+        return _cut(line(migration), width)
+    full = BAR * done // 100
+    return _cut(f"{_phase(migration)} [{'#' * full}{'-' * (BAR - full)}] {', '.join(details)}", width)
+
+
+def outcome(migration: Object) -> str:
+    """Return how a migration ended, for people."""
+    message = one_line(str(objects.dig(migration, "status", "message") or ""), MAX_MESSAGE)
+    phase = phases.phase_of(migration)
+    if phase != phases.SUCCEEDED:
+        verb = "was cancelled" if phase == phases.CANCELLED else "failed"
+        return f"migration {objects.name_of(migration)} {verb}{f': {message}' if message else ''}"
+    found, told = progress.of(migration), [message or "the guest moved"]
+    if (took := _seconds(migration)) is not None:
+        told.append(f"it took {took:.0f} s")
+    if (down := found.get("downtimeMilliseconds")) is not None:
+        told.append(f"of which it stood still for {down} ms before it was complete there")
+    if sent := found.get("processedBytes"):
+        told.append(f"{quantity.shown(sent)} were sent")
+    return ", ".join(told)
+
+
+def _phase(migration: Object) -> str:
+    phase, number = phases.phase_of(migration) or phases.PENDING, migration_attempts.number_of(migration)
+    told = f"{phase} (attempt {number} of {migration_attempts.MAX_ATTEMPTS})" if number > 1 else phase
+    return f"{told}, being cancelled" if objects.is_deleting(migration) and phase not in phases.MIGRATION_FINAL else told
+
+
+def _details(migration: Object) -> list[str]:
+    found, done = progress.of(migration), progress.percent(migration)
+    failed = migration_attempts.failure_of(migration) is not None
+    if phases.phase_of(migration) != phases.RUNNING or done is None or failed:
+        message = one_line(str(objects.dig(migration, "status", "message") or ""), MAX_MESSAGE)
+        return [message] if message else []
+    told = [f"{done}% of {quantity.shown(found.get('totalBytes') or 0)}", f"{quantity.shown(found.get('bytesPerSecond') or 0)}/s"]
+    if (iteration := found.get("iteration") or 0) > 1:
+        told.append(f"iteration {iteration}")
+    if (left := found.get("expectedRemainingSeconds")) is not None:
+        told.append(f"about {left} s left")
+    condition = objects.condition(objects.dig(migration, "status", "conditions"), progress.CONVERGING)
+    if condition is not None and condition.get("status") == "False":
+        told.append("does not converge")
+    return told
+
+
+def _seconds(migration: Object) -> float | None:
+    began, ended = (objects.dig(migration, "status", each) for each in ("startTime", "endTime"))
+    try:
+        return max(0.0, (times.parse(ended) - times.parse(began)).total_seconds()) if began and ended else None
+    except ValueError:
+        return None
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"

@@ -1,0 +1,51 @@
+"""Strategy and table of ``migrationpolicies``, which are the cluster's and have no status."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.validation import FieldError
+from apiserver.apis.virt.resources import MIGRATION_POLICIES
+from apiserver.apis.virt.v1alpha1 import migration_policy
+from apiserver.registry.generic.strategy import Column, Strategy
+
+
+class MigrationPolicyStrategy(Strategy):
+    """MigrationPolicy: read by virt-controller when a migration begins; without a status."""
+
+    resource = MIGRATION_POLICIES
+    singular = "migrationpolicy"
+    short_names = ("vmmp",)
+    model = migration_policy.MigrationPolicy
+    has_status = False
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        """Return all that is wrong with a MigrationPolicy."""
+        return migration_policy.validate(obj)
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return what ``kubectl get migrationpolicies`` shows."""
+        return (
+            Column("Bandwidth", description="Bytes per second that a migration sends at most."),
+            Column("Timeout-Per-GiB", "integer", description="Seconds that a migration may take for each GiB of memory."),
+            Column("Allow-Pause", "boolean", description="Whether a guest that does not arrive in time is paused."),
+            Column("Allow-Auto-Converge", "boolean", description="Whether a guest may be slowed down.", priority=1),
+            Column("Max-Downtime-Ms", "integer", description="How long a guest may stand still at the end.", priority=1),
+            Column("Parallel-Connections", "integer", description="Connections that carry the memory.", priority=1),
+        )
+
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        """Return one row of it."""
+        del now
+        spec = obj.get("spec") or {}
+        bandwidth = spec.get("bandwidth")
+        return [
+            None if bandwidth is None else str(bandwidth),
+            spec.get("completionTimeoutPerGiB"),
+            spec.get("allowPause"),
+            spec.get("allowAutoConverge"),
+            spec.get("maxDowntimeMilliseconds"),
+            spec.get("parallelConnections"),
+        ]

@@ -1,0 +1,157 @@
+"""``make bench-disks``: throughput and operations of a disk in the guest, beside the same file outside.
+
+The disk is a file in a claim, of bus virtio and ``cache: none``, once as it is and once with an I/O thread of its own. ``gauge`` reads and
+writes it with O_DIRECT, in the guest and then in a container of the same node, in turns: 1 MiB after the other, and 4 KiB anywhere, one
+and sixteen at a time. One machine runs at a time, and nobody has the file open while the container does.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import gauges
+from benchmarks.gauges import MIB, PROMPT, START_SECONDS, Reading, Run
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import shared_claim, tiny_vm, with_disks
+
+OUTSIDE: Final = "container"
+GUESTS: Final[Mapping[str, bool]] = {"guest": False, "guest, I/O thread": True}
+"""Machines, and whether the disk of each has an I/O thread of its own."""
+CLAIM: Final = "gauged"
+PATIENCE_SECONDS: Final = 120.0
+"""For a run beyond its own seconds: the first write to a file has to find its blocks."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One way to use a disk."""
+
+    order: str
+    """sequential or random."""
+    direction: str
+    """read or write."""
+    block_bytes: int
+    jobs: int
+
+    def words(self, path: str, seconds: int) -> str:
+        """Return the words for ``gauge``."""
+        return f"file {path} {self.order} {self.direction} {self.block_bytes} {self.jobs} {seconds}"
+
+
+WORKS: Final[Mapping[str, Work]] = {
+    "sequential write, 1 MiB": Work("sequential", "write", MIB, 1),
+    "sequential read, 1 MiB": Work("sequential", "read", MIB, 1),
+    "random write, 4 KiB": Work("random", "write", 4096, 1),
+    "random read, 4 KiB": Work("random", "read", 4096, 1),
+    "random write, 4 KiB, 16 at a time": Work("random", "write", 4096, 16),
+    "random read, 4 KiB, 16 at a time": Work("random", "read", 4096, 16),
+}
+"""In this order, so that what is read was written."""
+
+Readings = dict[str, dict[str, list[Reading]]]
+"""By place, by work."""
+
+
+def machine(name: str, *, io_thread: bool, node: str) -> dict[str, Any]:
+    """Return a tiny machine whose first disk is the file in the claim."""
+    manifest = copy.deepcopy(tiny_vm(name))
+    devices = manifest["spec"]["domain"]["devices"]
+    devices |= {"graphics": [], "interfaces": []}
+    disk: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": CLAIM}, "target": {"bus": "virtio"}}
+    disk |= {"driver": {"cache": "none"}, "dedicatedIOThread": io_thread}
+    manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return with_disks(manifest, disk)
+
+
+def written(mib: int) -> str:
+    """Return a shell command that makes the file: all blocks of it, so that no figure is that of a hole."""
+    return f"busybox dd if=/dev/zero of=/claim/disk.img.new bs=1M count={mib} conv=fsync && mv /claim/disk.img.new /claim/disk.img"
+
+
+def run_all(run: Run, place: str, path: str, seconds: int, found: Readings) -> None:
+    """Run each work once."""
+    for name, work in WORKS.items():
+        read = run(work.words(path, seconds), seconds + PATIENCE_SECONDS)
+        found.setdefault(place, {}).setdefault(name, []).append(read)
+        print(f"  {place}: {name}: {read.mib_per_second:.1f} MiB/s, {read.per_second:.0f}/s", file=sys.stderr)
+
+
+def in_machine(kubectl: Kubectl, place: str, node: str, seconds: int, found: Readings) -> str:
+    """Start a machine, run each work in its guest, and delete it; return what ran its processor."""
+    name = "gauged-thread" if GUESTS[place] else "gauged"
+    kubectl.create(machine(name, io_thread=GUESTS[place], node=node))
+    kubectl("wait", "vm", name, "--for=jsonpath={.status.phase}=Running", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
+    with console(kubectl, name) as guest:
+        guest.expect(PROMPT, timeout=START_SECONDS)
+        run_all(gauges.in_guest(guest), place, "/dev/vda", seconds, found)
+    ran = gauges.acceleration(kubectl, name)
+    kubectl("delete", "vm", name, "--timeout=180s", timeout=190)
+    return ran
+
+
+def measure(kubectl: Kubectl, rounds: int, seconds: int, mib: int) -> tuple[Readings, str]:
+    """Measure in turns; return the readings, and what ran the guests' processors."""
+    node = gauges.nodes(kubectl)[0]
+    claim = shared_claim(CLAIM)
+    claim["spec"]["resources"]["requests"]["storage"] = f"{mib + 64}Mi"
+    kubectl.create(claim)
+    outside = gauges.a_pod(
+        "gauge", "/bin/sh", "-c", f"export PATH=/bin; {written(mib)} && exec busybox sleep 1000000", node=node, claim=CLAIM
+    )
+    kubectl.create(outside)
+    eventually(
+        lambda: kubectl.try_run("exec", "gauge", "--", "/bin/test", "-f", "/claim/disk.img").returncode == 0,
+        timeout=START_SECONDS,
+        what="the file",
+        interval=1.0,
+    )
+    found: Readings = {}
+    ran = ""
+    for _ in range(rounds):
+        run_all(gauges.in_pod(kubectl, "gauge"), OUTSIDE, "/claim/disk.img", seconds, found)
+        for place in GUESTS:
+            ran = in_machine(kubectl, place, node, seconds, found)
+    return found, ran
+
+
+def report(found: Readings, ran: str, seconds: int, mib: int) -> dict[str, Any]:
+    """Return medians of each work, and what of the container's each guest has."""
+    works: dict[str, Any] = {}
+    for name in WORKS:
+        outside = gauges.median([each.per_second for each in found[OUTSIDE][name]])
+        works[name] = {
+            place: {
+                "mib_per_second": gauges.median([each.mib_per_second for each in readings[name]], 2),
+                "per_second": gauges.median([each.per_second for each in readings[name]]),
+                **(
+                    {}
+                    if place == OUTSIDE
+                    else {"ratio": gauges.ratio(gauges.median([each.per_second for each in readings[name]]), outside)}
+                ),
+            }
+            for place, readings in found.items()
+        }
+    rounds = len(found[OUTSIDE][next(iter(WORKS))])
+    return {"acceleration": ran, "rounds": rounds, "seconds_each": seconds, "file_mib": mib, "cache": "none", "works": works}
+
+
+def main() -> None:
+    """Parse the command line, measure, print, write."""
+    parser = gauges.parser("Measure a disk in guests and outside, on the test cluster.", "disks")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default 3)")
+    parser.add_argument("--seconds", type=int, default=5, help="how long each run takes (default 5)")
+    parser.add_argument("--mib", type=int, default=512, help="size of the file in MiB (default 512)")
+    arguments = parser.parse_args()
+    kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
+    with gauges.namespace(kubectl):
+        found, ran = measure(kubectl, arguments.rounds, arguments.seconds, arguments.mib)
+    gauges.write(arguments.output, report(found, ran, arguments.seconds, arguments.mib))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""``make bench-migrate``: live migrations of a guest that a client reaches through a Service, one after the other.
+
+A guest counts on its console, and answers HTTP with a word. A pod asks the Service for that word every tenth of a second, by a new
+connection that waits for no other one, and for five seconds at most. Meanwhile the machine migrates to and fro. For each migration:
+seconds from ``create`` to its end and of each phase, bytes and downtime as its ``status.progress`` has them, the processor time of both
+nodes' virt-handlers beyond what they take when nothing moves, and what became of the client's attempts. Virt-handlers' processor time is
+read from the process table of this machine, of which the nodes are namespaces.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import re
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import gauges
+from benchmarks.gauges import MIB, PROMPT, START_SECONDS
+from tests.cluster import processes
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.serving import a_service, address_of, serve
+from tests.cluster.test_testbed import a_pod
+
+NAME: Final = "moves"
+CLIENT: Final = "asks"
+WORD: Final = "from-the-guest"
+GIB: Final = 1 << 30
+PATIENCE_SECONDS: Final = 600
+IDLE_SECONDS: Final = 20
+"""For the processor time of virt-handlers that have nothing to move."""
+SETTLED_ANSWERS: Final = 20
+"""Answers in a row after a migration, up to which the client's attempts count as its own."""
+HANGING_SECONDS: Final = 8
+"""After the end of a migration, in which one that hangs has ended."""
+ASK: Final = (
+    'ask() { if said=$(fetch "http://$ADDRESS/" 2>&1); then echo "answered: $said"; else echo "failed: $said"; fi; }; '
+    "while true; do ask & sleep 0.1; done"
+)
+COUNT: Final = "(i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done) & "
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One connection of the client."""
+
+    ended: datetime
+    failure: str = ""
+    """The client's words of one that failed; empty: it was answered."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """One migration."""
+
+    phase: str
+    seconds: float
+    phases: Mapping[str, float]
+    """Seconds in each phase."""
+    progress: Mapping[str, Any]
+    """``status.progress`` at its end."""
+    handler_seconds: float
+    """Processor time of both virt-handlers beyond that of idle ones."""
+    attempts: Sequence[Attempt] = field(default=())
+    """Of the client from ``create`` until all was well again after the end."""
+
+
+def attempts_in(log: str) -> Iterator[Attempt]:
+    """Return the attempts in the client's log, whose lines begin with their time."""
+    for line in log.splitlines():
+        time_, _, said = line.partition(" ")
+        kind, _, words = said.partition(":")
+        words = words.strip()
+        if kind == "failed":
+            yield Attempt(datetime.fromisoformat(time_), words or "nothing was said")
+        elif kind == "answered":
+            yield Attempt(datetime.fromisoformat(time_), "" if words == WORD else f"another answer: {words[:100]}")
+
+
+def phase_seconds(status: Mapping[str, Any]) -> dict[str, float]:
+    """Return how long a Migration that is over was in each of its phases."""
+    stamps = [(each["phase"], datetime.fromisoformat(each["time"])) for each in status["phaseTransitionTimestamps"]]
+    return {phase: (after - at).total_seconds() for (phase, at), (_, after) in itertools.pairwise(stamps)}
+
+
+def settled(attempts: Sequence[Attempt], end: datetime) -> Sequence[Attempt]:
+    """Return the attempts up to the answers in a row with which all is well again after ``end``; none while it is not."""
+    after = [number for number, each in enumerate(attempts) if (each.ended - end).total_seconds() >= HANGING_SECONDS]
+    row = 0
+    for number in after:
+        row = 0 if attempts[number].failure else row + 1
+        if row == SETTLED_ANSWERS:
+            return attempts[: number + 1]
+    return ()
+
+
+def longest_gap(attempts: Sequence[Attempt]) -> float:
+    """Return the longest time between two answers, in seconds."""
+    answered = [each.ended for each in attempts if not each.failure]
+    return max(((after - before).total_seconds() for before, after in itertools.pairwise(answered)), default=0.0)
+
+
+def machine(memory_mib: int) -> dict[str, Any]:
+    """Return the machine that moves."""
+    manifest = copy.deepcopy(tiny_vm(NAME))
+    manifest["metadata"]["labels"] = {"app": NAME}
+    manifest["spec"]["domain"]["memory"]["guest"] = f"{memory_mib}Mi"
+    manifest["spec"]["domain"]["devices"]["graphics"] = []
+    return manifest
+
+
+def handlers(kubectl: Kubectl) -> list[dict[str, Any]]:
+    """Return the pods of virt-handler."""
+    found: list[dict[str, Any]] = kubectl.within("kubevirt").json("get", "pods", "-l", "kubevirt.io=virt-handler")["items"]
+    return found
+
+
+def processor_seconds(pods: Sequence[dict[str, Any]]) -> float:
+    """Return the processor time that all processes of pods and their ended children have had."""
+    ticks = 0
+    for pod in pods:
+        for pid in processes.of_pod(pod):
+            try:
+                stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has just ended: its parent has what it took
+                continue
+            ticks += sum(map(int, stat[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def log_of(kubectl: Kubectl, *arguments: str) -> str:
+    """Return the client's log."""
+    return kubectl("logs", CLIENT, "--timestamps", *arguments, timeout=120)
+
+
+@contextmanager
+def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
+    """Start guest, Service and client; the guest counts on its console until the end, and has to have gone on then."""
+    kubectl.apply(a_service(NAME, NAME), machine(memory_mib))
+    kubectl("wait", "vm", NAME, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
+    with console(kubectl, NAME) as guest:
+        guest.expect(PROMPT, timeout=START_SECONDS)
+        serve(guest, WORD)
+        guest.run(f"dd if=/dev/urandom of=/filled bs=1M count={fill_mib} 2>/dev/null", timeout=START_SECONDS)
+        guest.type(f"{COUNT}\n")
+        before = int(guest.expect(r"tick (\d+)").group(1))
+    client = a_pod(CLIENT, "sh", "-c", ASK, restart="Always")
+    client["spec"]["containers"][0]["env"] = [{"name": "ADDRESS", "value": kubectl.json("get", "service", NAME)["spec"]["clusterIP"]}]
+    kubectl.create(client)
+    address_of(kubectl, CLIENT)
+    eventually(lambda: [each.failure for each in attempts_in(log_of(kubectl, "--tail=5"))] == [""] * 5, timeout=120, what="five answers")
+    yield
+    with console(kubectl, NAME) as guest:
+        ticks = [int(guest.expect(r"tick (\d+)\r?\n", timeout=60).group(1)) for _ in range(3)]
+    if ticks[0] <= before or ticks != list(range(ticks[0], ticks[0] + 3)):
+        raise gauges.NotMeasured(f"the guest counted to {before} before, and then {ticks}: it began anew")
+
+
+def move(kubectl: Kubectl, idle_rate: float) -> Move:
+    """Migrate once; ``idle_rate``: seconds of processor time that idle virt-handlers have in one."""
+    pods = handlers(kubectl)
+    before, began = processor_seconds(pods), time.monotonic()
+    name = kubectl.create(migration(NAME))["metadata"]["name"]
+
+    def ended() -> dict[str, Any] | None:
+        found: dict[str, Any] = kubectl.json("get", "migration", name).get("status") or {}
+        return found if found.get("phase") in ("Succeeded", "Failed", "Cancelled") else None
+
+    status = eventually(ended, timeout=PATIENCE_SECONDS, what=f"the end of migration {name}")
+    taken = processor_seconds(pods) - before - idle_rate * (time.monotonic() - began)
+    created, end = (datetime.fromisoformat(each) for each in (status.get("startTime") or status["endTime"], status["endTime"]))
+    attempts = eventually(
+        lambda: settled([each for each in attempts_in(log_of(kubectl, "--since=300s")) if each.ended >= created], end),
+        timeout=PATIENCE_SECONDS,
+        what="answers after the migration",
+    )
+    found = Move(status["phase"], (end - created).total_seconds(), phase_seconds(status), status.get("progress") or {}, taken, attempts)
+    print(f"  {told(found)}", file=sys.stderr)
+    return found
+
+
+def told(found: Move) -> str:
+    """Return a migration for people."""
+    failed = Counter(kind_of(each) for each in found.attempts if each.failure)
+    what = ", ".join(f"{count} {kind}" for kind, count in failed.items()) or "none"
+    running, gap = found.phases.get("Running", 0.0), longest_gap(found.attempts)
+    told_of_client = f"{len(found.attempts)} attempts, longest gap {gap:.1f} s, failed: {what}"
+    return f"{found.phase}, {found.seconds:.1f} s, moving {running:.1f} s; {told_of_client}"
+
+
+def kind_of(attempt: Attempt) -> str:
+    """Return the kind of a failure: the client's last words, without addresses."""
+    return re.sub(r"\(?[0-9a-f.:\[\]]*[.:][0-9a-f.:\[\]]+\)?:? ?", "", attempt.failure.rpartition(": ")[2] or attempt.failure).strip()
+
+
+def idle(kubectl: Kubectl) -> float:
+    """Return the processor time in a second of virt-handlers when nothing moves."""
+    pods = handlers(kubectl)
+    before = processor_seconds(pods)
+    time.sleep(IDLE_SECONDS)
+    return (processor_seconds(pods) - before) / IDLE_SECONDS
+
+
+def quartiles(values: Sequence[float]) -> dict[str, float]:
+    """Return median, 95th of a hundred, and the most."""
+    ordered = sorted(values)
+    return {
+        "median": round(statistics.median(ordered), 2),
+        "p95": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))], 2),
+        "max": round(ordered[-1], 2),
+    }
+
+
+def report(moves: Sequence[Move], ran: str, memory_mib: int) -> dict[str, Any]:
+    """Return what is written."""
+    good = [each for each in moves if each.phase == "Succeeded"]
+    bytes_ = [int(each.progress.get("processedBytes") or 0) for each in good]
+    downtimes = [float(each.progress["downtimeMilliseconds"]) for each in good if each.progress.get("downtimeMilliseconds") is not None]
+    attempts = [each for one in moves for each in one.attempts]
+    figures: dict[str, Any] = {
+        "acceleration": ran,
+        "memory_mib": memory_mib,
+        "migrations": dict(Counter(each.phase for each in moves)),
+        "seconds": quartiles([each.seconds for each in good]),
+        "seconds_in_phase": {
+            phase: quartiles([each.phases[phase] for each in good if phase in each.phases])
+            for phase in dict.fromkeys(phase for each in good for phase in each.phases)
+        },
+        "client": {
+            "attempts": len(attempts),
+            "failed": dict(Counter(kind_of(each) for each in attempts if each.failure)),
+            "longest_gap_seconds": quartiles([longest_gap(each.attempts) for each in moves]),
+        },
+        "virt_handlers": {"cpu_seconds_per_migration": quartiles([each.handler_seconds for each in good])},
+    }
+    if sum(bytes_):
+        figures["moved_mib"] = quartiles([each / MIB for each in bytes_])
+        figures["virt_handlers"]["cpu_seconds_per_gib"] = round(sum(each.handler_seconds for each in good) / (sum(bytes_) / GIB), 2)
+    if downtimes:
+        figures["downtime_ms"] = quartiles(downtimes)
+    return figures
+
+
+def main() -> None:
+    """Parse the command line, measure, print, write."""
+    parser = gauges.parser("Measure live migrations of a guest behind a Service, on the test cluster.", "migrate")
+    parser.add_argument("--count", type=int, default=50, help="how many migrations (default 50)")
+    parser.add_argument("--memory", type=int, default=256, help="the guest's memory in MiB (default 256)")
+    parser.add_argument("--fill", type=int, default=128, help="MiB of it that random bytes fill (default 128)")
+    arguments = parser.parse_args()
+    kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
+    with gauges.namespace(kubectl), ready(kubectl, arguments.memory, arguments.fill):
+        ran, rate = gauges.acceleration(kubectl, NAME), idle(kubectl)
+        moves = [move(kubectl, rate) for _ in range(arguments.count)]
+    gauges.write(arguments.output, report(moves, ran, arguments.memory))
+
+
+if __name__ == "__main__":
+    main()

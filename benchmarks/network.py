@@ -1,0 +1,167 @@
+"""``make bench-network``: throughput and connections of a guest in the pod's network, each way beside a container of the same node.
+
+Machines and the container are on one node, the peer is a container on another. ``gauge`` runs on both sides: one TCP connection with all
+that goes through in each direction, and then connections one after the other, from four processes at a time, made by the one side and by
+the other. One machine runs at a time.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from benchmarks import gauges
+from benchmarks.gauges import PROMPT, START_SECONDS, NotMeasured, Reading, Run
+from tests.cluster.kube import Kubectl, console
+from tests.cluster.manifests import tiny_vm
+
+CONTAINER: Final = "container"
+PORT: Final = 5300
+WAYS: Final[Mapping[str, Mapping[str, Any]]] = {"masquerade": {}, "bridge": {}, "passt": {"ports": [{"port": PORT}]}}
+"""Types of the interface in the pod's network, and what else an interface of the type has to say."""
+JOBS: Final = 4
+PATIENCE_SECONDS: Final = 60.0
+ADDRESS_SECONDS: Final = 60.0
+
+Found = TypeVar("Found")
+Readings = dict[str, dict[str, list[Reading]]]
+"""By way, by figure."""
+
+FIGURES: Final[Mapping[str, tuple[str, str]]] = {
+    "sent": ("here", "send {address} {port} {seconds}"),
+    "received": ("here", "receive {address} {port} {seconds}"),
+    "connections out": ("here", "connect {address} {port} {jobs} {seconds}"),
+    "connections in": ("peer", "connect {address} {port} {jobs} {seconds}"),
+}
+"""Who begins, and the words for ``gauge``, whose address is that of the other side."""
+
+
+def words(figure: str, address: str, seconds: int) -> str:
+    """Return the words for ``gauge``."""
+    return FIGURES[figure][1].format(address=address, port=PORT, jobs=JOBS, seconds=seconds)
+
+
+def machine(name: str, way: str, node: str) -> dict[str, Any]:
+    """Return a tiny machine with one interface."""
+    manifest = copy.deepcopy(tiny_vm(name))
+    manifest["spec"]["domain"]["devices"] |= {"graphics": [], "interfaces": [{"name": "default", "type": way, **WAYS.get(way, {})}]}
+    manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return manifest
+
+
+def soon(look: Callable[[], Found], seconds: float) -> Found:
+    """Return what ``look`` finds once it does: a guest that has just begun has no address yet.
+
+    Raises:
+        NotMeasured: as the last look did.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return look()
+        except NotMeasured:
+            if time.monotonic() > until:
+                raise
+            time.sleep(1)
+
+
+def run_all(way: str, here: Run, peer: Run, addresses: tuple[str, str], seconds: int, found: Readings) -> None:
+    """Take each figure once; ``addresses``: of this side and of the peer."""
+    mine, theirs = addresses
+    for run, address in ((here, theirs), (peer, mine)):  # both ways are open before anything is measured
+        soon(partial(run, f"connect {address} {PORT} 1 1", PATIENCE_SECONDS), ADDRESS_SECONDS)
+    for figure, (begins, _) in FIGURES.items():
+        run, address = (here, theirs) if begins == "here" else (peer, mine)
+        read = run(words(figure, address, seconds), seconds + PATIENCE_SECONDS)
+        found.setdefault(way, {}).setdefault(figure, []).append(read)
+        print(f"  {way}: {figure}: {told(figure, read)}", file=sys.stderr)
+
+
+def told(figure: str, read: Reading) -> str:
+    """Return a reading for people."""
+    return f"{read.per_second:.0f}/s" if figure.startswith("connections") else f"{read.mib_per_second:.1f} MiB/s"
+
+
+def address_of(kubectl: Kubectl, pod: str) -> str:
+    """Return the address of a pod once it runs."""
+    kubectl("wait", "pod", pod, "--for=condition=Ready", "--timeout=120s", timeout=130)
+    return str(kubectl.json("get", "pod", pod)["status"]["podIP"])
+
+
+def in_machine(kubectl: Kubectl, way: str, node: str, peer: str, seconds: int, found: Readings) -> str:
+    """Start a machine, take each figure, and delete it; return what ran its processor."""
+    name = f"gauged-{way}"
+    kubectl.create(machine(name, way, node))
+    kubectl("wait", "vm", name, "--for=jsonpath={.status.phase}=Running", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
+    vm = kubectl.json("get", "vm", name)
+    with console(kubectl, name) as guest:
+        guest.expect(PROMPT, timeout=START_SECONDS)
+        guest.run(f"(gauge serve {PORT} >/dev/null 2>&1 &)")
+        addresses = (str(vm["status"]["podIP"]), peer)
+        run_all(way, gauges.in_guest(guest), gauges.in_pod(kubectl, "peer"), addresses, seconds, found)
+    ran = gauges.acceleration(kubectl, name)
+    kubectl("delete", "vm", name, "--timeout=180s", timeout=190)
+    return ran
+
+
+def measure(kubectl: Kubectl, ways: Sequence[str], rounds: int, seconds: int) -> tuple[Readings, str]:
+    """Measure in turns; return the readings, and what ran the guests' processors."""
+    first, *others = gauges.nodes(kubectl)
+    kubectl.create(gauges.a_pod("peer", "/bin/gauge", "serve", str(PORT), node=others[0] if others else first))
+    kubectl.create(gauges.a_pod("container", "/bin/gauge", "serve", str(PORT), node=first))
+    peer, container = address_of(kubectl, "peer"), address_of(kubectl, "container")
+    found: Readings = {}
+    ran = ""
+    for _ in range(rounds):
+        both = gauges.in_pod(kubectl, "container"), gauges.in_pod(kubectl, "peer")
+        run_all(CONTAINER, *both, (container, peer), seconds, found)
+        for way in ways:
+            ran = in_machine(kubectl, way, first, peer, seconds, found)
+    return found, ran
+
+
+def figure_of(figure: str, readings: list[Reading]) -> float:
+    """Return the median of a figure: connections per second, or MiB per second."""
+    return gauges.median([each.per_second if figure.startswith("connections") else each.mib_per_second for each in readings])
+
+
+def report(found: Readings, ran: str, seconds: int) -> dict[str, Any]:
+    """Return medians, and what of the container's each way has."""
+    units = {figure: "per second" if figure.startswith("connections") else "MiB per second" for figure in FIGURES}
+    ways: dict[str, Any] = {}
+    for way, readings in found.items():
+        ways[way] = {
+            figure: {
+                "median": figure_of(figure, each),
+                **(
+                    {}
+                    if way == CONTAINER
+                    else {"ratio": gauges.ratio(figure_of(figure, each), figure_of(figure, found[CONTAINER][figure]))}
+                ),
+            }
+            for figure, each in readings.items()
+        }
+    rounds = len(found[CONTAINER]["sent"])
+    return {"acceleration": ran, "rounds": rounds, "seconds_each": seconds, "jobs_of_connections": JOBS, "units": units, "ways": ways}
+
+
+def main() -> None:
+    """Parse the command line, measure, print, write."""
+    parser = gauges.parser("Measure guests in the pod's network beside a container, on the test cluster.", "network")
+    parser.add_argument("--ways", default=",".join(WAYS), help=f"types of the interface, separated by commas (default {','.join(WAYS)})")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default 3)")
+    parser.add_argument("--seconds", type=int, default=5, help="how long each run takes (default 5)")
+    arguments = parser.parse_args()
+    kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
+    with gauges.namespace(kubectl):
+        found, ran = measure(kubectl, arguments.ways.split(","), arguments.rounds, arguments.seconds)
+    gauges.write(arguments.output, report(found, ran, arguments.seconds))
+
+
+if __name__ == "__main__":
+    main()

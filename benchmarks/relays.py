@@ -1,0 +1,346 @@
+"""The bytes of live migrations from pod to pod: how many a second, what they cost, and who waits for them meanwhile.
+
+    python -m benchmarks.relays [--mib 2048] [--migrations 1,5] [--output build/bench/relays.json]
+
+Two processes are the virt-handlers of two nodes, each with an event loop as virt-handler's and real certificates; this process is QEMU at
+both ends, by the unix sockets of the pods. Needs root, as the sockets become the pods' user's. Per way: Gbit/s of all migrations together,
+seconds of processor time for each GiB on either side (its children's, too), and how late a timer of each event loop was. Beside it,
+in the same run, the same bytes by TLS and by TCP alone: one process that sends and one that receives on loopback, with no pod.
+Everything is on one machine and shares its processors, so what carries over is the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import socket
+import ssl
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from apiserver.apis.virt import layout, names
+from apiserver.apis.virt.trust import Revocations
+from certs import peers
+from certs.reloading import ClientTls, Files, ServerTls
+from handler.identity import trust
+from handler.pods import places
+from handler.relays.incoming import Expected, Incoming
+from handler.relays.outgoing import Destination, Outgoing
+from tests.component.handler.tls import Authority
+from tests.fakes.launcher import run_directory
+
+NODES: Final = {"source": "node1", "target": "node2"}
+TICK_SECONDS: Final = 0.005
+CHUNK_BYTES: Final = 1 << 20
+GIB: Final = 1 << 30
+
+
+def node_of(transport: asyncio.BaseTransport | None) -> str:
+    """Believe every node."""
+    return trust.node_of(peers.presented(transport), Revocations())
+
+
+async def serve_target(root: Path, migrations: int) -> None:
+    """Be the target's virt-handler."""
+    tls = ServerTls(Files.in_directory(root / "target"), clients=ssl.CERT_REQUIRED)
+    incoming = Incoming(tls, node_of, host="127.0.0.1", port=0, kubelet=root)
+
+    async def released(_paused: bool) -> None:  # noqa: FBT001 - as the door calls it
+        return
+
+    for number in range(migrations):
+        incoming.expect(f"mig-{number}", Expected(f"target-{number}", NODES["source"], released))
+    async with asyncio.TaskGroup() as tasks:
+        parts = [tasks.create_task(incoming.run())]
+        await incoming.ready.wait()
+        await answer({"port": incoming.port})
+        for part in parts:
+            part.cancel()
+
+
+async def serve_source(root: Path, migrations: int, port: int) -> None:
+    """Be the source's virt-handler."""
+    tls = ClientTls(Files.in_directory(root / "source"))
+    destination = Destination(NODES["target"], f"127.0.0.1:{port}")
+    relays = [Outgoing(f"mig-{number}", f"source-{number}", destination, tls, node_of, root) for number in range(migrations)]
+    async with asyncio.TaskGroup() as tasks:
+        parts = [tasks.create_task(relay.run()) for relay in relays]
+        for relay in relays:
+            await relay.ready.wait()
+        await answer({})
+        for part in parts:
+            part.cancel()
+
+
+async def answer(first: dict[str, Any]) -> None:
+    """Say that all is ready; then say how late a timer was between a line that is read and the next, until there are no more lines."""
+    loop, late = asyncio.get_running_loop(), list[float]()
+    lines = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    print(json.dumps(first), flush=True)
+
+    async def tick() -> None:
+        while True:
+            due = time.perf_counter() + TICK_SECONDS  # uvloop's own clock has milliseconds
+            await asyncio.sleep(TICK_SECONDS)
+            late.append(time.perf_counter() - due)
+
+    async with asyncio.TaskGroup() as tasks:
+        ticking = tasks.create_task(tick())
+        while await lines.readline():
+            late.clear()
+            await lines.readline()
+            print(json.dumps(lateness(late)), flush=True)
+        ticking.cancel()
+
+
+def lateness(late: list[float]) -> dict[str, float]:
+    """Return milliseconds: median, 99th percentile, most."""
+    found = sorted(late) or [0.0]
+    chosen = {"median": statistics.median(found), "p99": found[int(len(found) * 0.99)], "most": found[-1]}
+    return {name: round(value * 1e3, 2) for name, value in chosen.items()}
+
+
+def processor_seconds(pid: int) -> float:
+    """Return what a process and its children that still run have used."""
+    used = 0.0
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            used += sum(processor_seconds(int(child)) for child in (task / "children").read_text().split())
+    return used
+
+
+def resident(pid: int) -> float:
+    """Return MiB of a process and its children; pages that they share are counted once (PSS)."""
+    total = 0.0
+    with contextlib.suppress(OSError):
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        total = int(next(line for line in rollup if line.startswith("Pss:")).split()[1]) / 1024
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            total += sum(resident(int(child)) for child in (task / "children").read_text().split())
+    return total
+
+
+class Side:
+    """One virt-handler, a process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    async def said(self) -> dict[str, Any]:
+        """Return the next line."""
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        found: dict[str, Any] = json.loads(line or b'{"error": "the process ended"}')
+        return found
+
+    async def turn(self) -> None:
+        """Begin to measure, or end."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+        await self._process.stdin.drain()
+
+
+@asynccontextmanager
+async def side(role: str, root: Path, migrations: int, port: int = 0) -> AsyncIterator[Side]:
+    arguments = ["-m", "benchmarks.relays", "--role", role, "--root", str(root), "--migrations", str(migrations), "--port", str(port)]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=pipe, stdout=pipe)
+    try:
+        yield Side(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        await process.wait()
+
+
+class Pods:
+    """QEMU of every migration: what reads in the target, and what writes in the source, in threads."""
+
+    def __init__(self, root: Path, migrations: int) -> None:
+        self._root, self._migrations = root, migrations
+        self._listeners: list[socket.socket] = []
+        for number in range(migrations):
+            run_directory(root, f"source-{number}")
+            (run_directory(root, f"target-{number}") / "migration").mkdir()
+            with places.run_directory(f"target-{number}", root) as directory:
+                listener = socket.socket(socket.AF_UNIX)
+                listener.bind(f"/proc/self/fd/{directory}/{layout.MIGRATION_DATA_SOCKET}")
+            listener.listen()
+            self._listeners.append(listener)
+
+    def move(self, size: int) -> None:
+        """Send so much in each migration, and wait until all of it has arrived."""
+        threads = [threading.Thread(target=self._send, args=(number, size)) for number in range(self._migrations)]
+        threads += [threading.Thread(target=receive, args=(listener, size)) for listener in self._listeners]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _send(self, number: int, size: int) -> None:
+        with places.run_directory(f"source-{number}", self._root) as directory:
+            link = places.connect(directory, layout.MIGRATION_DATA_SOCKET)
+        link.settimeout(None)
+        with link:
+            send(link, size)
+
+
+def send(link: socket.socket, size: int) -> None:
+    """Send so much, and wait until the other side has answered with a byte that it has it."""
+    chunk = memoryview(os.urandom(CHUNK_BYTES))
+    for _ in range(size // CHUNK_BYTES):
+        link.sendall(chunk)
+    link.recv(1)
+
+
+def receive(listener: socket.socket, size: int, wrap: Callable[[socket.socket], socket.socket] = lambda link: link) -> None:
+    """Receive so much from whoever connects, and answer with a byte."""
+    accepted, _ = listener.accept()
+    with wrap(accepted) as link:
+        buffer = memoryview(bytearray(CHUNK_BYTES))
+        left = size // CHUNK_BYTES * CHUNK_BYTES
+        while left and (count := link.recv_into(buffer)):
+            left -= count
+        link.send(b"x")
+
+
+async def relayed(root: Path, migrations: int, mib: int) -> dict[str, Any]:
+    """Measure so many migrations at once."""
+    size = (mib << 20) // migrations
+    pods = Pods(root, migrations)
+    async with side("target", root, migrations) as target, side("source", root, migrations, (await target.said())["port"]) as source:
+        await source.said()
+        await asyncio.to_thread(pods.move, CHUNK_BYTES)  # processes are started, code is warm
+        sides = {"source": source, "target": target}
+        before = {name: processor_seconds(each.pid) for name, each in sides.items()}
+        for each in sides.values():
+            await each.turn()
+        began = time.perf_counter()
+        await asyncio.to_thread(pods.move, size)
+        seconds = time.perf_counter() - began
+        used = {name: processor_seconds(each.pid) - before[name] for name, each in sides.items()}
+        memory = {name: resident(each.pid) for name, each in sides.items()}
+        for each in sides.values():
+            await each.turn()
+        late = {name: await each.said() for name, each in sides.items()}
+    moved = size // CHUNK_BYTES * CHUNK_BYTES * migrations
+    return {
+        "way": f"relay, {migrations} at once",
+        "gbit_per_second": round(moved * 8 / seconds / 1e9, 2),
+        "cpu_seconds_per_gib": {name: round(value / (moved / GIB), 2) for name, value in used.items()},
+        "late_ms": late,
+        "pss_mib": {name: round(value, 1) for name, value in memory.items()},
+    }
+
+
+def bare(root: Path, mib: int, *, encrypted: bool) -> dict[str, Any]:
+    """Measure one process that sends to another, on loopback."""
+    size = mib << 20
+    listener = socket.create_server(("127.0.0.1", 0))
+    with timed_child(lambda: receive_bare(listener, root, size, encrypted)) as child:
+        link = socket.create_connection(listener.getsockname())
+        if encrypted:
+            context = ClientTls(Files.in_directory(root / "source")).context
+            link = context.wrap_socket(link, server_hostname=names.handler_server_name(NODES["target"]))
+        with link:
+            began, used = time.perf_counter(), time.process_time()
+            send(link, size)
+            seconds, used = time.perf_counter() - began, time.process_time() - used
+        cpu = {"source": used, "target": child()}
+    return {
+        "way": "TLS, bare" if encrypted else "TCP, bare",
+        "gbit_per_second": round(size * 8 / seconds / 1e9, 2),
+        "cpu_seconds_per_gib": {name: round(value / (size / GIB), 2) for name, value in cpu.items()},
+    }
+
+
+def receive_bare(listener: socket.socket, root: Path, size: int, encrypted: bool) -> None:  # noqa: FBT001 - of a child process
+    """Be the process that receives."""
+    tls = ServerTls(Files.in_directory(root / "target"), clients=ssl.CERT_REQUIRED).context
+    receive(listener, size, lambda link: tls.wrap_socket(link, server_side=True) if encrypted else link)
+
+
+@contextlib.contextmanager
+def timed_child(work: Callable[[], None]) -> Iterator[Callable[[], float]]:
+    """Run work in a child process; what is yielded waits for its end, and returns what it used."""
+    context = multiprocessing.get_context("fork")
+    used = context.Value("d", 0.0)
+
+    def run() -> None:
+        before = time.process_time()
+        work()
+        used.value = time.process_time() - before
+
+    child = context.Process(target=run)
+    child.start()
+
+    def result() -> float:
+        child.join()
+        return float(used.value)
+
+    yield result
+    child.join()
+
+
+def measure(migrations: list[int], mib: int) -> list[dict[str, Any]]:
+    """Measure each way."""
+    found: list[dict[str, Any]] = []
+
+    def add(result: dict[str, Any]) -> None:
+        found.append(result)
+        print(json.dumps(result), flush=True)
+
+    for count in migrations:
+        with tempfile.TemporaryDirectory(prefix="relays") as name:
+            root, authority = Path(name), Authority(Path(name) / "certs")
+            for role, node in NODES.items():
+                (root / role).symlink_to(authority.node(node).certificate.parent)
+            add(asyncio.run(relayed(root, count, mib)))
+            if count == migrations[0]:
+                for encrypted in (True, False):
+                    add(bare(root, mib, encrypted=encrypted))
+    return found
+
+
+def main() -> None:
+    """Measure, or be one of the virt-handlers."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.relays", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--mib", type=int, default=2048, help="MiB to move, by all migrations of a way together")
+    parser.add_argument("--migrations", default="1,5", metavar="N,…", help="how many at once")
+    parser.add_argument("--output", type=Path, default=Path("build/bench/relays.json"))
+    parser.add_argument("--role", choices=NODES, help=argparse.SUPPRESS)
+    parser.add_argument("--root", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    migrations = [int(each) for each in given.migrations.split(",")]
+    if given.role == "target":
+        uvloop.run(serve_target(given.root, migrations[0]))
+    elif given.role == "source":
+        uvloop.run(serve_source(given.root, migrations[0], given.port))
+    else:
+        load = os.getloadavg()
+        results = measure(migrations, given.mib)
+        given.output.parent.mkdir(parents=True, exist_ok=True)
+        machine = {"processors": os.cpu_count(), "openssl": ssl.OPENSSL_VERSION, "python": sys.version.split()[0], "load_before": load}
+        given.output.write_text(json.dumps({"machine": machine, "mib": given.mib, "results": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""Decides about the eviction of a launcher pod. Pure.
+
+An eviction is a request that may be refused with 429, which ``kubectl drain`` and the cluster autoscaler repeat every few seconds. So the
+guest of an evicted pod is moved first, and the eviction is refused for as long as that takes: its pod ends by itself when the guest has
+left. Every request is judged by what there is at that moment, and no queue is kept between two: who stops asking stops the drain, and
+the limits of migrations at a time are kept because the next one begins with one of the next requests. Remembered are only how the last
+evacuations of the machine ended, since their Migrations are its owner's to delete (``outcomes``), and who found no place (``waiting``).
+
+What happens is ``spec.evictionStrategy``, or the cluster's where the machine says none:
+
+=====================  =================================  ==========================================
+strategy               a guest that can migrate           one that cannot
+=====================  =================================  ==========================================
+LiveMigrate            migrates                           stays, and the refusal says what is in the way
+LiveMigrateIfPossible  migrates                           is asked to shut down
+Shutdown               is asked to shut down              is asked to shut down
+External               stays: another program moves it    stays
+=====================  =================================  ==========================================
+
+A guest that is asked to shut down shall go on elsewhere, whatever its machine's run strategy says of guests that end. So it is written into
+the machine before the answer that an eviction is the cause; nobody can fail to see it there.
+
+Whoever may evict pods of a namespace, its tenant, has Migrations made by that. So the whole limits are for nodes that somebody empties,
+which takes rights on Nodes, and evictions on all other nodes share half of each limit; a guest that was moved from one of them stays for a
+while. On a node that somebody empties, a namespace that has half of a limit lets those go first that wait and have less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, assert_never
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import (
+    Object,
+    dig,
+    is_deleting,
+    is_true,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_condition,
+)
+from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import evictions, phases, power
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from controller.evictions import places
+from controller.evictions.outcomes import NOTHING, History
+from controller.reconcilers import emptied_nodes, migratable, ownership, pod_state
+
+FIRST_PAUSE_SECONDS: Final = 15
+"""After a migration that failed, before the next one of this machine; doubled with each further one within an hour."""
+LONGEST_PAUSE_SECONDS: Final = 300
+"""Also after one that was cancelled: somebody does not want the guest to move."""
+REST_SECONDS: Final = 300
+"""After a guest was moved, before it is moved again from a node that nobody empties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The operator's decisions about evictions."""
+
+    strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
+    """Of machines that say none."""
+    migrations_per_node: int = 2
+    """That evictions caused, from one node, beyond which an eviction waits."""
+    migrations_per_cluster: int = 5
+
+    def shared(self) -> Limits:
+        """Return the half of the limits that evictions on nodes which nobody empties may use; at least one each."""
+        node, cluster = (max(1, each // 2) for each in (self.migrations_per_node, self.migrations_per_cluster))
+        return replace(self, migrations_per_node=node, migrations_per_cluster=cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the decision needs."""
+
+    pod: Object | None
+    """The pod that is to be evicted; None when there is none of this name."""
+    vm: Object | None
+    """The machine that its ownerReference names."""
+    node: Object | None
+    """That the pod is on; None where it is not known, which is a node that nobody empties."""
+    migrations: Sequence[Object]
+    """Of all namespaces. One without a name is being made."""
+    claims: Mapping[str, Object | None]
+    """Of the machine's disks, by name."""
+    now: datetime
+    limits: Limits
+    history: History = NOTHING
+    """Of the machine's evacuations."""
+    waiting: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Namespaces that found no place lately, by the node or ``places.CLUSTER``; only on nodes that somebody empties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is answered, and what is to be done before that."""
+
+    allowed: bool
+    message: str = ""
+    """Of a refusal: what is in the way, or how far it is."""
+    migration: Object | None = None
+    """To be created first. Of two that are decided on at once one is: virt-api takes one unfinished Migration a machine."""
+    status: Object | None = None
+    """Of the machine whose guest the eviction shuts down: it says so, and is to be written first. None: it does already."""
+    waits_at: str | None = None
+    """The node that somebody empties, or ``places.CLUSTER``, where there was no place: to be remembered."""
+
+
+ALLOWED: Final = Decision(allowed=True)
+
+
+def plan(seen: Observed) -> Decision:
+    """Return whether the pod may be evicted now."""
+    pod, vm = seen.pod, seen.vm
+    if pod is None or is_deleting(pod) or pod_state.is_over(pod):
+        return ALLOWED
+    if vm is None or not ownership.is_controlled_by(pod, vm):
+        return ALLOWED
+    if (told := _under_way(pod, vm, seen.migrations)) is not None:
+        return told
+    if not _is_to_go_on(pod, vm):
+        return ALLOWED
+    if phases.phase_of(vm) != phases.RUNNING:
+        return ALLOWED if phases.phase_of(vm) == phases.STOPPING else _end(seen, pod, vm)
+    if _has_left(pod, seen.migrations):
+        return Decision(allowed=False, message=f"the guest of virtual machine {name_of(vm)} has just moved to another node; ask again")
+    match evictions.strategy_of(vm) or seen.limits.strategy:
+        case evictions.SHUTDOWN:
+            return _end(seen, pod, vm)
+        case evictions.EXTERNAL:
+            return Decision(allowed=False, message=f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External)")
+        case evictions.LIVE_MIGRATE:
+            return _not_movable(seen, vm) or _move(seen, pod, vm)
+        case evictions.LIVE_MIGRATE_IF_POSSIBLE:
+            return _end(seen, pod, vm) if _not_movable(seen, vm) else _move(seen, pod, vm)
+        case never:
+            assert_never(never)
+
+
+def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decision | None:
+    """Refuse the eviction of either pod of an unfinished migration."""
+    for each in migrations:
+        if not phases.is_unfinished(each) or namespace_of(each) != namespace_of(vm) or evictions.machine_of(each) != name_of(vm):
+            continue
+        phase, name = phases.phase_of(each) or phases.PENDING, name_of(each)
+        if name_of(pod) == ownership.target_name(each):
+            message = f"the guest of virtual machine {name_of(vm)} is on its way here: migration {name}, {phase}"
+            return Decision(allowed=False, message=message)
+        source = ownership.source_of(each, vm)
+        if source is not None and ownership.is_meant(pod, source, vm):
+            why = dig(each, "status", "message")
+            said = f"{phase}: {why}" if why else phase
+            how = f"migration {name}, {said}" if name else "a migration begins"
+            return Decision(allowed=False, message=f"the guest of virtual machine {name_of(vm)} moves to another node first: {how}")
+    return None
+
+
+def _is_to_go_on(pod: Object, vm: Object) -> bool:
+    """Return whether the machine's attempt is in this pod, and shall go on."""
+    wish = power.decide(vm)
+    is_there = phases.phase_of(vm) in phases.WITH_POD and dig(vm, "status", "podUID") == uid_of(pod)
+    return is_there and wish.on and wish.attempt <= power.current_attempt(vm)
+
+
+def _has_left(pod: Object, migrations: Sequence[Object]) -> bool:
+    """Return whether the guest has moved away from this pod: the machine was read before, and the migrations after that."""
+    moved = (each for each in migrations if phases.phase_of(each) == phases.SUCCEEDED and namespace_of(each) == namespace_of(pod))
+    return any(dig(each, "status", "sourcePodUID") == uid_of(pod) for each in moved)
+
+
+def _not_movable(seen: Observed, vm: Object) -> Decision | None:
+    """Return the refusal of a guest that cannot migrate and may not be shut down; None for one that can migrate."""
+    if not (why := migratable.why_not(vm, seen.claims)):
+        return None
+    message = f"virtual machine {name_of(vm)} cannot migrate: {why}. Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible"
+    return Decision(allowed=False, message=message)
+
+
+def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
+    """Let the pod be evicted while its machine is on, and have that written down."""
+    conditions = dig(vm, "status", "conditions")
+    if is_true(conditions, words.DISRUPTION_TARGET):
+        return ALLOWED
+    new = {
+        "type": words.DISRUPTION_TARGET,
+        "status": "True",
+        "reason": words.EVICTION_ALLOWED,
+        "message": f"pod {name_of(pod)} on node {pod_state.node_of(pod)} was to be evicted, as by kubectl drain",
+        "observedGeneration": int(dig(vm, "metadata", "generation") or 0),
+    }
+    status = {**(vm.get("status") or {}), "conditions": with_condition(conditions, new, now=times.to_rfc3339(seen.now))}
+    return Decision(allowed=True, status=status)
+
+
+def _move(seen: Observed, pod: Object, vm: Object) -> Decision:
+    is_emptied = emptied_nodes.is_being_emptied(seen.node)
+    if waits := _pause(seen.history, seen.now) or ("" if is_emptied else _rest(seen.history, seen.now)):
+        return Decision(allowed=False, message=f"{waits}, of virtual machine {name_of(vm)}")
+    if (no_place := _no_place(seen, pod, vm, is_emptied=is_emptied)) is not None:
+        return no_place
+    message = f"the guest of virtual machine {name_of(vm)} moves to another node first: a migration begins"
+    return Decision(allowed=False, message=message, migration=_migration(vm, pod))
+
+
+def _pause(history: History, now: datetime) -> str:
+    """Return what to say while the next migration of a machine has to wait for its time, or an empty string."""
+    if not history.in_vain:
+        return ""
+    last = history.in_vain[-1]
+    is_cancelled = any(each.is_cancelled for each in history.in_vain)
+    grown = FIRST_PAUSE_SECONDS * 2 ** (len(history.in_vain) - 1)
+    pause = LONGEST_PAUSE_SECONDS if is_cancelled else min(grown, LONGEST_PAUSE_SECONDS)
+    how = "was cancelled" if last.is_cancelled else "failed"
+    return _next_in(pause, last.at, now, f"migration {last.name} {how} ({last.why or 'it does not say why'})")
+
+
+def _rest(history: History, now: datetime) -> str:
+    if history.moved is None:
+        return ""
+    return _next_in(REST_SECONDS, history.moved, now, "the guest was moved a while ago, and nobody empties its node")
+
+
+def _next_in(pause: int, since: datetime, now: datetime, why: str) -> str:
+    left = since + timedelta(seconds=pause) - now
+    return f"{why}; the next begins in {max(1, round(left.total_seconds()))} s" if left > timedelta() else ""
+
+
+def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> Decision | None:
+    """Return the refusal of a guest that has to wait until others have moved."""
+    node, namespace = pod_state.node_of(pod), namespace_of(vm)
+    limits = seen.limits if is_emptied else seen.limits.shared()
+    there = tuple(places.found(seen.migrations, node, limits.migrations_per_node, limits.migrations_per_cluster))
+    told = f"virtual machine {name_of(vm)} waits to be moved to another node: "
+    if (full := next((each for each in there if each.are_full()), None)) is not None:
+        why = "" if is_emptied else f", and nobody empties node {node}: half of the limits is for such"
+        return Decision(allowed=False, message=f"{told}{full.told()}{why}", waits_at=full.where if is_emptied else None)
+    if not is_emptied:
+        return None
+    others = next((each for each in there if each.are_others(namespace, seen.waiting)), None)
+    return None if others is None else Decision(allowed=False, message=f"{told}{others.told(namespace)}, and guests of others wait")
+
+
+def _migration(vm: Object, pod: Object) -> Object:
+    owner = {"apiVersion": VIRTUAL_MACHINES.api_version, "kind": VIRTUAL_MACHINES.kind, "name": name_of(vm), "uid": uid_of(vm)}
+    return {
+        "apiVersion": MIGRATIONS.api_version,
+        "kind": MIGRATIONS.kind,
+        "metadata": {
+            "generateName": f"{name_of(vm)}-evacuation-",
+            "namespace": namespace_of(vm),
+            "labels": {evictions.POD_LABEL: uid_of(pod)},
+            "annotations": {evictions.NODE_ANNOTATION: pod_state.node_of(pod)},
+            "ownerReferences": [owner],
+        },
+        "spec": {"selector": {"name": name_of(vm)}},
+    }

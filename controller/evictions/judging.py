@@ -1,0 +1,160 @@
+"""Judges evictions of launcher pods, and of etcd's, for kube-apiserver, as an admission webhook: gather, plan, carry out.
+
+Every replica of virt-controller does, not only the leader: a request is judged by what the servers say then, and of two that decide to move
+a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
+
+Nobody waits for another one's judgement: a tenant may ask as often as they like, and a server may take its time. Between the plan and the
+note that a Migration is being made nothing else runs, so that all pods of a node that are evicted at once count each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from apiserver.apis.core.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
+from apiserver.apis.meta import errors, names
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, labels_of, name_of, namespace_of
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt import evictions
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client, TransportError
+from controller.evictions import etcd, eviction_plan
+from controller.evictions.eviction_plan import Decision, Limits, Observed
+from controller.evictions.outcomes import NOTHING, Outcomes
+from controller.evictions.places import CLUSTER
+from controller.evictions.waiting import Waiting
+from controller.reconcilers import actions, disk_claims, ownership, pod_state
+from controller.reconcilers.settings import FIELD_MANAGER
+from controller.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+SECONDS: Final = 8.0
+"""For one judgement: less than kube-apiserver waits for it (``timeoutSeconds`` in the chart)."""
+MAX_REFUSAL: Final = 500
+"""Characters of what a server says that does not take a Migration."""
+
+
+class Evictions:
+    """Answers whether a pod may be evicted, and has its guest moved first."""
+
+    def __init__(self, client: Client, clock: Clock, limits: Limits, migrations: Informer, *, namespace: str = "") -> None:
+        """``migrations``: a copy of all of them (``virtual_machines.trim_migration``), which the caller runs.
+
+        ``namespace``: the installation's, where etcd is.
+        """
+        self._client = client
+        self._clock = clock
+        self._limits = limits
+        self._migrations = migrations
+        self._namespace = namespace
+        self._being_made: dict[str, Object] = {}
+        """By the uid of the evicted pod: Migrations that the server has not answered about."""
+        self._outcomes = Outcomes(clock)
+        self._waiting = Waiting()
+        migrations.subscribe(self._outcomes.note)
+
+    async def judge(self, namespace: str, name: str, *, dry_run: bool, peer: str = "") -> Decision:
+        """Return whether this pod may be evicted now.
+
+        Args:
+            namespace: of the pod.
+            name: of the pod.
+            dry_run: nothing is to be done.
+            peer: the IP address of who asks, for the log: it should be a kube-apiserver's.
+        """
+        try:
+            async with asyncio.timeout(SECONDS):
+                if namespace == self._namespace and name.startswith(etcd.PREFIX):
+                    return etcd.plan(await self._get(PODS, namespace, name))
+                seen = await self._gather(namespace, name)
+                decision = eviction_plan.plan(seen)
+                if dry_run:
+                    return decision
+                if decision.status is not None and seen.vm is not None:
+                    return await self._say_so(seen.vm, decision, decision.status)
+                if decision.waits_at is not None:
+                    self._waiting.note(decision.waits_at, namespace, seen.now)
+                if decision.migration is None:
+                    return decision
+                return await self._make(decision, decision.migration, peer)  # runs up to its request without a pause
+        except (errors.StatusError, TransportError, TimeoutError) as error:
+            logger.warning("judge an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
+            return Decision(allowed=False, message=f"whether pod {name} may be evicted is not known now; ask again")
+
+    async def _gather(self, namespace: str, name: str) -> Observed:
+        pod = await self._get(PODS, namespace, name)
+        owner = ownership.owner_of(pod) if pod is not None else None
+        vm = await self._get(VIRTUAL_MACHINES, namespace, str(owner.get("name") or "")) if owner is not None else None
+        claims: Mapping[str, Object | None] = {}
+        node: Object | None = None
+        if vm is not None:
+            claims, node = await self._around(vm, pod_state.node_of(pod))
+            await self._migrations.synced.wait()
+        now = self._clock.now()
+        return Observed(
+            pod=pod,
+            vm=vm,
+            node=node,
+            migrations=(*self._migrations.list(), *self._being_made.values()),
+            claims=claims,
+            now=now,
+            limits=self._limits,
+            history=NOTHING if vm is None else self._outcomes.of(vm),
+            waiting=self._waiting.at((pod_state.node_of(pod), CLUSTER), now),
+        )
+
+    async def _around(self, vm: Object, node: str) -> tuple[Mapping[str, Object | None], Object | None]:
+        """Return the claims of the machine by name, and the node."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                wanted = disk_claims.claims_of(vm)
+                claims = {each: tasks.create_task(self._one(PERSISTENT_VOLUME_CLAIMS, namespace_of(vm), each)) for each in wanted}
+                on = tasks.create_task(self._one(NODES, "", node))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return {each: task.result() for each, task in claims.items()}, on.result()
+
+    async def _get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        if names.subdomain_errors(name):  # anybody may write an owner whose name nothing can have, of a length that no request can have
+            return None
+        try:
+            return await self._client.get(resource, name, namespace)
+        except errors.NotFound:
+            return None
+
+    async def _one(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """Return an object of a kind that virt-controller may list and not get."""
+        page = await self._client.page(resource, namespace, field_selector=f"metadata.name={name}", limit=1) if name else ()
+        return page[0] if page else None
+
+    async def _say_so(self, vm: Object, decision: Decision, status: Object) -> Decision:
+        """Write that the guest's pod is evicted; where the machine has changed meanwhile, it is to be judged again."""
+        name, patch = name_of(vm), actions.status_patch(vm, status)
+        try:
+            await self._client.patch(VIRTUAL_MACHINES, name, patch, namespace_of(vm), subresource="status", field_manager=FIELD_MANAGER)
+        except (errors.Conflict, errors.NotFound):
+            return Decision(allowed=False, message=f"virtual machine {name} changes at this moment; ask again")
+        return decision
+
+    async def _make(self, decision: Decision, migration: Object, peer: str) -> Decision:
+        namespace, pod_uid = namespace_of(migration), labels_of(migration)[evictions.POD_LABEL]
+        self._being_made[pod_uid] = migration
+        try:
+            made = await self._client.create(MIGRATIONS, migration, namespace, field_manager=FIELD_MANAGER)
+            self._migrations.remember(made)  # so that the next request counts it, before the watch tells
+        except errors.Conflict:  # another migration of the machine has begun
+            return decision
+        except errors.StatusError as error:  # a quota of Migrations, a policy of the cluster's
+            machine, why = evictions.machine_of(migration), one_line(str(error), MAX_REFUSAL)
+            logger.warning("no migration for an eviction", extra={"namespace": namespace, "machine": machine, "error": why})
+            return Decision(allowed=False, message=f"virtual machine {machine} cannot be moved, its Migration is refused: {why}")
+        finally:
+            self._being_made.pop(pod_uid, None)
+        logger.info("move a guest because its pod is evicted", extra={"migration": f"{namespace}/{name_of(made)}", "peer": peer})
+        return decision

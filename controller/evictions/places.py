@@ -1,0 +1,53 @@
+"""Places of the migrations that evictions cause: how many there may be at one time, and whose the next one is. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta.objects import Object, labels_of, namespace_of
+from apiserver.apis.virt import evictions, phases
+
+CLUSTER: Final = ""
+"""Where the places for all such migrations are, beside nodes' names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Places on one node, or in the cluster."""
+
+    where: str
+    """A node's name, or :data:`CLUSTER`."""
+    limit: int
+    """At least 1."""
+    taken: Counter[str]
+    """By namespace."""
+
+    def are_full(self) -> bool:
+        """Return whether there is none for anybody."""
+        return self.taken.total() >= self.limit
+
+    def are_others(self, namespace: str, waiting: Mapping[str, frozenset[str]]) -> bool:
+        """Return whether the next one is another namespace's: this one has half of them, and another that waits has less.
+
+        ``waiting`` are namespaces that found no place lately, by where that was.
+        """
+        half = max(1, self.limit // 2)
+        others = waiting.get(self.where, frozenset()) - {namespace}
+        return self.taken[namespace] >= half and any(self.taken[each] < half for each in others)
+
+    def told(self, namespace: str | None = None) -> str:
+        """Return words for the migrations there, of a namespace or of all."""
+        count = self.taken.total() if namespace is None else self.taken[namespace]
+        of = "" if namespace is None else f" of namespace {namespace}"
+        many, are = ("1 migration", "is") if count == 1 else (f"{count} migrations", "are")
+        return f"{many}{of} from node {self.where} {are} under way" if self.where else f"{many}{of} {are} under way in the cluster"
+
+
+def found(migrations: Sequence[Object], node: str, per_node: int, per_cluster: int) -> Iterator[Places]:
+    """Yield the places that a migration from a node would take, those of the node first."""
+    ours = [each for each in migrations if evictions.POD_LABEL in labels_of(each) and phases.is_unfinished(each)]
+    yield Places(node, per_node, Counter(namespace_of(each) for each in ours if evictions.node_left_by(each) == node))
+    yield Places(CLUSTER, per_cluster, Counter(map(namespace_of, ours)))

@@ -1,0 +1,21 @@
+"""Disks that are files of the node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import layout
+from controller.reconcilers.launcher_pods.needs import MIB, Needs, in_mebibytes
+
+PLACE_BYTES: Final = 8192
+"""Of memory: a directory, and an empty file in it, which virt-handler mounts the node's over. The pod mounts nothing of the node."""
+
+
+def needs(disk: Object, volume: str) -> Needs:
+    """Return the directory in which virt-handler puts the file."""
+    return Needs(
+        overhead_bytes=PLACE_BYTES,
+        volumes=({"name": volume, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(MIB)}},),
+        mounts=({"name": volume, "mountPath": f"{layout.DISKS_DIRECTORY}/{disk['name']}"},),
+    )

@@ -1,0 +1,28 @@
+"""Disks that a storage plugin sets up on the node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.hardware import disks, network_disks, plugin_disks
+from controller.reconcilers.launcher_pods import network_disks as over_network
+from controller.reconcilers.launcher_pods.needs import MIB, Needs, in_mebibytes
+
+DIRECTORY_BYTES: Final = MIB
+"""Of all directories and sockets of a pod, generously."""
+
+
+def needs(domain: Object) -> Needs:
+    """Return the volume in which plugins put sockets and image files; what may be in there is requested of the node's disk."""
+    found = [each for each in disks.defaulted(domain) if plugin_disks.is_plugin(each)]
+    if not found:
+        return Needs()
+    size = DIRECTORY_BYTES + sum(plugin_disks.size_limit_bytes(each) for each in found)
+    return Needs(
+        overhead_bytes=over_network.BYTES[network_disks.NBD] * len(found),
+        storage_bytes=size,
+        volumes=({"name": layout.PLUGIN_DISKS_VOLUME, "emptyDir": {"sizeLimit": in_mebibytes(size)}},),
+        mounts=({"name": layout.PLUGIN_DISKS_VOLUME, "mountPath": layout.PLUGIN_DISKS_DIRECTORY},),
+    )

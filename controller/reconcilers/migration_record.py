@@ -1,0 +1,54 @@
+"""The record of a live migration in the status of its machine: what moves the guest, since when, and how the last one ended. Pure.
+
+The Migration itself says more; the record is for whoever looks at the machine (``kubectl get vms`` says ``Migrating`` by it), and nothing
+is decided on it. virt-handler of the target writes the one of a migration that succeeded, in the write that takes the machine over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, dig, name_of, uid_of
+from apiserver.apis.virt import phases, structure
+
+_FROM_MIGRATION: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime", "phase")
+
+
+def record(vm: Object, migrations: Sequence[Object], now: datetime) -> Object | None:
+    """Return what ``status.migration`` should be; None while the machine has never moved.
+
+    Args:
+        vm: a machine whose guest may run.
+        migrations: all Migrations of the machine's name that there are.
+        now: the end of one that nobody can be asked about any more.
+    """
+    known: Object | None = dig(vm, "status", "migration")
+    sound = [each for each in migrations if not structure.of_migration(each)]  # what is not would keep the machine from being written
+    if (current := next((each for each in sound if _moves(each, vm)), None)) is not None:
+        return _of(current)
+    if known is None or known.get("phase") in phases.MIGRATION_FINAL:
+        return known
+    found = next((each for each in migrations if uid_of(each) == known.get("uid")), None)
+    if found is not None and found not in sound:
+        return known
+    if found is None:
+        return {**known, "phase": phases.CANCELLED, "endTime": times.to_rfc3339(now)}
+    if phases.phase_of(found) == phases.SUCCEEDED:
+        return known  # the machine was read before its target took it over, with a record of its own
+    return {**known, **_of(found)}
+
+
+def _moves(migration: Object, vm: Object) -> bool:
+    """Return whether an unfinished Migration has begun to move the guest out of the pod in which it runs."""
+    source = dig(migration, "status", "sourcePodUID")
+    return bool(source) and phases.is_unfinished(migration) and source == dig(vm, "status", "podUID")
+
+
+def _of(migration: Object) -> Object:
+    status = migration.get("status") or {}
+    ended = {"endTime": status["endTime"]} if status.get("endTime") and not phases.is_unfinished(migration) else {}
+    told = {key: status[key] for key in _FROM_MIGRATION if status.get(key)}
+    return {"name": name_of(migration), "uid": uid_of(migration), **told, **ended}

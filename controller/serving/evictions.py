@@ -1,0 +1,182 @@
+"""The admission webhook of kube-apiserver that judges evictions: AdmissionReview, admission.k8s.io/v1, over TLS.
+
+Who asks shows no certificate, but knows the last part of the path. Who does not know it is refused as everybody is whose question cannot be
+answered now: kube-apiserver may have another copy of its configuration, and ``kubectl drain`` asks again after a 429 alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from aiohttp import web
+
+from certs.reloading import Files
+from controller.serving.listening import Connections, listening
+from controller.serving.metrics import certificate
+
+logger = logging.getLogger(__name__)
+
+MAX_BYTES: Final = 64 << 10
+"""Of a review: an Eviction is small, and managed fields are not in it."""
+UNKNOWN_BYTES: Final = 4 << 10
+"""Of a review from somebody without the secret, whose body is read only to be answered with its uid: an eviction's has less than 2 KiB."""
+TOO_MANY_REQUESTS: Final = 429
+MOST: Final = 512
+"""Connections at once: kube-apiserver opens one for each eviction under way, and a node may have hundreds of guests."""
+BODY_SECONDS: Final = 5.0
+"""For the body of a review to arrive."""
+ANSWER_SECONDS: Final = 9.0
+"""For its answer: less than kube-apiserver waits (``timeoutSeconds`` in the chart), which would show the path to whoever evicts."""
+
+
+class Answer(Protocol):
+    """What is answered."""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the pod may be evicted."""
+
+    @property
+    def message(self) -> str:
+        """Of a refusal."""
+
+
+class Judge(Protocol):
+    """Whoever judges."""
+
+    def __call__(self, namespace: str, name: str, *, dry_run: bool, peer: str) -> Awaitable[Answer]:
+        """Return whether this pod may be evicted; ``peer`` is the IP address of who asks."""
+
+
+class Holds(Protocol):
+    """Whoever knows the secret of the path."""
+
+    def __call__(self, given: str) -> Awaitable[bool]:
+        """Return whether this one holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The answer to who is to ask again."""
+
+    message: str
+    allowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The pod of a review."""
+
+    uid: str
+    """The review's."""
+    namespace: str
+    name: str
+    dry_run: bool
+
+
+def read(review: object) -> Asked:
+    """Read a decoded AdmissionReview.
+
+    Raises:
+        ValueError: it is none of a pod's eviction.
+    """
+    request = _member(review, "request")
+    of = _member(request, "resource")
+    if of.get("resource") != "pods" or of.get("group") or request.get("subResource") != "eviction":
+        raise ValueError("this is no review of a pod's eviction")
+    uid, namespace, name = (request.get(key) for key in ("uid", "namespace", "name"))
+    if not all(isinstance(each, str) and each for each in (uid, namespace, name)):
+        raise ValueError("uid, namespace and name of an eviction are texts")
+    return Asked(str(uid), str(namespace), str(name), dry_run=request.get("dryRun") is True or _is_dry(request.get("object")))
+
+
+def _is_dry(eviction: object) -> bool:
+    """``deleteOptions.dryRun`` of the Eviction itself, which kube-apiserver heeds likewise."""
+    return bool(_member(eviction, "deleteOptions").get("dryRun"))
+
+
+def _member(of: object, name: str) -> Mapping[str, Any]:
+    """Return a member that is an object; an empty one where it is not."""
+    found = of.get(name) if isinstance(of, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def write(asked: Asked, answer: Answer) -> dict[str, Any]:
+    """Return the AdmissionReview that answers."""
+    response: dict[str, Any] = {"uid": asked.uid, "allowed": answer.allowed}
+    if not answer.allowed:
+        response["status"] = {
+            "status": "Failure",
+            "code": TOO_MANY_REQUESTS,
+            "reason": "TooManyRequests",
+            "message": answer.message,
+        }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+
+
+class EvictionServer:
+    """Serves reviews of evictions to whoever knows the secret of the path."""
+
+    def __init__(self, port: int, prefix: str, judge: Judge, holds: Holds, files: Files, *, host: str = "") -> None:
+        """``prefix`` is the path before the secret."""
+        self._prefix = prefix
+        self._host = host or None
+        self._port = port
+        self._judge = judge
+        self._holds = holds
+        self._files = files
+        self._connections = Connections(MOST)
+        self.bound_port = 0
+        """The port in use, once it serves: ``port=0`` takes any."""
+
+    async def run(self) -> None:
+        """Serve until cancelled, as soon as there is a certificate, and with the newest one for each connection."""
+        tls = await certificate(self._files)
+        app = web.Application(client_max_size=MAX_BYTES)
+        app.router.add_post(self._prefix + "{secret}", self._serve)
+        room, last = self._connections, ANSWER_SECONDS
+        async with listening(app, self._host, self._port, tls.context, connections=room, shutdown=last) as self.bound_port:
+            await tls.run()
+
+    async def _serve(self, request: web.Request) -> web.Response:
+        ends = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        is_known = await self._knows(request, ends)
+        if not is_known and (request.content_length is None or request.content_length > UNKNOWN_BYTES):
+            return web.Response(status=TOO_MANY_REQUESTS)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await request.read()
+            asked = read(json.loads(body))
+        except TimeoutError:
+            return web.Response(status=408)
+        except (ValueError, RecursionError) as error:
+            return web.Response(status=400, text=f"read an AdmissionReview: {error}\n")
+        answer = await self._answer(request, asked, ends, is_known=is_known)
+        return web.json_response(write(asked, answer))
+
+    async def _knows(self, request: web.Request, ends: float) -> bool:
+        try:
+            async with asyncio.timeout_at(ends):
+                return await self._holds(request.match_info["secret"])
+        except TimeoutError:
+            logger.warning("no answer in time about the secret of reviews of evictions")
+        except Exception:  # whatever it is: who cannot be known is a stranger
+            logger.exception("look up the secret of reviews of evictions")
+        return False
+
+    async def _answer(self, request: web.Request, asked: Asked, ends: float, *, is_known: bool) -> Answer:
+        try:
+            async with asyncio.timeout_at(ends):
+                if is_known:
+                    with self._connections.answering(request):
+                        return await self._judge(asked.namespace, asked.name, dry_run=asked.dry_run, peer=request.remote or "")
+        except TimeoutError:
+            logger.warning("no answer in time about an eviction", extra={"namespace": asked.namespace, "pod": asked.name})
+        except Exception:  # of an object that nobody expected: any other answer than 429 ends a drain
+            logger.exception("judge an eviction", extra={"namespace": asked.namespace, "pod": asked.name})
+        return Refused(f"whether pod {asked.name} may be evicted is not known now; ask again")

@@ -1,0 +1,325 @@
+#!/usr/bin/python3
+"""A storage plugin: it serves image files of a directory of the node to guests.
+
+One program with two lives. Started by virt-handler, with KUBEVIRT_COMMAND in its environment, it is the plugin: it hands the question to
+the daemon of its node and prints the daemon's answer. Started as ``images.py serve`` it is that daemon, an NBD server with a socket in the
+directory of each disk. The daemon is apart from the plugin because the plugin's processes end with each call, and virt-handler may be
+restarted at any time, while guests go on reading and writing.
+
+Nothing but the standard library of Python 3.11 or later. It shows the way, and has no more features than it needs for that.
+"""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import stat
+import struct
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+Document = dict[str, Any]
+
+VERSION = "1.0.0"
+IMAGES = Path(os.environ.get("IMAGES", "/images"))
+"""The directory with the image files, and with what the daemon has to know after its own end."""
+CONTROL = os.environ.get("CONTROL", str(Path(__file__).resolve().with_name("images.sock")))
+"""The daemon's socket, beside the plugin: both see that directory of the node."""
+PATIENCE_SECONDS = 10
+
+TRY_AGAIN, NOT_POSSIBLE, INPUT_OUTPUT = 11, 7, 5
+
+
+class Refused(Exception):
+    """An answer with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+# The plugin
+
+
+def plugin(command: str) -> int:
+    """Answer virt-handler; return the exit status."""
+    told = json.load(sys.stdin)
+    if command == "VERSION":
+        answer: Document = {"supportedVersions": [VERSION], "kinds": ["storage"], "liveMigration": False}
+    else:
+        try:
+            answer = ask({"command": command, "told": told})
+        except OSError as error:
+            answer = {"code": TRY_AGAIN, "msg": f"its daemon does not answer on this node: {error.strerror or error}"}
+    json.dump({"version": VERSION, **answer}, sys.stdout)
+    return 1 if "code" in answer else 0
+
+
+def ask(question: Document) -> Document:
+    """Return the daemon's answer."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(PATIENCE_SECONDS)
+        connection.connect(CONTROL)
+        with connection.makefile("rw") as stream:
+            stream.write(json.dumps(question) + "\n")
+            stream.flush()
+            answer: Document = json.loads(stream.readline())
+            return answer
+
+
+# The daemon
+
+
+class Daemon:
+    """Everything that is served on this node."""
+
+    def __init__(self) -> None:
+        self.disks: dict[str, Disk] = {}
+        self.lock = threading.Lock()
+        self.state = IMAGES / ".served"
+        self.state.mkdir(exist_ok=True)
+
+    def restore(self) -> None:
+        """Serve again what a former life of the daemon served: QEMU waits for it, and connects anew."""
+        for file in self.state.glob("*.json"):
+            told = json.loads(file.read_text())
+            try:
+                self.add(told)
+            except (OSError, Refused) as error:
+                print(f"{told['disk']['name']} of pod {told['pod']['uid']}: {error}", file=sys.stderr)
+
+    def answer(self, command: str, told: Document) -> Document:
+        """Carry a command out, and return what virt-handler is told."""
+        try:
+            with self.lock:
+                return {"ADD": self.add, "DEL": self.delete, "CHECK": self.check}[command](told)
+        except Refused as refused:
+            return {"code": refused.code, "msg": str(refused)}
+        except OSError as error:
+            return {"code": INPUT_OUTPUT, "msg": str(error)}
+
+    def add(self, told: Document) -> Document:
+        """Serve a disk. Asked again, it serves the same disk."""
+        key, disk = key_of(told), told["disk"]
+        name = disk["options"].get("image", "")
+        if set(disk["options"]) != {"image"} or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise Refused(NOT_POSSIBLE, "options: image has to be the name of an image file, and is the only one")
+        if key not in self.disks:
+            for other in self.disks.values():
+                if other.image == name and not (other.read_only and disk["readOnly"]):
+                    raise Refused(TRY_AGAIN, f"image {name} is in use by another disk")
+            served = Disk(name, told)
+            try:
+                self.state.joinpath(f"{key}.json").write_text(json.dumps(told))
+            except OSError:
+                served.close()
+                raise
+            self.disks[key] = served
+        return {"disk": {"protocol": "nbd", "path": disk["socket"], "size": self.disks[key].size, "export": ""}}
+
+    def delete(self, told: Document) -> Document:
+        """Serve it no more; what is not served is no error."""
+        if (served := self.disks.pop(key_of(told), None)) is not None:
+            served.close()
+        self.state.joinpath(f"{key_of(told)}.json").unlink(missing_ok=True)
+        return {}
+
+    def check(self, told: Document) -> Document:
+        """Say whether it is served, and serve it if it is not."""
+        served = self.disks.get(key_of(told))
+        if served is not None and not os.path.exists(told["disk"]["socket"]):
+            served.close()
+            del self.disks[key_of(told)]
+        self.add(told)
+        return {}
+
+
+def key_of(told: Document) -> str:
+    """Return what no other disk has: a pod's disk."""
+    return f"{told['pod']['uid']}-{told['disk']['name']}"
+
+
+class Disk:
+    """One image file, served at one socket."""
+
+    def __init__(self, image: str, told: Document) -> None:
+        self.image, self.read_only = image, told["disk"]["readOnly"]
+        flags = os.O_RDONLY if self.read_only else os.O_RDWR
+        try:
+            # A file object: it is closed once nobody has it any more, and no thread finds another file under its number.
+            self.file = open(os.open(IMAGES / image, flags | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering=0)  # noqa: SIM115 - as above
+        except FileNotFoundError:
+            raise Refused(TRY_AGAIN, f"there is no image {image} on this node") from None
+        found = os.fstat(self.file.fileno())
+        self.size = found.st_size
+        if not stat.S_ISREG(found.st_mode) or not self.size or self.size % 512:
+            raise Refused(NOT_POSSIBLE, f"image {image} is no regular file of whole blocks of 512 bytes")
+        self.connections: set[socket.socket] = set()
+        self.listener = listener_at(Path(told["disk"]["socket"]), told["user"])
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        """Serve whoever connects, each in a thread: QEMU, and virt-handler, which looks at the disk's size."""
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:  # closed
+                return
+            self.connections.add(connection)
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection: socket.socket) -> None:
+        """Serve one client until it goes, or says what no client says."""
+        with contextlib.suppress(OSError, EOFError, struct.error):
+            negotiate(connection, self.size, self.read_only)
+            transmit(connection, self.file.fileno(), self.size, self.read_only)
+        self.connections.discard(connection)
+        connection.close()
+
+    def close(self) -> None:
+        """End it."""
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for connection in list(self.connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+def listener_at(path: Path, user: int) -> socket.socket:
+    """Return a socket that listens at a path of any length, for this user of the pod."""
+    listener = socket.socket(socket.AF_UNIX)
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)  # addresses of sockets have at most 108 bytes: kubelets' paths are longer
+    try:
+        here = f"/proc/self/fd/{directory}/{path.name}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(here)
+        listener.bind(here)
+        os.chown(here, user, user)
+    finally:
+        os.close(directory)
+    listener.listen(16)
+    return listener
+
+
+# NBD: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
+
+OPTION_MAGIC, REPLY_MAGIC, REQUEST_MAGIC, ANSWER_MAGIC = 0x49484156454F5054, 0x3E889045565A9, 0x25609513, 0x67446698
+EXPORT_NAME, ABORT, INFO, GO = 1, 2, 6, 7
+ACKNOWLEDGED, EXPORT_INFO, UNSUPPORTED, UNKNOWN = 1, 3, 0x80000001, 0x80000006
+READ, WRITE, DISCONNECT, FLUSH = range(4)
+FUA = 1
+LONGEST = 32 << 20
+EPERM, EIO, EINVAL = 1, 5, 22
+
+
+def negotiate(connection: socket.socket, size: int, read_only: bool) -> None:
+    """Say what there is, until the client takes it. There is one export, without a name."""
+    connection.sendall(b"NBDMAGIC" + struct.pack(">QH", OPTION_MAGIC, 3))
+    (client,) = struct.unpack(">I", read(connection, 4))
+    flags = 1 | 4 | 8 | (2 if read_only else 0)  # has flags, knows flush and FUA, read-only
+    while True:
+        magic, option, length = struct.unpack(">QII", read(connection, 16))
+        if magic != OPTION_MAGIC or length > 4096:
+            raise EOFError
+        data = read(connection, length)
+        if option == EXPORT_NAME:
+            connection.sendall(struct.pack(">QH", size, flags) + (b"" if client & 2 else bytes(124)))
+            return
+        if option in (INFO, GO):
+            (name,) = struct.unpack_from(">I", data)
+            if name:
+                reply(connection, option, UNKNOWN)
+                continue
+            reply(connection, option, EXPORT_INFO, struct.pack(">HQH", 0, size, flags))
+            reply(connection, option, ACKNOWLEDGED)
+            if option == GO:
+                return
+        elif option == ABORT:
+            reply(connection, option, ACKNOWLEDGED)
+            raise EOFError
+        else:
+            reply(connection, option, UNSUPPORTED)
+
+
+def reply(connection: socket.socket, option: int, kind: int, data: bytes = b"") -> None:
+    """Answer an option."""
+    connection.sendall(struct.pack(">QIII", REPLY_MAGIC, option, kind, len(data)) + data)
+
+
+def transmit(connection: socket.socket, file: int, size: int, read_only: bool) -> None:
+    """Read and write for the client."""
+    while True:
+        magic, flags, kind, cookie, offset, length = struct.unpack(">IHHQQI", read(connection, 28))
+        if magic != REQUEST_MAGIC or kind == DISCONNECT or (length > LONGEST and kind in (READ, WRITE)):
+            return
+        data = read(connection, length) if kind == WRITE else b""
+        error, answer = 0, b""
+        if kind not in (READ, WRITE, FLUSH) or (kind != FLUSH and offset + length > size):
+            error = EINVAL
+        elif kind == WRITE and read_only:
+            error = EPERM
+        else:
+            try:
+                answer = carry_out(file, kind, offset, length, data)
+                if kind == FLUSH or flags & FUA:
+                    os.fdatasync(file)
+            except OSError:
+                error = EIO
+        connection.sendall(struct.pack(">IIQ", ANSWER_MAGIC, error, cookie) + (b"" if error else answer))
+
+
+def carry_out(file: int, kind: int, offset: int, length: int, data: bytes) -> bytes:
+    """Read or write; return what was read."""
+    if kind == READ:
+        answer = os.pread(file, length, offset)
+        if len(answer) != length:
+            raise OSError(EIO, "the image has become shorter")
+        return answer
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written
+    return b""
+
+
+def read(connection: socket.socket, length: int) -> bytes:
+    """Return exactly so many bytes."""
+    found = bytearray()
+    while len(found) < length:
+        part = connection.recv(min(length - len(found), 1 << 20))
+        if not part:
+            raise EOFError
+        found += part
+    return bytes(found)
+
+
+def serve() -> None:
+    """Be the daemon."""
+    daemon = Daemon()
+    daemon.restore()
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(CONTROL)
+    with socket.socket(socket.AF_UNIX) as control:
+        control.bind(CONTROL)
+        os.chmod(CONTROL, 0o600)
+        control.listen(16)
+        while True:
+            connection, _ = control.accept()
+            threading.Thread(target=one_question, args=(daemon, connection), daemon=True).start()
+
+
+def one_question(daemon: Daemon, connection: socket.socket) -> None:
+    """Answer the plugin once."""
+    with contextlib.suppress(OSError, ValueError), connection, connection.makefile("rw") as stream:
+        question = json.loads(stream.readline())
+        stream.write(json.dumps(daemon.answer(question["command"], question["told"])) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["serve"]:
+        serve()
+    else:
+        sys.exit(plugin(os.environ.get("KUBEVIRT_COMMAND", "")))

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""A private network of guests of one node: a plugin for interfaces, as docs/plugins.md describes it.
+
+::
+
+    guest ── tap ── bridge in the pod ── veth ── bridge of the node, which has no other ports ── veth ── the next guest's pod
+
+Guests of one namespace that name the same option ``segment`` are on one network, and nobody else is. It needs nothing but ``ip`` and
+``nft``, and keeps nothing but links: what is there already is left as it is, and what is gone is no error.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+VERSION = "1.0.0"
+LOCK = Path("/tmp/isolated.lock")  # noqa: S108 - of virt-handler's own container
+
+
+class PluginError(Exception):
+    """What the plugin says instead of a result, with its code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        """Keep both."""
+        super().__init__(message)
+        self.code = code
+
+
+def run(netns: str, *command: str, stdin: str | None = None) -> str:
+    """Run a program in a network namespace; return what it printed."""
+    words = ["nsenter", f"--net={netns}", "--", *command]
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise PluginError(5, f"{' '.join(command[:4])}: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+def links(netns: str, *selection: str) -> set[str]:
+    """Return the names of links."""
+    return {each["ifname"] for each in json.loads(run(netns, "ip", "-json", "link", "show", *selection) or "[]")}
+
+
+def short(prefix: str, *words: str) -> str:
+    """Return the name of a link that follows from words: at most 15 characters."""
+    return prefix + hashlib.sha256("\0".join(words).encode()).hexdigest()[:10]
+
+
+class Network:
+    """The names of what belongs to one interface of one guest."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        """Read what virt-handler told."""
+        self.interface = told["interface"]
+        options = self.interface["options"]
+        if unknown := sorted(options.keys() - {"segment"}):
+            raise PluginError(7, f"unknown option {unknown[0]}; there is segment")
+        self.segment = options.get("segment", "default")
+        if not re.fullmatch("[a-z0-9-]{1,63}", self.segment):
+            raise PluginError(7, "option segment: must be 1 to 63 of a-z, 0-9 and -")
+        self.node_bridge = short("iso", told["machine"]["namespace"], self.segment)
+        self.node_link = short("isv", told["pod"]["uid"], self.interface["name"])
+        self.pod_link, self.bridge, self.tap = (self.interface[each] for each in ("uplink", "bridge", "tap"))
+
+
+RULES = """table netdev {tap} {{}}
+delete table netdev {tap}
+table netdev {tap} {{
+  chain guest {{
+    type filter hook ingress device "{tap}" priority -500; policy accept;
+    ether saddr != {mac} drop
+  }}
+  chain pod {{
+    type filter hook ingress device "{bridge}" priority -500; policy drop;
+  }}
+}}
+"""
+"""The guest has its own MAC address alone, and the pod is no part of the network."""
+
+
+def add(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
+    """Join the guest."""
+    network = Network(told)
+    mac, queues = network.interface["mac"], network.interface["queues"]
+    make_bridge(node, network.node_bridge)
+    if network.pod_link not in links(pod):
+        run(pod, "ip", "link", "add", network.pod_link, "type", "veth", "peer", "name", network.node_link, "netns", node)
+    run(node, "ip", "link", "set", network.node_link, "master", network.node_bridge, "up")
+    make_bridge(pod, network.bridge)
+    if network.tap not in links(pod):
+        several = ["multi_queue"] if queues > 1 else []
+        user = str(told["user"])
+        run(pod, "ip", "tuntap", "add", "dev", network.tap, "mode", "tap", "user", user, "group", user, *several)
+    run(pod, "nft", "-f", "-", stdin=RULES.format(tap=network.tap, bridge=network.bridge, mac=mac))
+    for link in (network.pod_link, network.tap):
+        run(pod, "ip", "link", "set", link, "master", network.bridge, "up")
+    return {"tap": network.tap, "mac": mac, "addresses": []}
+
+
+def make_bridge(netns: str, name: str) -> None:
+    """Make a bridge on which the kernel itself has no address."""
+    if name not in links(netns):
+        run(netns, "ip", "link", "add", name, "type", "bridge", "stp_state", "0", "forward_delay", "0")
+    run(netns, "sh", "-c", f"[ ! -d /proc/sys/net/ipv6 ] || echo 1 >/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
+    run(netns, "ip", "link", "set", name, "up")
+
+
+def check(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
+    """Say what is missing."""
+    network = Network(told)
+    if missing := {network.tap, network.bridge, network.pod_link} - links(pod):
+        raise PluginError(100, f"the pod has lost {', '.join(sorted(missing))}")
+    if network.node_link not in links(node, "master", network.node_bridge):
+        raise PluginError(100, f"{network.node_link} is on bridge {network.node_bridge} of the node no more")
+    return {}
+
+
+def delete(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
+    """Take away what the guest had, and the node's bridge after the last one; the pod may be gone."""
+    network = Network(told)
+    if network.node_link in links(node):
+        run(node, "ip", "link", "delete", network.node_link)  # and with it its other end
+    if network.node_bridge in links(node) and not links(node, "master", network.node_bridge):
+        run(node, "ip", "link", "delete", network.node_bridge)
+    for link in (network.tap, network.bridge):
+        if pod and link in links(pod):
+            run(pod, "ip", "link", "delete", link)
+    return {}
+
+
+def answer(command: str) -> dict[str, Any]:
+    """Return the result of a command."""
+    try:
+        told = json.load(sys.stdin)
+    except ValueError as error:
+        raise PluginError(6, f"standard input is no JSON: {error}") from error
+    if command == "VERSION":
+        return {"supportedVersions": [VERSION], "kinds": ["network"], "liveMigration": False}
+    if told.get("version") != VERSION:
+        raise PluginError(1, f"speaks version {VERSION} alone")
+    operation = {"ADD": add, "CHECK": check, "DEL": delete}.get(command)
+    if operation is None:
+        raise PluginError(2, f"unknown command {command}")
+    with LOCK.open("w") as lock:  # a bridge is not taken away while another guest comes
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return operation(told, os.environ.get("KUBEVIRT_NETNS", ""), os.environ["KUBEVIRT_NODE_NETNS"])
+
+
+def main() -> int:
+    """Answer one command; return the exit status."""
+    try:
+        result, status = answer(os.environ["KUBEVIRT_COMMAND"]), 0
+    except PluginError as error:
+        result, status = {"code": error.code, "msg": str(error)}, 1
+    json.dump({"version": VERSION, **result}, sys.stdout)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""Files of the node as disks in a pod: a mount of the one file over a file of the pod's, in the pod's mount namespace alone.
+
+A pod that mounted a directory of the node would reach all of it, and Pod Security admits none. So virt-handler, which has the node anyway,
+opens the file by its whole path without following links, below what the administrator allows, and moves a mount of this very file
+(``open_tree(2)``, ``move_mount(2)``) to where virt-launcher looks for the disk. It is gone with the pod's mount namespace.
+
+Both system calls work in the mount namespace of the calling thread only. The thread that does it is one of its own, which ends afterwards,
+and in the pod's namespace it does nothing but that one system call: no path of the pod's is looked up there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.hardware import disks, host_disks
+from handler.devices.ownership import NotTheDevice
+from handler.pods import opening
+
+MODE: Final = 0o600
+NODE: Final = Path("/proc/1")
+"""The node's first process, whose root and mount namespace are the node's."""
+_making: Final = threading.Lock()
+"""Held while the files of a directory are counted and one is made."""
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_CLONE_FS: Final = 0x200
+_CLONE_NEWNS: Final = 0x20000
+_AT_EMPTY_PATH: Final = 0x1000
+_SYS_OPEN_TREE: Final = 428
+_OPEN_TREE_CLONE: Final = 1
+_SYS_MOVE_MOUNT: Final = 429
+_MOVE_MOUNT_EMPTY_PATHS: Final = 0x4 | 0x40
+"""MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH: both ends are descriptors."""
+_SYS_MOUNT_SETATTR: Final = 442
+_RDONLY: Final = 1
+_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
+_PRIVATE: Final = 1 << 18
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user_namespace"))
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the administrator allows of this node's files."""
+
+    directories: tuple[str, ...] = ()
+    """Prefixes below which a file may be a disk."""
+    created_bytes: int = 0
+    """Bytes that the files of one directory may have together, each counted whole, once one is made there."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the node that is to be a disk."""
+
+    disk: str
+    path: str
+    read_only: bool
+    size: int = 0
+    """Bytes of the file that is made where there is none; 0: there has to be one."""
+    limit: int = 0
+    """``Allowed.created_bytes``."""
+
+
+def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[File, ...]:
+    """Return the files that the disks of a machine are.
+
+    Raises:
+        NotTheDevice: one is not below a prefix that is allowed, whatever virt-api admitted.
+    """
+    found = []
+    for each in disks.defaulted(domain):
+        if not host_disks.is_host(each):
+            continue
+        path = host_disks.path_of(each)
+        if not host_disks.is_below(path, allowed.directories, namespace):
+            raise NotTheDevice(f"disk {each['name']!r}: {path} is not below a directory that this node allows (--host-disks)")
+        size = 0 if each["readOnly"] else disks.created_bytes(each)
+        found.append(File(str(each["name"]), path, bool(each["readOnly"]), size, allowed.created_bytes))
+    return tuple(found)
+
+
+def put(root: int, process: int, file: File, node: Path = NODE) -> None:
+    """Have the pod see the file as the image of the disk; harmless when it is done again.
+
+    Args:
+        root: a descriptor of the pod's root directory.
+        process: a pidfd of a process of the pod.
+        file: the file.
+        node: the directory in ``/proc`` of a process whose root and mount namespace are the node's.
+
+    Raises:
+        NotTheDevice: the file is not there, or no file that may be a disk; or the pod has put something in its place.
+        OSError: refused.
+    """
+    source = _open(file, node)
+    try:
+        target = _target(root, file.disk)
+        try:
+            if not stat.S_ISREG(os.fstat(target).st_mode):
+                raise NotTheDevice(f"disk {file.disk!r}: something else lies in the pod where its image belongs")
+            if not os.path.samestat(os.fstat(source), os.fstat(target)):
+                _move(source, target, process, node, read_only=file.read_only)
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+
+
+def _open(file: File, node: Path) -> int:
+    """Return an O_PATH descriptor of the file, which is made if need be."""
+    top = os.open(node / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        path = file.path.lstrip("/")
+        try:
+            found = _find(top, path)
+        except FileNotFoundError:
+            if not file.size:
+                raise
+            _make(top, path, file)
+            found = _find(top, path)
+    except OSError as error:
+        linked = error.errno in (errno.ELOOP, errno.EXDEV)
+        why = "is reached through a link: name the path that it leads to" if linked else f"cannot be used: {error.strerror}"
+        raise NotTheDevice(f"disk {file.disk!r}: {file.path} of this node {why}") from error
+    finally:
+        os.close(top)
+    if why := _unfit(os.fstat(found), read_only=file.read_only):
+        os.close(found)
+        raise NotTheDevice(f"disk {file.disk!r}: {file.path} of this node {why}")
+    return found
+
+
+def _unfit(status: os.stat_result, *, read_only: bool) -> str:
+    """Return why a file cannot be a disk of a pod's user, or an empty string."""
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        return "is no regular file that has this one name"
+    user = layout.USER_ID
+    shift = 6 if status.st_uid == user else 3 if status.st_gid == user else 0
+    wanted = 0o4 if read_only else 0o6
+    if (status.st_mode >> shift) & wanted == wanted:
+        return ""
+    what, mode = "read" if read_only else "read and write", stat.S_IMODE(status.st_mode)
+    return f"belongs to {status.st_uid}:{status.st_gid}, mode {mode:04o}: virt-launcher's user {user} may not {what} it"
+
+
+def _find(top: int, path: str) -> int:
+    return opening.openat2(top, path, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)
+
+
+def _make(top: int, path: str, file: File) -> None:
+    """Make a sparse file of the pod's user; it has its name once it is whole.
+
+    Raises:
+        NotTheDevice: the directory would have more than is allowed.
+        OSError: refused.
+    """
+    parent, _, name = path.rpartition("/")
+    directory = opening.openat2(top, parent, os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
+    try:
+        with _making:
+            if (there := _bytes_of(directory)) + file.size > file.limit:
+                text = f"its directory has files of {there} bytes, and may have {file.limit} (--host-disks-max-created)"
+                raise NotTheDevice(f"disk {file.disk!r}: {file.path} of this node cannot be made: {text}")
+            _make_in(directory, name, file.size)
+    finally:
+        os.close(directory)
+
+
+def _bytes_of(directory: int) -> int:
+    """Return the sizes of the files in a directory that the pod's user may have written, as if none were sparse."""
+    with os.scandir(directory) as found:
+        seen = [each.stat(follow_symlinks=False) for each in found]
+    return sum(each.st_size for each in seen if stat.S_ISREG(each.st_mode) and each.st_uid == layout.USER_ID)
+
+
+def _make_in(directory: int, name: str, size: int) -> None:
+    made = os.open(f"/proc/self/fd/{directory}", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, MODE)
+    try:
+        os.ftruncate(made, size)
+        os.fchown(made, layout.USER_ID, layout.USER_ID)
+        os.fsync(made)
+        os.link(f"/proc/self/fd/{made}", name, dst_dir_fd=directory, follow_symlinks=True)
+    except FileExistsError:  # another machine's start made it in this moment
+        return
+    finally:
+        os.close(made)
+
+
+def _target(root: int, disk: str) -> int:
+    """Return an O_PATH descriptor of what virt-launcher takes for the disk's image, which is made if it is not there."""
+    path = f"{layout.DISKS_DIRECTORY}/{disk}/{layout.DISK_IMAGE}".lstrip("/")
+    try:
+        return opening.openat2(root, path, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)
+    except FileNotFoundError:
+        os.close(opening.openat2(root, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, resolve=opening.NO_SYMLINKS, mode=MODE))
+    return opening.openat2(root, path, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)
+
+
+def _move(source: int, target: int, process: int, node: Path, *, read_only: bool) -> None:
+    space = os.open(node / "ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    failed: list[int] = []
+    try:
+        attributes = _Attributes(_NOSUID_NODEV_NOEXEC | (_RDONLY if read_only else 0), 0, _PRIVATE, 0)
+        thread = threading.Thread(target=_moving, args=(source, target, process, space, attributes, failed))
+        thread.start()
+        thread.join()
+    finally:
+        os.close(space)
+    if failed:
+        raise OSError(failed[0], os.strerror(failed[0]), "mount of a file of the node into a pod")
+
+
+def _moving(source: int, target: int, process: int, space: int, attributes: _Attributes, failed: list[int]) -> None:
+    """Be the thread that does it; the number of an error goes to ``failed``."""
+    tree = -1
+    try:
+        if _libc.unshare(_CLONE_FS) < 0 or _libc.setns(space, _CLONE_NEWNS) < 0:  # a root and a working directory of its own
+            failed.append(ctypes.get_errno())
+            return
+        tree = _libc.syscall(_SYS_OPEN_TREE, source, b"", _AT_EMPTY_PATH | _OPEN_TREE_CLONE | os.O_CLOEXEC)
+        set_, size = ctypes.byref(attributes), ctypes.sizeof(attributes)
+        if tree < 0 or _libc.syscall(_SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, set_, size) < 0:
+            failed.append(ctypes.get_errno())
+            return
+        if _libc.setns(process, _CLONE_NEWNS) < 0 or _libc.syscall(_SYS_MOVE_MOUNT, tree, b"", target, b"", _MOVE_MOUNT_EMPTY_PATHS) < 0:
+            failed.append(ctypes.get_errno())
+    finally:
+        if tree >= 0:
+            os.close(tree)

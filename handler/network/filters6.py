@@ -1,0 +1,186 @@
+"""The nft rules of a pod's network for IPv6: what is let in at the guest's tap, and address translation. Pure.
+
+Nothing that makes neighbours and routers known gets from a guest behind the pod's address into a bridge of the pod. What it asks of its
+router and of DHCPv6 is handed to virt-launcher's own tap, so many packets a second, and virt-launcher's answers lead from there to the
+guest's tap and nowhere else, whatever is in them. So the pod's kernel never learns an address of the guest's: the one that it has is said
+once, as permanent. A guest in the pod's place has neighbours; it may say of its own two addresses who has them.
+
+A packet is judged by its first header. Extension headers could hide what is behind them (RFC 6980), so packets with one are dropped, but
+for fragments of TCP, UDP and SCTP.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Final
+
+from apiserver.apis.virt import network
+from handler.network.binding import Port
+from handler.network.portmatches import forwarding, kept_from_guest, matching, translating
+
+CONTROL_PER_SECOND: Final = 20
+"""Packets of a guest that virt-launcher reads: solicitations and DHCPv6."""
+JUDGED: Final = "    ether type ip6 goto guest_ipv6\n"
+"""Leads to the chains of :func:`guest` and :func:`bridged_guest`."""
+_EXTENSION_HEADERS: Final = "{ 0, 43, 51, 60, 135, 139, 140, 253, 254 }"
+"""IANA's list of IPv6 extension headers, without fragments and ESP: nobody looks behind the latter."""
+_FRAGMENTED: Final = "{ tcp, udp, sctp }"
+_FRAGMENTED_OUTSIDE: Final = "{ tcp, udp, sctp, esp }"
+_LISTENERS: Final = "{ mld-listener-query, mld-listener-report, mld-listener-done, mld2-listener-report }"
+_PLAIN_ICMP: Final = "{ destination-unreachable, packet-too-big, time-exceeded, parameter-problem, echo-request, echo-reply }"
+_NOT_THE_PODS: Final = "{ fe80::/10, ff00::/8 }"
+
+
+def guest() -> str:
+    """Return the chains that judge IPv6 frames of a guest with a private address, and those of virt-launcher."""
+    return f"""{_COUNTERS}{_CONTROL}  chain guest_ipv6 {{
+    ip6 nexthdr icmpv6 icmpv6 type {{ nd-router-solicit, nd-neighbor-solicit }} goto guest_control
+    ip6 nexthdr udp ip6 daddr {network.DHCP6_SERVERS} udp dport {network.DHCP6_SERVER_PORT} goto guest_control
+    ip6 nexthdr hopopt icmpv6 type {_LISTENERS} counter name listener_report drop
+{_plain(network.GUEST6)}  }}
+"""
+
+
+def bridged_guest(mac: str, address: str, router: str = "") -> str:
+    """Return the chains for a guest that has the pod's own address, on the pod's own network; ``router``: as in ``filters.bridged``.
+
+    Its link-local address there is the one that follows from its MAC address; by another it may speak to virt-launcher alone. It may say
+    of these two addresses that they are its own, and of no other. Nobody out there tells it routers or addresses; and a network that
+    sends its own questions back (a bridge in hairpin mode) would have it think that its address is taken.
+    """
+    link = network.link_local(mac)
+    asked = f"    ip6 nexthdr icmpv6 icmpv6 type nd-neighbor-solicit {_TARGET} {_number(router)} goto guest_control\n" if router else ""
+    about_itself = "".join(f"    {_TARGET} {_number(each)} goto guest_own\n" for each in (address, link))
+    return f"""{_COUNTERS}  counter foreign_claim {{}}
+  counter router_outside {{}}
+  counter server_outside6 {{}}
+  counter sent_back {{}}
+{_CONTROL}  chain guest_ipv6 {{
+    ip6 nexthdr icmpv6 icmpv6 type nd-router-solicit goto guest_control
+    ip6 nexthdr udp ip6 daddr {network.DHCP6_SERVERS} udp dport {network.DHCP6_SERVER_PORT} goto guest_control
+{asked}    ip6 nexthdr icmpv6 icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} goto guest_neighbours
+    ip6 nexthdr hopopt ip6 saddr {{ ::, {link} }} ip6 daddr ff02::/16 icmpv6 type {_REPORTS} accept
+    ip6 nexthdr hopopt icmpv6 type {_LISTENERS} counter name listener_report drop
+{_plain(address)}  }}
+  chain guest_neighbours {{
+    ip6 hoplimit != 255 counter name foreign_claim drop
+    icmpv6 code != 0 counter name foreign_claim drop
+    icmpv6 type nd-neighbor-solicit ip6 saddr :: goto guest_claims
+    ip6 saddr != {{ {address}, {link} }} counter name foreign_claim drop
+    icmpv6 type nd-neighbor-advert goto guest_claims
+    ip6 length 24 accept
+    ip6 length 32 {_FIRST_OPTION} 0x0101 {_MAC_IN_OPTION} {_hardware(mac)} accept
+    counter name foreign_claim drop
+  }}
+  chain guest_claims {{
+{about_itself}    counter name foreign_claim drop
+  }}
+  chain guest_own {{
+    ip6 length 24 accept
+    icmpv6 type nd-neighbor-solicit ip6 length 32 {_FIRST_OPTION} 0x0e01 accept
+    icmpv6 type nd-neighbor-advert ip6 length 32 {_FIRST_OPTION} 0x0201 {_MAC_IN_OPTION} {_hardware(mac)} accept
+    counter name foreign_claim drop
+  }}
+"""
+
+
+def outside(mac: str) -> str:
+    """Return the rules by which a guest in its pod's place hears of no router and no server out there; ``mac``: the guest's.
+
+    An advertisement that is cut so that its first fragment has no more than options cannot be told from others: whatever is not plain in
+    the first fragment is dropped. Clients of DHCPv6 look at their own port alone, so whatever comes to that is.
+    """
+    return f"""    meta protocol ip6 ether saddr {mac} counter name sent_back drop
+    frag nexthdr != {_FRAGMENTED_OUTSIDE} counter name router_outside drop
+    icmpv6 type nd-router-advert counter name router_outside drop
+    meta protocol ip6 udp dport {network.DHCP6_CLIENT_PORT} counter name server_outside6 drop
+"""
+
+
+_TARGET: Final = "@th,64,128"
+"""Whom a message of neighbour discovery is about (RFC 4861, sections 4.3 and 4.4)."""
+_FIRST_OPTION: Final = "@th,192,16"
+"""Kind and length of its first option: a MAC address of the sender (1) or of whom it is about (2), a nonce (14; RFC 7527)."""
+_MAC_IN_OPTION: Final = "@th,208,48"
+_REPORTS: Final = "{ mld-listener-report, mld-listener-done, mld2-listener-report }"
+_COUNTERS: Final = """  counter foreign_ipv6 {}
+  counter foreign_icmpv6 {}
+  counter extension_header {}
+  counter listener_report {}
+  counter to_loopback6 {}
+  counter as_server6 {}
+  counter too_much_control {}
+  counter of_launcher {}
+"""
+_CONTROL: Final = f"""  chain guest_control {{
+    limit rate {CONTROL_PER_SECOND}/second burst {2 * CONTROL_PER_SECOND} packets fwd to "{network.CONTROL_TAP}"
+    counter name too_much_control drop
+  }}
+  chain launcher {{
+    type filter hook ingress device "{network.CONTROL_TAP}" priority -500; policy drop;
+    ether type ip6 fwd to "{network.TAP}"
+    counter name of_launcher drop
+  }}
+"""
+
+
+def _plain(address: str) -> str:
+    return f"""    ip6 nexthdr {_EXTENSION_HEADERS} counter name extension_header drop
+    ip6 nexthdr ipv6-frag frag nexthdr != {_FRAGMENTED} counter name extension_header drop
+    ip6 nexthdr icmpv6 icmpv6 type != {_PLAIN_ICMP} counter name foreign_icmpv6 drop
+    ip6 saddr != {address} counter name foreign_ipv6 drop
+    ip6 daddr {{ ::/127, ::ffff:0:0/96 }} counter name to_loopback6 drop
+    udp dport {network.DHCP6_CLIENT_PORT} counter name as_server6 drop
+    accept
+"""
+
+
+def _number(address: str) -> str:
+    return f"0x{ipaddress.IPv6Address(address).packed.hex()}"
+
+
+def _hardware(mac: str) -> str:
+    return f"0x{mac.replace(':', '')}"
+
+
+def pod(table: str, ports: Sequence[Port] | None) -> str:
+    """Return the table that translates between the pod's IPv6 address and the guest's; ``ports`` as in ``filters.rules``."""
+    arriving = f'iifname "{network.UPLINK}" ip6 daddr != {_NOT_THE_PODS}'
+    if ports is None:
+        from_others: tuple[str, ...] = (arriving,)
+        local: tuple[str, ...] = ("meta l4proto tcp",)
+    else:
+        local = matching(ports, "TCP")
+        from_others = tuple(f"{arriving} {each}" for each in (*local, *matching(ports, "UDP")))
+    return f"""table ip6 {table} {{}}
+delete table ip6 {table}
+table ip6 {table} {{
+  counter to_pod {{}}
+  counter untranslated {{}}
+  chain prerouting {{
+    type nat hook prerouting priority -100; policy accept;
+{kept_from_guest(ports, network.DHCP6_CLIENT_PORT)}{translating(from_others, network.GUEST6)}  }}
+  chain output {{
+    type nat hook output priority -100; policy accept;
+{translating((f"ip6 daddr ::1 {each}" for each in local), network.GUEST6)}  }}
+  chain postrouting {{
+    type nat hook postrouting priority 100; policy accept;
+    ip6 saddr ::1 oifname "{network.BRIDGE}" snat to {network.GATEWAY6}
+    ip6 saddr {network.GUEST6} oifname "{network.UPLINK}" masquerade
+  }}
+  chain leaving {{
+    type filter hook postrouting priority 300; policy accept;
+    ip6 saddr {network.GUEST6} oifname "{network.UPLINK}" counter name untranslated drop
+  }}
+  chain input {{
+    type filter hook input priority 0; policy accept;
+    iifname {{ "{network.BRIDGE}", "{network.TAP}" }} goto from_guest
+  }}
+  chain from_guest {{
+    ct state established,related accept
+    iifname "{network.BRIDGE}" ip6 daddr {network.GATEWAY6} icmpv6 type echo-request accept
+    counter name to_pod drop
+  }}{forwarding(ports)}
+}}
+"""

@@ -1,0 +1,152 @@
+"""``macvtap`` on a further network: the guest's tap is a link of its own on the one that the nodes' CNI plugin made. Pure.
+
+::
+
+    guest ── tap<hash>, a macvtap: nft, only the guest's own MAC address ── net<hash>, or what that is on itself
+
+There is no bridge: the kernel hands frames for the guest's MAC address to the macvtap, and what the guest sends leaves by the link. So the
+link may be a macvlan of a card of the node, which a bridge cannot have; a macvtap on a macvlan is one of the card beside it. The guest has
+the MAC address that virt-controller told the CNI plugin, the link gets another one, and the pod says and hears nothing by it.
+
+QEMU opens a macvtap by a character device whose minor number the kernel chooses, the lowest that is free, and a container may open those
+alone that the kubelet gave it at its start (``handler.devices.macvtap``). So the lower numbers are taken for a moment, which leaves the one
+that the pod has. libvirt looks for the device at ``/dev/tap<index of the link>``, so the index follows from the number.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from apiserver.apis.virt import network
+from handler.network import attached, filters, ipv6, scripts
+from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted
+
+KERNEL_OPTIONS: Final = ("CONFIG_NETFILTER_EGRESS", "CONFIG_NF_TABLES_INET")
+"""Options of the node's kernel (5.16 or newer) that the rules need beside those of all filters."""
+HOLDER: Final = network.MACVTAP_HOLDER
+"""The link on which the lower numbers are taken; links on it have names that begin with its own."""
+LOCK_SECONDS: Final = 15
+_NUMBER: Final = re.compile(r"(\d{1,4}):(\d{1,3})")
+
+
+def plan(wanted: Wanted, observed: Observed) -> Plan:
+    """Return how the guest gets onto the network.
+
+    Raises:
+        Unsupported: the pod has no link to it, or may open no macvtap; or IPAM gave the link an address, of which nobody tells the guest.
+    """
+    uplink = attached.uplink_of(wanted, observed)
+    if uplink.addresses:
+        raise Unsupported(
+            f"interface {wanted.name}: IPAM of network {wanted.network} gives the pod's link an address, and a guest of type macvtap is "
+            "told none: leave ipam out of the network, or use type bridge"
+        )
+    made = Interface(wanted.name, wanted.mac, wanted.tap, wanted.model, (), is_own=False)
+    return Plan(_script(wanted, observed, uplink), made, KERNEL_OPTIONS)
+
+
+def number(wanted: Wanted) -> tuple[int, int]:
+    """Return (major, minor) of the character device that the pod may open.
+
+    Raises:
+        Unsupported: there is none.
+    """
+    found = _NUMBER.fullmatch(wanted.device)
+    if found is None:
+        raise Unsupported(
+            f"interface {wanted.name}: its pod has no device for a macvtap: it was made by a virt-controller of another version"
+        )
+    return int(found[1]), int(found[2])
+
+
+def rules(wanted: Wanted) -> str:
+    """Return the input of ``nft -f -``; tap and uplink must exist."""
+    name = filters.table(wanted.tap)
+    return f"""table netdev {name} {{}}
+delete table netdev {name}
+table netdev {name} {{
+  counter foreign_mac {{}}
+  counter other_protocol {{}}
+  chain guest {{
+    type filter hook egress device "{wanted.tap}" priority -500; policy accept;
+    ether saddr != {wanted.mac} counter name foreign_mac drop
+    ether daddr {filters.RESERVED_GROUP} counter name other_protocol drop
+  }}
+}}
+table inet {name} {{}}
+delete table inet {name}
+table inet {name} {{
+  counter to_pod {{}}
+  counter from_pod {{}}
+  chain to_pod {{
+    type filter hook prerouting priority -500; policy accept;
+    iifname "{wanted.uplink}" counter name to_pod drop
+  }}
+  chain from_pod {{
+    type filter hook postrouting priority 500; policy accept;
+    oifname "{wanted.uplink}" counter name from_pod drop
+  }}
+}}
+"""
+
+
+def _script(wanted: Wanted, observed: Observed, uplink: Link) -> str:
+    silent = [f"link set dev {wanted.uplink} arp off"]
+    if uplink.mac == wanted.mac:
+        silent.append(f"link set dev {wanted.uplink} address {network.derived_mac(wanted.mac, 'uplink')}")
+    return "".join(
+        (
+            "set -e\n",
+            ipv6.none(wanted.uplink),
+            scripts.batch(silent),
+            _made(wanted, uplink) if observed.link(wanted.tap) is None else "",
+            _verified(wanted),
+            scripts.filtered(wanted.tap, filters.table(wanted.tap), rules(wanted)),
+            ipv6.none(wanted.tap),
+            scripts.batch(
+                (
+                    f"link set dev {wanted.tap} mtu {uplink.mtu} allmulticast on",
+                    f"link set dev {wanted.uplink} up",
+                    f"link set dev {wanted.tap} up",
+                )
+            ),
+        )
+    )
+
+
+def _made(wanted: Wanted, uplink: Link) -> str:
+    """Return the part of the script that makes the macvtap, one at a time on the node."""
+    major, minor = number(wanted)
+    several = f" numtxqueues {wanted.queues} numrxqueues {wanted.queues}" if wanted.queues > 1 else ""
+    link = f"name {wanted.tap} index {network.MACVTAP_INDEX + minor} address {wanted.mac} mtu {uplink.mtu}{several}"
+    return f"""(
+  flock -w {LOCK_SECONDS} 9
+  ip link delete {HOLDER} 2>/dev/null || true
+  ip tuntap add dev {HOLDER} mode tap
+  trap 'ip link delete {HOLDER}' EXIT
+  minor=1
+  while [ $minor -lt {minor} ]; do
+    [ -L /sys/dev/char/{major}:$minor ] || ip link add link {HOLDER} name {HOLDER}$minor type macvtap mode bridge
+    minor=$((minor + 1))
+  done
+  [ ! -L /sys/dev/char/{major}:{minor} ] || {{ {_other_device(wanted)}; }}  # also of a pod that is gone: names tell them not apart
+  ip link add link {wanted.uplink} {link} type macvtap mode bridge
+) 9</sys/dev/char
+"""
+
+
+def _verified(wanted: Wanted) -> str:
+    major, minor = number(wanted)
+    index = network.MACVTAP_INDEX + minor
+    return f"""case "$(readlink /sys/dev/char/{major}:{minor})" in
+*/{wanted.tap}/macvtap/tap{index}) ;;
+*) ip link delete {wanted.tap} 2>/dev/null || true
+   {_other_device(wanted)};;
+esac
+"""
+
+
+def _other_device(wanted: Wanted) -> str:
+    major, minor = number(wanted)
+    return f"echo 'the macvtap of the pod has another device than {major}:{minor}, which another link of the node may have' >&2; exit 1"

@@ -1,0 +1,36 @@
+"""``passt``: a process of virt-launcher's makes and takes the guest's connections, with sockets of the pod. Pure.
+
+::
+
+    guest ── virtio card ── passt, in the pod's container ── sockets at the pod's addresses ── eth0
+
+There is nothing to be joined: the pod keeps its link as it is, and the guest is told the link's addresses. virt-handler lets the pod's user
+have low ports and echo requests, as it does for virt-launcher's DHCP of other interfaces. What the guest sends is nowhere a frame of the
+pod's network, so there is nothing to filter.
+"""
+
+from __future__ import annotations
+
+from apiserver.apis.virt import layout
+from handler.network import scripts
+from handler.network.binding import Interface, Observed, Plan, Unsupported, Wanted, in_order
+
+
+def plan(wanted: Wanted, observed: Observed) -> Plan:
+    """Return what passt needs of the pod.
+
+    Raises:
+        Unsupported: the pod has no interface named ``eth0`` with an address.
+    """
+    uplink = observed.link(wanted.uplink)
+    if uplink is None:
+        raise Unsupported(f"the pod has no interface {wanted.uplink}")
+    addresses = in_order(wanted, uplink.of_family(4), uplink.of_family(6))
+    if not addresses:
+        raise Unsupported(f"interface {wanted.uplink} of the pod has no address")
+    return Plan(_SCRIPT, Interface(wanted.name, wanted.mac, "", wanted.model, addresses))
+
+
+_SCRIPT = f"""set -e
+{scripts.LOW_PORTS}echo {layout.USER_ID} {layout.USER_ID} >/proc/sys/net/ipv4/ping_group_range
+"""

@@ -1,0 +1,43 @@
+"""What nft says of the ports by which others reach a guest, the same for IPv4 and IPv6. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from apiserver.apis.virt import network
+from handler.network.binding import Port
+
+
+def matching(ports: Sequence[Port], protocol: str) -> tuple[str, ...]:
+    """Return what matches packets of a protocol to the ports; nothing where there are none."""
+    numbers = sorted({each.port for each in ports if each.protocol == protocol})
+    return (f"{protocol.lower()} dport {{ {', '.join(map(str, numbers))} }}",) if numbers else ()
+
+
+def translating(matches: Iterable[str], guest: str) -> str:
+    """Return the rules that send what matches to the guest's address."""
+    return "".join(f"    {each} dnat to {guest}\n" for each in matches)
+
+
+def kept_from_guest(ports: Sequence[Port] | None, client_port: int) -> str:
+    """Return the rule by which nobody out there answers a client of DHCP, which is answered in the pod; none where ports are listed.
+
+    What it matches stays the pod's, where nobody hears it.
+    """
+    return f'    iifname "{network.UPLINK}" udp dport {client_port} accept\n' if ports is None else ""
+
+
+def forwarding(ports: Sequence[Port] | None) -> str:
+    """Return the chain that forwards nothing but what is for the ports; none where all are the guest's."""
+    return "" if ports is None else _OTHER_PORTS
+
+
+_OTHER_PORTS: Final = f"""
+  counter to_other_port {{}}
+  chain forward {{
+    type filter hook forward priority 0; policy accept;
+    iifname "{network.UPLINK}" ct state established,related accept
+    iifname "{network.UPLINK}" ct status dnat accept
+    iifname "{network.UPLINK}" counter name to_other_port drop
+  }}"""

@@ -1,0 +1,163 @@
+"""What a plugin answered, judged: a result, or a fault with words. Pure.
+
+A plugin may lie: an error with status 0, a success with status 1, half a document, a version that nobody asked for. What is not exactly
+as docs/plugins.md says is a fault, and never half believed. The members of a result are judged by those who asked for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from apiserver.apis.meta.lines import one_line
+from handler.plugins import contract
+from handler.plugins.contract import COMMANDS, Command, Kind
+from handler.plugins.faults import Failed, PluginRefused
+
+MAX_WORDS: Final = 512
+"""Characters of what a plugin says about an error."""
+_ERROR_MEMBERS: Final = frozenset({"version", "code", "msg", "details"})
+_LOG: Final = "virt-handler's log on this node has its standard error"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What is left of a plugin that has ended."""
+
+    status: int
+    """Its exit status; negative: the signal that ended it."""
+    stdout: bytes
+    stderr: str = ""
+    """The last of it."""
+    excess: bool = False
+    """It wrote more than it may, and was ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a plugin says of itself."""
+
+    versions: tuple[str, ...]
+    kinds: tuple[str, ...]
+    live_migration: bool
+    """Whether a guest may move to another node, where the plugin is asked to add the same."""
+    commands: frozenset[Command] = frozenset(COMMANDS)
+    """Beside VERSION: those that it has to be asked. Without DEL nothing of it outlives the pod; without CHECK it is asked to ADD again."""
+
+
+def title(plugin: str, command: Command) -> str:
+    """Return how a call is named in messages."""
+    return f"plugin {plugin} ({command})"
+
+
+def judge(plugin: str, command: Command, output: Output, members: frozenset[str] | None) -> Mapping[str, Any]:
+    """Return the result; an empty one where the plugin said nothing, as it may to ``DEL`` and ``CHECK``.
+
+    Args:
+        plugin: its name.
+        command: what it was asked.
+        output: what is left of it.
+        members: what a result may have beside ``version``; None: anything, of plugins of ours.
+
+    Raises:
+        PluginRefused: it says that this cannot be.
+        Failed: it says an error, or what no plugin may say.
+    """
+    who = title(plugin, command)
+    if output.excess:
+        raise Failed(f"{who} wrote more than a plugin may, and was ended; {_LOG}")
+    if output.status:
+        _raise_error(who, output)
+    if not output.stdout.strip() and command in ("DEL", "CHECK"):
+        return {}
+    try:
+        found = _parse(output.stdout)
+    except ValueError as error:
+        raise Failed(f"{who} answered what is no JSON object: {error}; {_LOG}") from error
+    if "code" in found or "msg" in found:
+        raise Failed(f"{who} said an error and exited with status 0: {_words(found)}")
+    if found.get("version") != contract.VERSION:
+        raise Failed(f"{who} answered in version {_short(found.get('version'))}, and was asked in version {contract.VERSION}")
+    if members is not None and (unknown := sorted(found.keys() - members - {"version"})):
+        raise Failed(f"{who} answered with {_short(unknown[0])!a}, which is no member of a result")
+    return found
+
+
+def members_of(kind: Kind, command: Command) -> frozenset[str]:
+    """Return what the result of a third party's plugin may have beside ``version``."""
+    return contract.MEMBERS_OF_VERSION if command == "VERSION" else contract.MEMBERS[kind]
+
+
+def describe(plugin: str, kind: Kind, found: Mapping[str, Any]) -> Description:
+    """Return what a result of ``VERSION`` says.
+
+    Raises:
+        Failed: it is none, or the plugin is of another kind, or speaks no version that this process speaks.
+    """
+    who = title(plugin, "VERSION")
+    versions, kinds = (_texts(who, found, member) for member in ("supportedVersions", "kinds"))
+    live = found.get("liveMigration", False)
+    if not isinstance(live, bool):
+        raise Failed(f"{who}: liveMigration is neither true nor false")
+    if contract.VERSION not in versions:
+        raise Failed(f"{who} speaks versions {', '.join(versions) or 'none'}; this virt-handler speaks {contract.VERSION}")
+    if kind not in kinds:
+        raise Failed(f"{who} is for {', '.join(kinds) or 'nothing'}, and not for {kind}")
+    asked = _texts(who, found, "commands") if "commands" in found else COMMANDS
+    if "ADD" not in asked or set(asked) - set(COMMANDS):
+        raise Failed(f"{who}: commands has to name ADD, and may name CHECK and DEL")
+    return Description(versions, kinds, live, frozenset(each for each in COMMANDS if each in asked))
+
+
+def _texts(who: str, found: Mapping[str, Any], member: str) -> tuple[str, ...]:
+    given = found.get(member)
+    if not isinstance(given, list) or len(given) > 32 or not all(isinstance(each, str) and len(each) <= 32 for each in given):
+        raise Failed(f"{who}: {member} is no list of short texts")
+    return tuple(one_line(each, 32) for each in given)
+
+
+def _raise_error(who: str, output: Output) -> NoReturn:
+    if output.status < 0:
+        raise Failed(f"{who} was ended by signal {-output.status}; {_LOG}")
+    try:
+        found = _parse(output.stdout)
+    except ValueError:
+        raise Failed(f"{who} exited with status {output.status} and said no error as JSON; {_LOG}") from None
+    code, message = found.get("code"), found.get("msg")
+    if type(code) is not int or not isinstance(message, str) or not found.keys() <= _ERROR_MEMBERS:
+        raise Failed(f"{who} exited with status {output.status} and said no error: code has to be a number and msg a text; {_LOG}")
+    raise (PluginRefused if code in contract.FINAL else Failed)(f"{who}: {_words(found)}")
+
+
+def _words(found: Mapping[str, Any]) -> str:
+    said = [one_line(str(found[each]), MAX_WORDS) for each in ("msg", "details") if found.get(each)]
+    return f"{': '.join(said) or 'no words'} (code {_short(found.get('code'))})"
+
+
+def _short(value: object) -> str:
+    return one_line(str(value), 32)
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    """Return the one JSON object of a text. Raises ValueError."""
+    try:
+        found = json.loads(text.decode(), parse_constant=_no_constant, object_pairs_hook=_object)
+        json.dumps(found, ensure_ascii=False).encode()  # JSON can spell half of a surrogate pair, which no UTF-8 can carry on
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError("it is something else")  # noqa: TRY004 - as whatever else is wrong with it
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a member occurs twice")
+    return result

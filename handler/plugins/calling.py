@@ -1,0 +1,158 @@
+"""Call the plugins of this node by name: find, ask for the version, run, judge."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.virt import plugins as named
+from handler.plugins import answers, contract, running
+from handler.plugins.answers import Description
+from handler.plugins.contract import Command, Kind
+from handler.plugins.faults import Failed, NotFound, TimedOut
+from handler.plugins.turns import NoTurn, Turns
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE: Final = 4
+"""Calls of one command of one plugin side by side; ``DEL`` and ``CHECK`` never wait for an ``ADD``. One that hangs keeps those of its own
+machines waiting, and no others."""
+OURS_AT_ONCE: Final = 4
+"""Calls of all plugins of ours together. Each is a Python process that runs half a dozen programs, 13 MiB of virt-handler's memory, and
+after a restart all pods of the node come at once."""
+PATIENCE_SECONDS: Final = 3 * contract.SECONDS
+"""That a call waits for its turn: longer than eight namespaces whose calls all hang need for theirs. Whoever calls has a time of its own
+for everything together (``network.setup.PREPARE_SECONDS``, ``storage.adding.ALL_SECONDS``)."""
+NODE_NETNS: Final = "/proc/1/ns/net"
+_ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+_PROGRAMS: Final = (b"#!", b"\x7fELF")
+"""How they begin. Anything else would be given to a shell, line by line."""
+_LOG_CHARACTERS: Final = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A plugin of ours: a command, with what it needs in its environment."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    stamp: tuple[int, ...] = ()
+    """Changes when the file is replaced."""
+    is_ours: bool = False
+
+
+class Plugins:
+    """The plugins of this node: those of the administrator's, which lie in a directory and are named, and ours."""
+
+    def __init__(
+        self,
+        directory: Path,
+        allowed: Mapping[Kind, frozenset[str]],
+        own: Mapping[tuple[Kind, str], Own] | None = None,
+        *,
+        seconds: float = contract.SECONDS,
+        patience: float | None = PATIENCE_SECONDS,
+    ) -> None:
+        """``seconds``: that a call may take; ``patience``: seconds that it waits for its turn."""
+        self._directory = directory
+        self._allowed = allowed
+        self._own = own or {}
+        self._seconds = seconds
+        self._patience = patience
+        self._turns: defaultdict[tuple[Kind, str, Command], Turns] = defaultdict(lambda: Turns(AT_ONCE))
+        self._turns_of_ours = Turns(OURS_AT_ONCE)
+        self._described: dict[tuple[Kind, str], tuple[tuple[int, ...], Description]] = {}
+
+    async def call(
+        self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], environment: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
+        """Return the result of a command; ``document`` is what the plugin is told beside version, kind and its own name.
+
+        One that says of itself that it need not be asked this is not asked, and the result is empty.
+
+        Raises:
+            Fault: there is none; see :mod:`handler.plugins.faults`.
+        """
+        program = self._find(kind, name)
+        if command not in (await self._describe(kind, name, program)).commands:
+            return {}
+        told = {"version": contract.VERSION, "kind": kind, "plugin": name, **document}
+        return await self._run(kind, name, command, program, told, environment or {})
+
+    async def describe(self, kind: Kind, name: str) -> Description:
+        """Return what the plugin says of itself; it is asked once, and again when its file is another.
+
+        Raises:
+            Fault: as of :meth:`call`.
+        """
+        return await self._describe(kind, name, self._find(kind, name))
+
+    async def _describe(self, kind: Kind, name: str, program: _Program) -> Description:
+        known = self._described.get((kind, name))
+        if known is not None and known[0] == program.stamp:
+            return known[1]
+        found = await self._run(kind, name, "VERSION", program, {"version": contract.VERSION}, {})
+        description = answers.describe(name, kind, found)
+        self._described[kind, name] = (program.stamp, description)
+        return description
+
+    def _find(self, kind: Kind, name: str) -> _Program:
+        if (own := self._own.get((kind, name))) is not None:
+            return _Program(own.command, own.environment, is_ours=True)
+        if not named.is_name(name) or name not in self._allowed.get(kind, ()):
+            raise NotFound(f"plugin {one_line(name, named.MAX_NAME)} is none of those for {kind} that the administrator of this node named")
+        path = self._directory / name
+        try:
+            found = path.stat()
+            begins = _begin(path) if stat.S_ISREG(found.st_mode) else b""  # a pipe would hold us up
+        except OSError as error:
+            raise NotFound(f"plugin {name} is not on this node: {path}: {error.strerror}") from error
+        if not begins.startswith(_PROGRAMS) or not os.access(path, os.X_OK):
+            raise NotFound(f"plugin {name} is not on this node: {path} is no executable program or script")
+        return _Program((str(path),), {}, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+
+    async def _run(
+        self, kind: Kind, name: str, command: Command, program: _Program, document: Mapping[str, Any], environment: Mapping[str, str]
+    ) -> Mapping[str, Any]:
+        who = answers.title(name, command)
+        variables = {contract.COMMAND_VARIABLE: command, contract.NODE_NETNS_VARIABLE: NODE_NETNS}
+        given = {**_ENVIRONMENT, **program.environment, **variables, **environment}
+        turns = self._turns_of_ours if program.is_ours else self._turns[kind, name, command]
+        namespace = str(objects.dig(document, "machine", "namespace") or "")
+        most = None if program.is_ours else contract.MAX_DATA
+        try:
+            async with turns.turn(namespace, self._patience):
+                output = await running.run(
+                    program.command, f"{json.dumps(document)}\n".encode(), given, seconds=self._seconds, max_data=most
+                )
+        except NoTurn as error:
+            raise TimedOut(f"{who} waits for its turn: its other calls have not been answered") from error
+        except TimeoutError as error:
+            raise TimedOut(f"{who} did not answer within {self._seconds:g} s, and was ended") from error
+        except OSError as error:
+            raise Failed(f"{who} could not be started: {error}") from error
+        if output.stderr.strip():
+            logger.log(
+                logging.WARNING if output.status else logging.INFO, "%s: %s", who, one_line(output.stderr.strip()[-_LOG_CHARACTERS:], 2048)
+            )
+        return answers.judge(name, command, output, None if program.is_ours else answers.members_of(kind, command))
+
+
+def _begin(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4)

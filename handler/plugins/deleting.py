@@ -1,0 +1,137 @@
+"""``DEL`` of what plugins added: for each record whose pod is gone, until the plugin says that it is done.
+
+A pod is gone for plugins once the kubelet has taken its volumes away, which it does when no container of the pod runs any more. That needs
+no API server, and is the same for whoever was restarted in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.client.backoff import Backoff
+from controller.runtime.validating import Events
+from handler.plugins.contract import Command, Kind
+from handler.plugins.faults import Fault
+from handler.plugins.records import Record, Records
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 5.0
+FIRST_RETRY_SECONDS: Final = 5.0
+LONGEST_RETRY_SECONDS: Final = 300.0
+DEL_FAILED: Final = "PluginDelFailed"
+"""Reason of an Event."""
+MAX_WORDS: Final = 1024
+_WORDS: Final[Mapping[Kind, str]] = {"network": "interface", "storage": "disk"}
+
+
+class Call(Protocol):
+    """The call of a plugin: that of ``calling.Plugins``."""
+
+    def __call__(self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], /) -> Awaitable[Mapping[str, Any]]:
+        """Return the result. Raises Fault."""
+
+
+def event_recorder(events: Events) -> Callable[[Record, Fault], None]:
+    """Return what records an Event on the machine that something of it was not taken away; the machine may be gone."""
+
+    def say(record: Record, fault: Fault) -> None:
+        names = {each: str(objects.dig(record.document, "machine", each) or "") for each in ("namespace", "name", "uid")}
+        machine = {"apiVersion": VIRTUAL_MACHINES.api_version, "kind": VIRTUAL_MACHINES.kind, "metadata": names}
+        words = one_line(f"{_WORDS[record.kind]} {record.element!r}: {fault}; it is asked again", MAX_WORDS)
+        events.event(machine, VIRTUAL_MACHINES, "Warning", DEL_FAILED, words)
+
+    return say
+
+
+class Deleter:
+    """Asks plugins to delete what they added to pods that are gone."""
+
+    def __init__(
+        self,
+        records: Records,
+        call: Call,
+        is_there: Callable[[str], bool],
+        failed: Callable[[Record, Fault], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            records: of this node.
+            call: asks a plugin.
+            is_there: whether the pod with this uid still has its volumes.
+            failed: hears of each ``DEL`` that failed.
+            monotonic: seconds of a clock that never goes back.
+        """
+        self._records = records
+        self._call = call
+        self._is_there = is_there
+        self._failed = failed
+        self._monotonic = monotonic
+        self._waiting: dict[tuple[Kind, str, str], tuple[float, Backoff]] = {}
+        """By what is to be deleted: when it is tried again, and how long it is waited after that."""
+        self._under_way: set[tuple[Kind, str, str]] = set()
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled; a plugin that hangs keeps nobody else's waiting."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._begin(group)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Ask once for all that is due, and wait for the answers."""
+        async with asyncio.TaskGroup() as group:
+            await self._begin(group)
+
+    async def _begin(self, group: asyncio.TaskGroup) -> None:
+        gone = await asyncio.to_thread(self._gone)
+        now = self._monotonic()
+        keys = {_key(each) for each in gone}
+        self._waiting = {key: each for key, each in self._waiting.items() if key in keys}
+        for key in keys - self._under_way:
+            if key not in self._waiting or self._waiting[key][0] <= now:
+                self._under_way.add(key)
+                group.create_task(self._delete(key))
+
+    def _gone(self) -> list[Record]:
+        return [each for each in self._records.all() if not self._is_there(each.pod_uid)]
+
+    async def _delete(self, key: tuple[Kind, str, str]) -> None:
+        try:
+            async with self._records.lock(*key):
+                # Only now: an ADD that was under way until here has written what it answered.
+                record = await asyncio.to_thread(self._records.of, *key)
+                if record is not None:
+                    await self._ask(record)
+        except Exception:  # one record: what it, or its plugin, can provoke here must not end the deletion of the others
+            logger.exception("what plugins added to pod %s was not taken away", key[1])
+            self._wait(key)
+        finally:
+            self._under_way.discard(key)
+
+    def _wait(self, key: tuple[Kind, str, str]) -> None:
+        _, backoff = self._waiting.setdefault(key, (0.0, Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)))
+        self._waiting[key] = (self._monotonic() + backoff.next(), backoff)
+
+    async def _ask(self, record: Record) -> None:
+        try:
+            await self._call(record.kind, record.plugin, "DEL", record.told())
+        except Fault as fault:
+            self._wait(_key(record))
+            logger.warning("%s %s of pod %s was not taken away, and is tried again: %s", record.kind, record.element, record.pod_uid, fault)
+            self._failed(record, fault)
+        else:
+            await asyncio.to_thread(self._records.remove, record)
+
+
+def _key(record: Record) -> tuple[Kind, str, str]:
+    return record.kind, record.pod_uid, record.element

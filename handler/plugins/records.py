@@ -1,0 +1,116 @@
+"""Records of what plugins were asked to add, on the node's disk of memory: a later process has to ask them to take it away again.
+
+``<directory>/<uid of the pod>/<kind>-<element>.json``, written before a plugin is asked, and again with what it answered. They outlive
+virt-handler as guests do, and end with the node, as guests do: nobody sends a ``DEL`` for what a power failure has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, get_args
+from weakref import WeakValueDictionary
+
+from apiserver.apis.meta import names
+from handler.plugins.contract import Kind
+from handler.pods import places
+
+logger = logging.getLogger(__name__)
+
+DIRECTORY: Final = Path("/run/kubevirt-handler/plugins")
+_KINDS: Final[Mapping[str, Kind]] = {each: each for each in get_args(Kind)}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Something that a plugin was asked to add to a pod."""
+
+    kind: Kind
+    pod_uid: str
+    element: str
+    """The name of the disk or the interface."""
+    plugin: str
+    document: Mapping[str, Any]
+    """What it was told."""
+    result: Mapping[str, Any] | None = None
+    """What it answered; None: nothing that was heard."""
+
+    def answered(self, result: Mapping[str, Any]) -> Record:
+        """Return the record with the answer."""
+        return replace(self, result=result)
+
+    def told(self) -> dict[str, Any]:
+        """Return what the plugin is told at ``CHECK`` and ``DEL``."""
+        return {**self.document, **({"prevResult": self.result} if self.result is not None else {})}
+
+
+class Records:
+    """The records of this node, with a lock for each element."""
+
+    def __init__(self, directory: Path = DIRECTORY) -> None:
+        self._directory = directory
+        self._locks: WeakValueDictionary[tuple[Kind, str, str], asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, kind: Kind, pod_uid: str, element: str) -> asyncio.Lock:
+        """Return what has to be held from before an element's record is written until its plugin has answered, and while it is deleted.
+
+        A pod can go while its plugin is asked to ``ADD``: a ``DEL`` beside that finds nothing, and what is added then stays for ever.
+        """
+        return self._locks.setdefault((kind, pod_uid, element), asyncio.Lock())
+
+    def write(self, record: Record) -> None:
+        """Keep a record, in place of an older one of the same element.
+
+        Raises:
+            OSError: it cannot be kept; then the plugin must not be asked.
+            ValueError: no pod, or no element, has this name.
+        """
+        path = self._path(record.kind, record.pod_uid, record.element)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        content = {"plugin": record.plugin, "document": record.document, "result": record.result}
+        partial = path.with_suffix(".new")
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+            json.dump(content, file)
+        partial.rename(path)
+
+    def of(self, kind: Kind, pod_uid: str, element: str) -> Record | None:
+        """Return the record of an element, if there is one that can be read."""
+        path = self._path(kind, pod_uid, element)
+        try:
+            found = json.loads(path.read_text())
+            return Record(kind, pod_uid, element, str(found["plugin"]), dict(found["document"]), found["result"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            logger.warning("the record %s cannot be read: %s", path, error)
+            return None
+
+    def remove(self, record: Record) -> None:
+        """Forget a record."""
+        path = self._path(record.kind, record.pod_uid, record.element)
+        path.unlink(missing_ok=True)
+        with suppress(OSError):  # it has others
+            path.parent.rmdir()
+
+    def all(self) -> Iterator[Record]:
+        """Yield all records that can be read; what has no name of ours is not ours."""
+        for path in sorted(self._directory.glob("*/*.json")):
+            kind, _, element = path.stem.partition("-")
+            is_ours = kind in _KINDS and _are_names(path.parent.name, element)
+            if is_ours and (found := self.of(_KINDS[kind], path.parent.name, element)) is not None:
+                yield found
+
+    def _path(self, kind: Kind, pod_uid: str, element: str) -> Path:
+        if not _are_names(pod_uid, element):
+            raise ValueError(f"{ascii(pod_uid)[:80]} and {ascii(element)[:80]} are no names of a pod and of what is in it")
+        return self._directory / pod_uid / f"{kind}-{element}.json"
+
+
+def _are_names(pod_uid: str, element: str) -> bool:
+    return places.is_uid(pod_uid) and not names.label_errors(element)

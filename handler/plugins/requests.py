@@ -1,0 +1,15 @@
+"""What a plugin of any kind is told of a machine and its pod. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from apiserver.apis.meta import objects
+from apiserver.apis.virt import layout
+
+
+def common(vm: Mapping[str, Any], pod_uid: str) -> dict[str, Any]:
+    """Return the members that the requests of all kinds have, beside version, kind and the plugin's name."""
+    machine = {"namespace": objects.namespace_of(vm), "name": objects.name_of(vm), "uid": objects.uid_of(vm)}
+    return {"machine": machine, "pod": {"namespace": machine["namespace"], "uid": pod_uid}, "user": layout.USER_ID}

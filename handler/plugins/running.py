@@ -1,0 +1,117 @@
+"""Run an executable, bounded in time and output; nothing of it is left when that is over.
+
+It runs in a process namespace of its own (its ``/proc`` stays the node's): when its first process ends, or is ended, the kernel ends all
+that came of it, whatever sessions or groups they made themselves. So a child that keeps standard output open holds nobody up.
+
+Standard input is a file in memory, and no pipe: one that is broken by a program that ends before it has read would raise here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from handler.plugins import contract
+from handler.plugins.answers import Output
+
+APART: Final = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--")
+_CHUNK: Final = 16 << 10
+_LAST_BYTES: Final = 4 << 10
+"""Of standard error that are kept."""
+_GONE_SECONDS: Final = 5.0
+"""For what was killed to be gone: a process that waits for a device that does not answer outlives any signal."""
+
+
+async def run(
+    command: Sequence[str],
+    document: bytes,
+    environment: Mapping[str, str],
+    *,
+    seconds: float = contract.SECONDS,
+    max_data: int | None = None,
+) -> Output:
+    """Run ``command`` with ``document`` as its standard input.
+
+    ``max_data``: bytes of memory of its own that each of its processes may have (RLIMIT_DATA); None: as this one.
+
+    Raises:
+        TimeoutError: it took longer than ``seconds``, and was ended.
+        OSError: it could not be started.
+    """
+    with _file(document) as stdin:
+        child = await asyncio.create_subprocess_exec(
+            *APART,
+            *(("prlimit", f"--data={max_data}", "--") if max_data is not None else ()),
+            *command,
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(environment),
+            cwd="/",
+            start_new_session=True,
+        )
+    assert child.stdout is not None  # noqa: S101 - a pipe was asked for
+    assert child.stderr is not None  # noqa: S101 - as above
+    stdout, stderr = _Pipe(child, child.stdout, contract.MAX_OUTPUT), _Pipe(child, child.stderr, contract.MAX_ERRORS, _LAST_BYTES)
+    try:
+        async with asyncio.timeout(seconds):
+            await _ended(child, stdout, stderr)
+    finally:
+        if child.returncode is None:
+            _kill(child)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GONE_SECONDS):
+                    await _ended(child, stdout, stderr)
+    status = child.returncode if child.returncode is not None else -signal.SIGKILL
+    return Output(status, bytes(stdout.kept), stderr.kept.decode(errors="replace"), excess=stdout.excess or stderr.excess)
+
+
+async def _ended(child: asyncio.subprocess.Process, *pipes: _Pipe) -> None:
+    """Wait until nobody holds the pipes any more: all that came of the program is gone."""
+    async with asyncio.TaskGroup() as reading:
+        for pipe in pipes:
+            reading.create_task(pipe.read())
+        await child.wait()
+
+
+class _Pipe:
+    """What a program writes to one of its pipes; it is ended when that is too much, and what it still writes then is forgotten."""
+
+    def __init__(self, child: asyncio.subprocess.Process, pipe: asyncio.StreamReader, most: int, keep: int | None = None) -> None:
+        self._child = child
+        self._pipe = pipe
+        self._left = most
+        self._keep = most if keep is None else keep
+        self.kept = bytearray()
+        """The last of it."""
+        self.excess = False
+
+    async def read(self) -> None:
+        while chunk := await self._pipe.read(_CHUNK):
+            self._left -= len(chunk)
+            self.kept = (self.kept + chunk)[-self._keep :]
+            if self._left < 0 and not self.excess:
+                self.excess = True
+                _kill(self._child)
+
+
+def _kill(child: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        child.kill()
+
+
+@contextlib.contextmanager
+def _file(content: bytes) -> Iterator[int]:
+    """Yield a descriptor from which the content can be read once."""
+    descriptor = os.memfd_create("plugin", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as writing:
+            writing.write(content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,66 @@
+"""The other side: what makes a program of ours a plugin. Of the standard library alone, since it is started for every call."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from handler.plugins import contract
+from handler.plugins.contract import Kind
+
+Document = Mapping[str, Any]
+Operation = Callable[[Document], Document]
+"""From what virt-handler tells to the members of the result. Raises Error."""
+
+_MOST: Final = 1 << 20
+
+
+class Error(Exception):
+    """What the plugin says instead of a result."""
+
+    def __init__(self, code: int, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details
+
+
+def serve(kind: Kind, operations: Mapping[str, Operation], *, live_migration: bool) -> int:
+    """Answer the one command of this process; return its exit status."""
+    command = os.environ.get(contract.COMMAND_VARIABLE, "")
+    try:
+        told = _told(sys.stdin.buffer.read(_MOST))
+        if command == "VERSION":
+            result: Document = {
+                "supportedVersions": [contract.VERSION],
+                "kinds": [kind],
+                "liveMigration": live_migration,
+                "commands": list(operations),
+            }
+        elif command in operations:
+            result = operations[command](told)
+        else:
+            raise Error(contract.UNSUPPORTED_FIELD, f"{contract.COMMAND_VARIABLE} is {command!r}, and no command of plugins")
+    except Error as error:
+        _say({"code": error.code, "msg": str(error), **({"details": error.details} if error.details else {})})
+        return 1
+    _say(result)
+    return 0
+
+
+def _told(text: bytes) -> Document:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Error(contract.NOT_DECODED, f"standard input is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Error(contract.NOT_DECODED, "standard input is no JSON object")
+    if found.get("version") != contract.VERSION:
+        raise Error(contract.INCOMPATIBLE_VERSION, f"asked in version {found.get('version')}, and speaks {contract.VERSION} alone")
+    return found
+
+
+def _say(document: Document) -> None:
+    sys.stdout.write(json.dumps({"version": contract.VERSION, **document}))

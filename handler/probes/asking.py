@@ -1,0 +1,128 @@
+"""One question to a guest: over the network, or to its agent.
+
+What the guest answers is read by a process with all rights on its node. So it is a line at most, of bounded length, found by one regular
+expression; nothing is followed, unpacked or decrypted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.virt import probes
+from apiserver.apis.virt.probes import Probe
+from handler.pods.launcher import Connection, Disconnected, Pending, Refused
+from handler.probes.tally import Outcome
+from launcher.protocol import messages
+
+MAX_LINE: Final = 1024
+MAX_MESSAGE: Final = 256
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: [^\r\n]*)?\r?\n")
+_NOBODY: Final = Outcome(None)
+
+MakeSocket = Callable[[socket.AddressFamily], socket.socket]
+"""Makes a TCP socket of the node's network. Raises OSError."""
+
+
+class Link(Protocol):
+    """What is asked of a link to a launcher."""
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection, while there is one."""
+        ...
+
+
+class Question:
+    """A probe of one guest, asked again and again."""
+
+    def __init__(self, probe: Probe, address: str, make_socket: MakeSocket) -> None:
+        self._probe = probe
+        self._address = address
+        self._make_socket = make_socket
+        self._ping: Pending | None = None
+
+    async def ask(self, link: Link) -> Outcome:
+        """Ask once, and return what came of it."""
+        if self._probe.handler == probes.AGENT:
+            return await self._ask_agent(link.connection)
+        if not self._address:
+            return _NOBODY
+        try:
+            made = self._make_socket(socket.AF_INET6 if ":" in self._address else socket.AF_INET)
+        except OSError:
+            return _NOBODY
+        try:
+            async with asyncio.timeout(self._probe.timeout_seconds):
+                return await self._connect(made)
+        except TimeoutError:
+            return self._failed(f"no answer within {self._probe.timeout_seconds} s")
+        except OSError as error:
+            return self._failed(os.strerror(error.errno) if error.errno else type(error).__name__)
+        finally:
+            made.close()
+
+    async def _connect(self, made: socket.socket) -> Outcome:
+        made.settimeout(0)
+        await asyncio.get_running_loop().sock_connect(made, (self._address, self._probe.port))
+        if self._probe.handler == probes.TCP:
+            return Outcome(succeeded=True)
+        reader, writer = await asyncio.open_connection(sock=made.dup(), limit=MAX_LINE)
+        try:
+            writer.write(request(self._probe, self._address))
+            try:
+                line = await reader.readline()
+            except ValueError:  # longer than the limit
+                line = b""
+        finally:
+            writer.transport.abort()
+        found = _STATUS_LINE.fullmatch(line)
+        if found is None:
+            return self._failed("the answer is not HTTP")
+        status = int(found[1])
+        return Outcome(succeeded=True) if 200 <= status < 400 else self._failed(f"HTTP status {status}")
+
+    async def _ask_agent(self, connection: Connection | None) -> Outcome:
+        if connection is None or not connection.tells(probes.PING):
+            return _NOBODY  # its virt-launcher is of a release that cannot, or not to be heard: what runs there runs on
+        pending, self._ping = self._ping, None
+        try:
+            if pending is None or pending.connection is not connection:
+                pending = connection.begin(messages.Read(probes.PING))
+            if await pending.answered(within=self._probe.timeout_seconds):
+                return Outcome(succeeded=True)
+        except Refused as refused:
+            return self._failed(one_line(str(refused), MAX_MESSAGE))
+        except Disconnected:
+            return _NOBODY
+        self._ping = pending  # one at a time: its answer is the next one's
+        return self._failed(f"no answer within {self._probe.timeout_seconds} s")
+
+    def _failed(self, why: str) -> Outcome:
+        return Outcome(succeeded=False, message=f"{told(self._probe)}: {why}")
+
+
+def request(probe: Probe, address: str) -> bytes:
+    """Return the request of a probe by HTTP."""
+    named = {name.lower() for name, _ in probe.headers}
+    own = {"Host": f"{f'[{address}]' if ':' in address else address}:{probe.port}", "User-Agent": "kube-probe/kubevirt", "Accept": "*/*"}
+    fields = [*((name, value) for name, value in own.items() if name.lower() not in named), *probe.headers, ("Connection", "close")]
+    return "".join((f"GET {probe.path} HTTP/1.1\r\n", *(f"{name}: {value}\r\n" for name, value in fields), "\r\n")).encode(
+        "ascii", "replace"
+    )
+
+
+def told(probe: Probe) -> str:
+    """Return what is asked, for people."""
+    match probe.handler:
+        case probes.HTTP:
+            return f"GET {one_line(probe.path, 64)} at port {probe.port}"
+        case probes.TCP:
+            return f"connection to port {probe.port}"
+        case _:
+            return "guest agent"

@@ -1,0 +1,171 @@
+"""Questions to the guests of this node, each in its own time, for as long as they run.
+
+Nobody is asked while the guest is paused, on its way to another pod or here, or shuts down: what it does not answer then is not its
+fault, and answers before and after are not in a row. What was found is lost with this process; a machine's status has the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from apiserver.apis.meta import times
+from apiserver.apis.virt import power, probes
+from apiserver.apis.virt.probes import Probe
+from controller.runtime.clock import Clock
+from handler.pods.links import Link
+from handler.probes.tally import Outcome, Tally, Verdict, counted, interrupted
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+FAULT_SECONDS: Final = 30.0
+"""Until a guest is asked again whose last question met something that nobody expected."""
+NO_ADDRESS: Final = "the guest has no address in the pod's network"
+NO_PORT: Final = "its port is not one from 1 to 65535"
+_FIELDS: Final = (probes.READINESS, probes.LIVENESS)
+
+
+class Question(Protocol):
+    """A probe of one guest, asked again and again: ``asking.Question``."""
+
+    async def ask(self, link: Link) -> Outcome:
+        """Ask once, and return what came of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is to be asked."""
+
+    probe: Probe
+    address: str
+    """Empty: of a probe by the guest agent."""
+
+
+class _Asked:
+    """A probe of one pod's guest, and what came of it."""
+
+    def __init__(self, wanted: _Wanted, link: Link, delay: float) -> None:
+        self.wanted = wanted
+        self.link = link
+        self.delay = delay
+        self.tally = Tally()
+        self.task: asyncio.Task[None] | None = None
+
+
+class Prober:
+    """All probes of this node."""
+
+    def __init__(
+        self,
+        question: Callable[[Probe, str], Question],
+        clock: Clock,
+        *,
+        may_be_asked: Callable[[messages.Status | None], bool],
+        changed: Callable[[Link], None],
+    ) -> None:
+        """Ask nobody yet.
+
+        Args:
+            question: makes the question of a probe, to the guest at an address; empty for a probe by the guest agent.
+            clock: says how long ago a guest started.
+            may_be_asked: whether a guest can answer, by the newest status of its launcher; asked before and after each question.
+            changed: is called when what the probes of a pod's guest come to has changed.
+        """
+        self._question = question
+        self._clock = clock
+        self._may_be_asked = may_be_asked
+        self._changed = changed
+        self._asked: dict[tuple[str, str], _Asked] = {}
+        self._starting: asyncio.Queue[_Asked] = asyncio.Queue()
+
+    def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
+        """Have the guest asked what its machine wants to know, and return what came of it so far.
+
+        Args:
+            vm: the machine.
+            link: to the launcher of its guest.
+            address: by which the node reaches the guest; empty where there is none, None while that is not known.
+        """
+        found = {field: self._take(vm, link, address, field) for field in _FIELDS}
+        readiness, liveness = found[probes.READINESS], found[probes.LIVENESS]
+        return Verdict(readiness.verdict, readiness.message, liveness.message if liveness.verdict is False else "")
+
+    def forget(self, is_alive: Callable[[str], bool]) -> None:
+        """Ask no more in pods that are gone."""
+        for key in [key for key in self._asked if not is_alive(key[0])]:
+            self._drop(key)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                asked = await self._starting.get()
+                if asked in self._asked.values():
+                    asked.task = tasks.create_task(self._ask(asked))
+
+    def _take(self, vm: Mapping[str, Any], link: Link, address: str | None, field: str) -> Tally:
+        probe, key = probes.of(vm.get("spec") or {}, field), (link.pod_uid, field)
+        wanted, problem = _wanted(probe, address)
+        known = self._asked.get(key)
+        if known is not None and (known.wanted != wanted or known.link is not link):
+            self._drop(key)
+            known = None
+        if wanted is None:
+            return Tally(message=problem)
+        if known is None:
+            known = self._asked[key] = _Asked(wanted, link, self._delay(vm, wanted.probe))
+            self._starting.put_nowait(known)
+        return known.tally
+
+    def _delay(self, vm: Mapping[str, Any], probe: Probe) -> float:
+        """Return the seconds until the first question: the initial delay counts from the guest's start, wherever it was."""
+        delay, began = float(probe.initial_delay_seconds), power.newest_attempt(vm).get("runningTime")
+        ran = (self._clock.now() - times.parse(str(began))).total_seconds() if began else 0.0
+        return min(max(0.0, delay - ran), delay)
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        if (task := self._asked.pop(key).task) is not None:
+            task.cancel()
+
+    async def _ask(self, asked: _Asked) -> None:
+        loop, pause = asyncio.get_running_loop(), asked.delay
+        question = self._question(asked.wanted.probe, asked.wanted.address)
+        while True:
+            await asyncio.sleep(max(0.0, pause))
+            due = loop.time() + asked.wanted.probe.period_seconds
+            try:
+                await self._ask_once(asked, question)
+            except Exception:  # the questions to one guest: what it, or its machine, can provoke here must not end those to the others
+                logger.exception("asking the guest of pod %s failed", asked.link.pod_uid)
+                due = loop.time() + FAULT_SECONDS
+            pause = due - loop.time()
+
+    async def _ask_once(self, asked: _Asked, question: Question) -> None:
+        before = asked.tally
+        if not self._is_there(asked.link):
+            asked.tally = interrupted(before)
+            return
+        outcome = await question.ask(asked.link)
+        # What came while the guest was stopped, or moved, is no answer.
+        asked.tally = counted(before, asked.wanted.probe, outcome) if self._is_there(asked.link) else interrupted(before)
+        if asked.tally.verdict != before.verdict:
+            self._changed(asked.link)
+
+    def _is_there(self, link: Link) -> bool:
+        return not link.gone and self._may_be_asked(link.status)
+
+
+def _wanted(probe: Probe | None, address: str | None) -> tuple[_Wanted | None, str]:
+    """Return what is to be asked; where nobody can ask: None and why, as far as that is known."""
+    if probe is None:
+        return None, ""
+    if probe.handler not in probes.OVER_NETWORK:
+        return _Wanted(probe, ""), ""
+    if not address:
+        return None, "" if address is None else NO_ADDRESS
+    return (_Wanted(probe, address), "") if probe.port else (None, NO_PORT)

@@ -1,0 +1,54 @@
+"""What probes of the guest make of its machine's status. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import phases, probes
+from handler.probes.tally import Verdict
+
+MAX_MESSAGE: Final = 512
+NOT_YET: Final = "the guest runs, and its readiness probe has not succeeded yet"
+
+
+CANNOT_ASK: Final = "the readiness probe cannot be sent: "
+
+
+def unready(vm: Object, verdict: Verdict) -> str:
+    """Return why a guest that runs is not ready; empty if it is.
+
+    While nobody knows, it is as the machine's status has it: virt-handler began anew, or the guest has just come from another node.
+    """
+    if probes.of(vm.get("spec") or {}, probes.READINESS) is None or verdict.ready:
+        return ""
+    if verdict.ready is False:
+        return one_line(f"the readiness probe fails: {verdict.message}", MAX_MESSAGE)
+    if verdict.message:
+        return one_line(f"{CANNOT_ASK}{verdict.message}", MAX_MESSAGE)
+    known = objects.condition(objects.dig(vm, "status", "conditions"), words.READY) or {}
+    if known.get("status") == "True":
+        return ""
+    before = str(known.get("message") or "") if known.get("reason") == words.NOT_PROBED else ""
+    return NOT_YET if not before or before.startswith(CANNOT_ASK) else before
+
+
+def ending(vm: Object, status: Object, verdict: Verdict, now: datetime) -> Object:
+    """Return the status that ends the attempt of a guest that is not alive: virt-handler then asks it to shut down."""
+    message = one_line(f"the liveness probe failed: {verdict.dead}", MAX_MESSAGE)
+    generation = objects.dig(vm, "metadata", "generation") or 0
+    ready: Object = {"type": words.READY, "status": "False", "reason": words.LIVENESS_FAILED, "message": message}
+    ready["observedGeneration"] = generation
+    found = phases.enter(status, phases.STOPPING, now)
+    return {**found, "conditions": objects.with_condition(status.get("conditions"), ready, now=times.to_rfc3339(now))}
+
+
+def became_unready(vm: Object, status: Object) -> str:
+    """Return why a machine that was Ready is not any more, by its probe; empty if it is none such."""
+    before = objects.condition(objects.dig(vm, "status", "conditions"), words.READY) or {}
+    after = objects.condition(status.get("conditions"), words.READY) or {}
+    return str(after["message"]) if before.get("status") == "True" and after.get("reason") == words.NOT_PROBED else ""

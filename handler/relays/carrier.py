@@ -1,0 +1,461 @@
+"""The process that carries the bytes of relays: TLS at one end of each connection, a pod's unix socket at the other.
+
+virt-handler (``carrying``) runs it by its path, ``python -I -S carrier.py USER``, so it is made of the standard library alone. It decides
+nothing: virt-handler dials and accepts, says who the other side may be, and opens the pod's socket. For each connection it sends, over
+the ``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two descriptors: the TCP socket, and a channel of the same kind:
+
+====================  ============================================================================================================
+to the carrier        ``{"server_name", "certificate", "key", "authorities"}`` (PEM): shake hands, as client if ``server_name`` is given
+from the carrier      ``{"peer"}``: what the other side presented and OpenSSL verified, as of ``ssl.SSLSocket.getpeercert``
+to the carrier        ``{"read": bytes}``: read a line of so many bytes at most
+from the carrier      ``{"line"}``: with its end, in Latin-1
+to the carrier        ``{"lead": line}`` with the descriptor of the pod's socket: send this line first, then copy both ways; or
+                      ``{"answer": line}``: send this and hang up
+from the carrier      ``{"ended"}``: why there will be nothing more
+====================  ============================================================================================================
+
+The end of a channel ends its connection: what was read is still delivered, for ``FLUSH_SECONDS`` at most; ``{"abort": true}`` ends it at
+once. The end of descriptor 0, or of virt-handler, ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NoReturn, TypeVar
+
+CHUNK_BYTES: Final = 256 << 10
+"""Read at once; a connection holds four of these at most."""
+FLUSH_SECONDS: Final = 5.0
+MAX_MESSAGE_BYTES: Final = 64 << 10
+STACK_BYTES: Final = 512 << 10
+MAX_DATA_BYTES: Final = 192 << 20
+"""Writable memory of this process: what is beyond it ends a connection, and not virt-handler."""
+MAX_FILE_BYTES: Final = 1 << 20
+NICE: Final = 5
+"""virt-handler's event loop comes first."""
+_RECORD_BYTES: Final = 16 << 10
+_SLACK_BYTES: Final = 2 * _RECORD_BYTES
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_DUMPABLE: Final = 4
+_PR_SET_NO_NEW_PRIVS: Final = 38
+
+_Result = TypeVar("_Result")
+
+
+class Ended(Exception):
+    """A connection is over; the message says why."""
+
+
+class _Aborted(Ended):
+    """Nothing of it is to be delivered any more."""
+
+
+class Channel:
+    """What virt-handler says of one connection, and hears."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+
+    def fileno(self) -> int:
+        """Return the descriptor; that it can be read means that there is a message, or the end."""
+        return self._link.fileno()
+
+    def receive(self) -> tuple[dict[str, Any], list[int]]:
+        """Return the next message and its descriptors.
+
+        Raises:
+            Ended: virt-handler closed the channel, or ends the connection.
+        """
+        try:
+            data, descriptors, flags, _ = socket.recv_fds(self._link, MAX_MESSAGE_BYTES, 1)
+        except OSError as error:
+            raise Ended(str(error)) from error
+        if not data or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            raise Ended("virt-handler ended it")
+        message: dict[str, Any] = json.loads(data)
+        if "abort" in message:
+            raise _Aborted("virt-handler ended it at once")
+        return message, descriptors
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Say it; nobody may be there any more."""
+        with contextlib.suppress(OSError):
+            self._link.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)
+
+
+class Tls:
+    """One side of TLS over a socket that does not block.
+
+    The bytes go through memory of ours, many records at a time: OpenSSL would receive and send each of 16 KiB by itself.
+    """
+
+    def __init__(self, link: socket.socket, context: ssl.SSLContext, server_name: str | None) -> None:
+        self.link = link
+        self._received, self._encrypted = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._object = context.wrap_bio(self._received, self._encrypted, server_side=server_name is None, server_hostname=server_name)
+        self._unsent = memoryview(b"")
+        self._chunk = memoryview(bytearray(_RECORD_BYTES))
+
+    def widen(self) -> None:
+        """Receive much at once from now on."""
+        self._chunk = memoryview(bytearray(CHUNK_BYTES))
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether everything that was written has left."""
+        return not self._unsent and not self._encrypted.pending
+
+    def peer(self) -> object:
+        """Return what the other side presented."""
+        return self._object.getpeercert()
+
+    def flush(self) -> None:
+        """Send what there is room for. Raises OSError."""
+        while not self.is_sent:
+            if not self._unsent:
+                self._unsent = memoryview(self._encrypted.read())
+            try:
+                sent = self.link.send(self._unsent)
+            except BlockingIOError:
+                return
+            self._unsent = self._unsent[sent:]
+
+    def fill(self) -> None:
+        """Receive what there is, or the end. Raises OSError."""
+        try:
+            count = self.link.recv_into(self._chunk)
+        except BlockingIOError:
+            return
+        if count:
+            self._received.write(self._chunk[:count])
+        else:
+            self._received.write_eof()
+
+    def write(self, data: memoryview | bytes) -> None:
+        """Encrypt; :meth:`flush` sends it. Raises OSError."""
+        self._object.write(data)
+
+    def read(self, into: memoryview) -> int:
+        """Decrypt what was received into a buffer, and return how much it was; 0: :meth:`fill` has to come first.
+
+        Raises:
+            Ended: the other side ended the connection.
+            OSError: these bytes are not TLS.
+        """
+        count = 0
+        try:
+            while count < len(into):
+                more = int(self._object.read(len(into) - count, into[count:]))  # into a buffer: how many they are
+                if not more:
+                    raise Ended("the other side ended it")
+                count += more
+        except ssl.SSLWantReadError:
+            return count
+        except (Ended, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            if count:
+                return count  # the end is met again at the next call
+            raise Ended("the other side ended it") from None
+        return count
+
+    def handshake(self) -> bool:
+        """Go on with the handshake; return whether it is over. Raises OSError."""
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def end(self) -> None:
+        """Say that no more comes. Raises OSError."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._object.unwrap()
+
+
+def main(user: int) -> None:
+    """Carry connections until virt-handler ends."""
+    confine(user)
+    threading.stack_size(STACK_BYTES)
+    control = socket.socket(fileno=0)
+    while True:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(control, MAX_MESSAGE_BYTES, 2)
+        except OSError:
+            return
+        if not data:
+            return
+        links = [socket.socket(fileno=each) for each in descriptors]
+        try:
+            if len(links) == 2:
+                threading.Thread(target=carry, args=tuple(links), daemon=True).start()
+                links = []
+        except (RuntimeError, MemoryError) as error:  # no more threads
+            sys.stderr.write(f"relays: a connection is refused: {error}\n")
+        finally:
+            for link in links:
+                link.close()
+
+
+def confine(user: int) -> None:
+    """Give up what carrying bytes does not need: root and its capabilities, new ones by programs, core files, with the node's key in them.
+
+    Args:
+        user: whose rights to take; 0: those that there are.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # virt-handler decides when to end
+    "".encode("idna")  # loads what names of servers need, while the files of Python can still be read
+    os.nice(NICE)
+    for limit, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_DATA, MAX_DATA_BYTES),
+        (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
+    ):
+        resource.setrlimit(limit, (value, value))
+    if user:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    libc = ctypes.CDLL(None, use_errno=True)
+    # After the change of the user, which takes these back. Dumpable: /proc/self/fd is its own again, by which OpenSSL reads the key.
+    for option, value in ((_PR_SET_PDEATHSIG, signal.SIGKILL), (_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_DUMPABLE, 1)):
+        if libc.prctl(option, int(value), 0, 0, 0):
+            raise OSError(ctypes.get_errno(), f"prctl {option}")
+
+
+def carry(link: socket.socket, told: socket.socket) -> None:
+    """Carry one connection to its end."""
+    channel = Channel(told)
+    with link, told:
+        try:
+            link.settimeout(0)
+            _serve(link, channel)
+        except (Ended, OSError, ValueError, MemoryError) as error:  # ssl.SSLError is an OSError
+            channel.send({"ended": str(error) or type(error).__name__})
+
+
+def _serve(link: socket.socket, channel: Channel) -> None:
+    order, _ = channel.receive()
+    name = order["server_name"]
+    tls = Tls(link, context(order), name)
+    order.clear()
+    _until(tls, channel, lambda: tls.handshake() or None)
+    channel.send({"peer": tls.peer()})
+    try:
+        _converse(tls, channel)
+    except Ended as ended:
+        if not isinstance(ended, _Aborted):
+            _finish(tls)
+        raise
+
+
+def _converse(tls: Tls, channel: Channel) -> None:
+    """Do what virt-handler says of a connection whose other side has shown who it is."""
+    while True:
+        said, descriptors = channel.receive()
+        if "read" in said:
+            channel.send({"line": _line(tls, channel, int(said["read"])).decode("latin-1")})
+        elif "answer" in said:
+            tls.write(said["answer"].encode("latin-1"))
+            raise Ended("answered")
+        elif "lead" in said and descriptors:
+            with socket.socket(fileno=descriptors[0]) as pod:
+                pod.settimeout(0)
+                if said["lead"]:
+                    tls.write(said["lead"].encode("latin-1"))
+                _copy(tls, pod, channel)
+        else:
+            raise Ended("virt-handler said what it does not know")
+
+
+def context(order: dict[str, Any]) -> ssl.SSLContext:
+    """Return the context of one handshake, as ``certs.reloading`` makes them.
+
+    Raises:
+        OSError: the certificate cannot be loaded.
+    """
+    is_client = order["server_name"] is not None
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if is_client else ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.verify_mode = ssl.CERT_REQUIRED
+    if not is_client:
+        made.set_alpn_protocols(["http/1.1"])
+        made.options |= ssl.OP_NO_TICKET
+        made.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+        made.num_tickets = 0
+    with _file(order["certificate"]) as certificate, _file(order["key"]) as key:
+        made.load_cert_chain(certificate, key)
+    if order["authorities"]:
+        made.load_verify_locations(cadata=order["authorities"])
+    return made
+
+
+@contextlib.contextmanager
+def _file(text: str) -> Iterator[str]:
+    """Yield the path of a file in memory that nobody else can open."""
+    descriptor = os.memfd_create("relay", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _until(tls: Tls, channel: Channel, step: Callable[[], _Result | None]) -> _Result:
+    """Take steps of a conversation until one has a result; a message of virt-handler's ends it."""
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    while True:
+        try:
+            result = step()
+        finally:
+            tls.flush()  # an alert says why a handshake failed
+        if result is not None and tls.is_sent:
+            return result
+        poll.register(tls.link, select.POLLIN if tls.is_sent else select.POLLOUT)
+        for descriptor, _ in poll.poll():
+            if descriptor == channel.fileno():
+                channel.receive()
+                raise Ended("virt-handler spoke out of turn")
+        if tls.is_sent:
+            tls.fill()
+
+
+def _line(tls: Tls, channel: Channel, most: int) -> bytes:
+    line, one = bytearray(), memoryview(bytearray(1))
+
+    def step() -> bytes | None:
+        while len(line) < most and not line.endswith(b"\n"):
+            if not tls.read(one):
+                return None
+            line.extend(one)
+        return bytes(line)
+
+    return _until(tls, channel, step)
+
+
+def _finish(tls: Tls, pod: socket.socket | None = None, undelivered: memoryview | None = None) -> None:
+    """Deliver what was read, for a bounded while, and say goodbye. Who is gone does not get it."""
+    rest = memoryview(b"") if undelivered is None else undelivered
+    deadline = time.monotonic() + FLUSH_SECONDS
+    with contextlib.suppress(OSError):
+        tls.end()
+    poll, open_ones = select.poll(), set[int]()
+    for each in (tls.link, *((pod,) if pod is not None else ())):
+        poll.register(each, select.POLLOUT)
+        open_ones.add(each.fileno())
+    while open_ones and (left := deadline - time.monotonic()) > 0:
+        for descriptor, _ in poll.poll(left * 1000):
+            try:
+                if descriptor == tls.link.fileno():
+                    tls.flush()
+                    is_done = tls.is_sent
+                else:
+                    assert pod is not None  # noqa: S101 - its descriptor is registered
+                    rest = rest[pod.send(rest) :] if rest else rest
+                    is_done = not rest
+            except BlockingIOError:
+                continue
+            except OSError:
+                is_done = True
+            if is_done:
+                poll.unregister(descriptor)
+                open_ones.discard(descriptor)
+
+
+def _copy(tls: Tls, pod: socket.socket, channel: Channel) -> NoReturn:
+    """Copy both ways until one side ends; then deliver what was read."""
+    copying = _Copying(tls, pod, channel)
+    try:
+        copying.run()
+    except _Aborted:
+        raise
+    except (Ended, OSError):
+        _finish(tls, pod, copying.undelivered)
+        raise
+
+
+class _Copying:
+    """Reads from a side only while the other has taken what was read before, so that a slow reader costs no memory."""
+
+    def __init__(self, tls: Tls, pod: socket.socket, channel: Channel) -> None:
+        self._tls, self._pod, self._channel = tls, pod, channel
+        self._up = memoryview(bytearray(CHUNK_BYTES))
+        self._down = memoryview(bytearray(CHUNK_BYTES + _SLACK_BYTES))
+        self.undelivered = self._down[:0]
+        """Decrypted, and not yet taken by the pod."""
+        self._poll = select.poll()
+        self._masks = {tls.link.fileno(): 0, pod.fileno(): 0}
+        self._poll.register(channel, select.POLLIN)
+
+    def run(self) -> NoReturn:
+        """Copy. Raises Ended or OSError when a side ends."""
+        link, pod = self._masks
+        self._tls.widen()
+        self._tls.flush()
+        self._deliver()  # what came with the header
+        while True:
+            can_read, is_taken = self._tls.is_sent, not self.undelivered
+            self._want(link, (select.POLLIN if is_taken else 0) | (0 if can_read else select.POLLOUT))
+            self._want(pod, (select.POLLIN if can_read else 0) | (0 if is_taken else select.POLLOUT))
+            for descriptor, _ in self._poll.poll():
+                if descriptor == link:
+                    self._tls.flush()
+                    if is_taken:
+                        self._tls.fill()
+                        self._deliver()
+                elif descriptor == pod:
+                    if not is_taken:
+                        self._deliver()
+                    if can_read:
+                        self._take()
+                else:
+                    self._channel.receive()
+                    raise Ended("virt-handler spoke out of turn")
+
+    def _want(self, descriptor: int, mask: int) -> None:
+        """Ask for these events. Who is asked for none is not looked at: the end of a side would be told again and again."""
+        before = self._masks[descriptor]
+        if mask != before:
+            self._masks[descriptor] = mask
+            if mask:
+                self._poll.register(descriptor, mask)
+            else:
+                self._poll.unregister(descriptor)
+
+    def _take(self) -> None:
+        """Encrypt what the pod says."""
+        try:
+            count = self._pod.recv_into(self._up)
+        except BlockingIOError:
+            return
+        if not count:
+            raise Ended("the pod ended it")
+        self._tls.write(self._up[:count])
+        self._tls.flush()
+
+    def _deliver(self) -> None:
+        """Give the pod what arrived, as far as it takes it."""
+        while True:
+            if not self.undelivered:
+                self.undelivered = self._down[: self._tls.read(self._down)]
+                if not self.undelivered:
+                    return
+            try:
+                self.undelivered = self.undelivered[self._pod.send(self.undelivered) :]
+            except BlockingIOError:
+                return
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

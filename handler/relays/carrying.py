@@ -1,0 +1,229 @@
+"""virt-handler's side of the process that carries relays: start it, give it connections, hear of them.
+
+It is a process of its own because Python has one interpreter at a time: whatever encrypts 64 KiB keeps consoles, probes and guests'
+status waiting. It runs while somebody has connections for it, without root, and ends with virt-handler. One that ends by itself ends
+its connections, and with them the migrations: the guests go on where they are. The next connection starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.meta.lines import one_line
+from certs import peers
+from certs.reloading import Material
+
+logger = logging.getLogger(__name__)
+
+_PROGRAM: Final = Path(__file__).with_name("carrier.py")
+"""By its path: of our own packages it needs nothing, and it takes 9 to 12 MiB."""
+USER_ID: Final = 60607
+"""Nobody else's: whoever has the same user may look into a process."""
+MAX_MESSAGE_BYTES: Final = 64 << 10
+MAX_REASON: Final = 256
+END_SECONDS: Final = 5.0
+_OPTIONS: Final = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
+)
+"""Calls of libvirt's are short and wait for no more; the silence of a node that is gone ends after half a minute.
+
+Bytes that are on their way are no silence: without the last option the kernel sends them again for a quarter of an hour, and a guest that
+stands still for its last ones, or for those of a copied disk, waits with them. It is in milliseconds.
+"""
+
+
+class Carried:
+    """One connection in the carrier's hands. Whoever has it waits for what the carrier says, one at a time."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self.transport = asyncio.BaseTransport()
+        """Shows who is at the other end (``certs.peers``), once the handshake is over."""
+
+    async def shaken(self) -> None:
+        """Wait until the handshake is over.
+
+        Raises:
+            OSError: it failed, and the connection is over.
+        """
+        self.transport = asyncio.BaseTransport({peers.CARRIED: (await self._heard()).get("peer")})
+
+    async def line(self, most: int) -> bytes:
+        """Return the first line that the other side sends, or so many bytes of it.
+
+        Raises:
+            OSError: the connection is over.
+        """
+        self._say({"read": most})
+        return str((await self._heard()).get("line", "")).encode("latin-1")
+
+    async def lead(self, pod: socket.socket, first: bytes = b"") -> str:
+        """Send ``first``, copy between the connection and a pod's socket until either ends, and return why it did.
+
+        The descriptor of the pod's socket here is closed: what the carrier ends has ended.
+
+        Raises:
+            OSError: the carrier is gone.
+        """
+        with pod:
+            self._say({"lead": first.decode("latin-1")}, pod)
+        return await self._last_word()
+
+    async def answer(self, line: bytes) -> None:
+        """Send this line and hang up.
+
+        Raises:
+            OSError: the carrier is gone.
+        """
+        self._say({"answer": line.decode("latin-1")})
+        await self._last_word()
+
+    def close(self) -> None:
+        """End the connection; what was read before is still delivered."""
+        with contextlib.suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+
+    def abort(self) -> None:
+        """End it at once."""
+        with contextlib.suppress(OSError):
+            self._channel.send(b'{"abort": true}')
+
+    def _say(self, message: dict[str, Any], *given: socket.socket) -> None:
+        socket.send_fds(self._channel, [json.dumps(message).encode()], [each.fileno() for each in given])
+
+    async def _heard(self) -> dict[str, Any]:
+        data = await asyncio.get_running_loop().sock_recv(self._channel, MAX_MESSAGE_BYTES)
+        message = json.loads(data) if data else {"ended": "the process that carries relays ended"}
+        if "ended" in message:
+            raise ConnectionError(one_line(str(message["ended"]), MAX_REASON))
+        return dict(message)
+
+    async def _last_word(self) -> str:
+        try:
+            await self._heard()
+        except OSError as error:
+            return str(error)
+        return ""
+
+
+class Carrier:
+    """The process, as often as it has to be started."""
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+        """Of the latest process; it may have ended."""
+        self._control: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Start the process, unless it was started; whoever does not call this waits for it at the first connection.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        async with self._starting:
+            if self._control is None:
+                await self._start()
+
+    @asynccontextmanager
+    async def carried(self, link: socket.socket, material: Material, server_name: str | None = None) -> AsyncIterator[Carried]:
+        """Yield a TCP connection in the carrier's hands, which shakes hands; its descriptor here is closed, and the connection at the end.
+
+        Args:
+            link: the connection.
+            material: certificate and key to present, and the authorities that the other side's certificate has to be of.
+            server_name: whom was dialled, a name of the certificate that must be shown; None: the other side dialled us.
+
+        Raises:
+            OSError: the process cannot be started.
+        """
+        with link:
+            for level, option, value in _OPTIONS:
+                link.setsockopt(level, option, value)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+            with theirs:
+                theirs.settimeout(None)
+                try:
+                    await self._give(link, theirs)
+                except BaseException:  # a cancellation, too: the descriptor is ours to close
+                    ours.close()
+                    raise
+        with ours:
+            order = {
+                "server_name": server_name,
+                "certificate": material.certificate.decode(),
+                "key": material.key.decode(),
+                "authorities": material.authorities.decode(),
+            }
+            ours.send(json.dumps(order).encode())
+            yield Carried(ours)
+
+    async def _give(self, *links: socket.socket) -> None:
+        async with self._starting:
+            for is_fresh in (False, True):
+                if is_fresh or self._control is None:
+                    await self._start()
+                assert self._control is not None  # noqa: S101 - just started
+                try:
+                    socket.send_fds(self._control, [b"{}"], [each.fileno() for each in links])
+                except (BrokenPipeError, ConnectionResetError):
+                    if is_fresh:
+                        raise
+                else:
+                    return
+
+    async def _start(self) -> None:
+        await self.end()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        with theirs:
+            ours.settimeout(0)
+            user = USER_ID if os.geteuid() == 0 else 0
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(_PROGRAM),
+                    str(user),
+                    stdin=theirs.fileno(),
+                    stdout=asyncio.subprocess.DEVNULL,
+                    cwd="/",
+                    env={},
+                )
+            except BaseException:  # a cancellation, too: the descriptor is ours to close
+                ours.close()
+                raise
+        self._control, self.pid = ours, self._process.pid
+
+    async def end(self) -> None:
+        """End the process, and with it what it still carries."""
+        control, process = self._control, self._process
+        self._control = self._process = None
+        if control is not None:
+            control.close()
+        if process is not None:
+            try:
+                async with asyncio.timeout(END_SECONDS):
+                    await process.wait()
+            except TimeoutError:
+                logger.warning("the process that carries relays does not end, and is killed")
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()

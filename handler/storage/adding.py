@@ -1,0 +1,241 @@
+"""Have plugins set up the disks of pods of this node, and ask them whether all is as it was.
+
+Before the guest starts, a plugin that fails is asked again, with pauses that grow; what it added before is its own to find again. Of a
+guest that runs nothing is added any more: whoever made its disk anew would take the guest's data away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from apiserver.apis.virt.hardware import plugin_disks
+from apiserver.apis.virt.hardware.plugin_disks import Served
+from apiserver.client.backoff import Backoff
+from handler.plugins.answers import Description
+from handler.plugins.contract import Command, Kind
+from handler.plugins.faults import Failed, Fault, PluginRefused, TimedOut
+from handler.plugins.records import Record, Records
+from handler.pods import places
+from handler.storage import answers, directories, nbd, requests
+
+logger = logging.getLogger(__name__)
+
+KIND: Final[Kind] = "storage"
+GREETING_SECONDS: Final = 10.0
+FIRST_RETRY_SECONDS: Final = 1.0
+LONGEST_RETRY_SECONDS: Final = 30.0
+FIRST_CHECK_SECONDS: Final = 10.0
+ALL_SECONDS: Final = 45.0
+"""That the plugin of a disk may take, with all of its calls and their turns; ``network.setup.PREPARE_SECONDS`` says why."""
+LONGEST_CHECK_SECONDS: Final = 120.0
+"""Until a plugin is asked again about a disk whose server does not answer, or of which it said that something is wrong."""
+
+
+class Plugins(Protocol):
+    """The plugins of this node: ``calling.Plugins``."""
+
+    async def call(
+        self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], environment: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
+        """Return the result of a command. Raises Fault."""
+
+    async def describe(self, kind: Kind, name: str) -> Description:
+        """Return what a plugin says of itself. Raises Fault."""
+
+
+class DisksFault(Exception):
+    """Plugins did not do what they were asked to; the message names disks and plugins."""
+
+    def __init__(self, faults: Mapping[str, Fault]) -> None:
+        """``faults``, of which there is one at least, are by the disk's name."""
+        super().__init__("; ".join(f"disk {name!r}: {fault}" for name, fault in faults.items()))
+        self.faults = faults
+        self.reason = next(iter(faults.values())).reason
+        """Of the condition."""
+        self.final = any(isinstance(each, PluginRefused) for each in faults.values())
+        """One cannot be as the machine asks, now or ever."""
+        self.retry_seconds = 0.0
+        """Until they are asked again."""
+
+
+@dataclass(slots=True)
+class _Failing:
+    """Disks that could not be set up so far."""
+
+    fault: DisksFault
+    backoff: Backoff
+    again: float
+    """When it is tried again, in the event loop's seconds."""
+
+
+@dataclass(slots=True)
+class _Checked:
+    """Disks of a guest that runs, of which plugins were asked."""
+
+    backoff: Backoff
+    fault: DisksFault | None = None
+    again: float = 0.0
+    is_wrong: bool = False
+    """They said so, or a server was silent."""
+
+
+class PluginDisks:
+    """The disks of the pods of this node that plugins set up."""
+
+    def __init__(self, plugins: Plugins, records: Records, kubelet: Path) -> None:
+        self._plugins = plugins
+        self._records = records
+        self._kubelet = kubelet
+        self._added: dict[str, Mapping[str, Served]] = {}
+        """By uid of the pod: what this process has had set up there, by the disk's name."""
+        self._failing: dict[str, _Failing] = {}
+        self._checked: dict[str, _Checked] = {}
+
+    async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
+        """Have the disks of a pod set up whose guest does not run yet; return them by name.
+
+        Raises:
+            DisksFault: some are not; it may be called again at any time.
+        """
+        disks = requests.disks_of(vm)
+        if not disks or pod_uid in self._added:
+            return self._added.get(pod_uid, {})
+        failing, now = self._failing.get(pod_uid), asyncio.get_running_loop().time()
+        if failing is not None and now < failing.again:
+            raise _again(failing.fault, failing.again - now)
+        found, faults = await _side_by_side({str(each["name"]): self._add(vm, pod_uid, each) for each in disks})
+        if faults:
+            fault, backoff = DisksFault(faults), failing.backoff if failing else Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+            pause = backoff.next()
+            self._failing[pod_uid] = _Failing(fault, backoff, asyncio.get_running_loop().time() + pause)
+            logger.warning("disks of pod %s: %s", pod_uid, fault)
+            raise _again(fault, pause)
+        self._failing.pop(pod_uid, None)
+        self._added[pod_uid] = found
+        return found
+
+    async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
+        """Ask plugins about the disks of a guest that runs, and return what they say is wrong.
+
+        They are asked once by each process that did not add the disks itself, and again while something is wrong: while they say so, or
+        while the server of one is ``silent``.
+        """
+        names = {str(each["name"]) for each in requests.disks_of(vm)}
+        if not names:
+            return None
+        known = self._checked.get(pod_uid)
+        is_first = known is None and pod_uid not in self._added
+        if known is None:
+            known = self._checked[pod_uid] = _Checked(Backoff(FIRST_CHECK_SECONDS, LONGEST_CHECK_SECONDS))
+        known.is_wrong = bool(names & set(silent)) or known.fault is not None
+        if not is_first and (not known.is_wrong or asyncio.get_running_loop().time() < known.again):
+            return known.fault
+        _, faults = await _side_by_side({name: self._check(pod_uid, name) for name in sorted(names)})
+        if not faults and not names & set(silent):
+            known.backoff.reset()
+        known.fault = DisksFault(faults) if faults else None
+        known.again = asyncio.get_running_loop().time() + known.backoff.next()
+        return known.fault
+
+    def is_wrong(self, pod_uid: str) -> bool:
+        """Return whether :meth:`check` has to be called again: that all is well again has no event."""
+        known = self._checked.get(pod_uid)
+        return known is not None and (known.is_wrong or known.fault is not None)
+
+    def forget(self, is_alive: Callable[[str], bool]) -> None:
+        """Drop what is known of pods that are gone. What was added to them is deleted by ``plugins.deleting``."""
+        self._added = {uid: each for uid, each in self._added.items() if is_alive(uid)}
+        self._failing = {uid: each for uid, each in self._failing.items() if is_alive(uid)}
+        self._checked = {uid: each for uid, each in self._checked.items() if is_alive(uid)}
+
+    async def _add(self, vm: Mapping[str, Any], pod_uid: str, disk: Mapping[str, Any]) -> Served:
+        plugin, name = plugin_disks.plugin_of(disk), str(disk["name"])
+        description = await self._plugins.describe(KIND, plugin)
+        told = requests.document(vm, pod_uid, disk, directories.path(pod_uid, self._kubelet) / name)
+        record = Record(KIND, pod_uid, name, plugin, told)
+        try:
+            async with self._records.lock(KIND, pod_uid, name):
+                await asyncio.to_thread(self._prepare, record)
+                result = await self._plugins.call(KIND, plugin, "ADD", told)
+                served = answers.judge(plugin, told["disk"], result, live_migration=description.live_migration)
+                await asyncio.to_thread(self._look, pod_uid, name, served, read_only=bool(disk["readOnly"]))
+                if served.protocol == "nbd":
+                    await self._greet(pod_uid, name, served, read_only=bool(disk["readOnly"]))
+                await asyncio.to_thread(self._records.write, record.answered(result))
+        except (directories.NotThere, nbd.NoExport) as error:
+            raise Failed(f"plugin {plugin} (ADD) said that the disk is there, and it is not: {error}") from error
+        except OSError as error:
+            raise Failed(f"plugin {plugin} (ADD): {error}") from error
+        return served
+
+    def _prepare(self, record: Record) -> None:
+        with directories.opened(record.pod_uid, self._kubelet) as top:
+            directories.make(top, record.element)
+        self._records.write(record)
+
+    def _look(self, pod_uid: str, name: str, served: Served, *, read_only: bool) -> None:
+        with directories.opened(pod_uid, self._kubelet) as top:
+            directories.look(top, name, served, read_only=read_only)
+
+    async def _greet(self, pod_uid: str, name: str, served: Served, *, read_only: bool) -> None:
+        """Ask the server what it exports. Raises NoExport."""
+        try:
+            with directories.opened(pod_uid, self._kubelet) as top:
+                link = places.connect(top, f"{name}/{plugin_disks.SOCKET}")
+        except OSError as error:
+            raise nbd.NoExport(f"nobody takes a connection at {plugin_disks.SOCKET}: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(GREETING_SECONDS):
+                reader, writer = await asyncio.open_unix_connection(sock=link)
+                try:
+                    found = await nbd.ask(reader, writer, served.export)
+                finally:
+                    writer.close()
+        except TimeoutError as error:
+            raise nbd.NoExport(f"its server says nothing for {GREETING_SECONDS:g} s") from error
+        except OSError as error:
+            raise nbd.NoExport(f"its server: {error}") from error
+        if found.size != served.size:
+            raise nbd.NoExport(f"its server has {found.size} bytes, and {served.size} were said")
+        if found.read_only and not read_only:
+            raise nbd.NoExport("its server lets nobody write, and the guest may")
+
+    async def _check(self, pod_uid: str, name: str) -> None:
+        async with self._records.lock(KIND, pod_uid, name):
+            record = await asyncio.to_thread(self._records.of, KIND, pod_uid, name)
+            if record is None:
+                logger.warning("disk %s of pod %s: what its plugin answered is not known any more, so it is not asked", name, pod_uid)
+                return
+            await self._plugins.call(KIND, record.plugin, "CHECK", record.told())
+
+
+def _again(fault: DisksFault, seconds: float) -> DisksFault:
+    """Return the fault without the frames of its first life, with the time until they are asked again."""
+    found = DisksFault(fault.faults)
+    found.retry_seconds = seconds
+    return found
+
+
+async def _side_by_side(calls: Mapping[str, Awaitable[Any]]) -> tuple[dict[str, Any], dict[str, Fault]]:
+    """Return what came of calls, and the faults of the others: one plugin that hangs keeps no other from its word."""
+    found: dict[str, Any] = {}
+    faults: dict[str, Fault] = {}
+
+    async def one(name: str, call: Awaitable[Any]) -> None:
+        try:
+            async with asyncio.timeout(ALL_SECONDS):
+                found[name] = await call
+        except Fault as fault:
+            faults[name] = fault
+        except TimeoutError:
+            faults[name] = TimedOut(f"its plugin did not answer within {ALL_SECONDS:g} s in all")
+
+    async with asyncio.TaskGroup() as group:
+        for name, call in calls.items():
+            group.create_task(one(name, call))
+    return found, {name: faults[name] for name in calls if name in faults}

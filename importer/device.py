@@ -1,0 +1,148 @@
+"""A claim that is a block device: an image is written from its beginning on, and the first bytes last.
+
+A device has no names, so its first MiB says what it holds. Zeros: nothing was imported yet. ``UNFINISHED`` in its first sector: an import
+was begun, and goes on from its beginning. Anything else is a disk and never touched, whoever made it. One sector, which a device writes
+whole or not at all, changes the second into the third.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from importer.failures import ImportFailed
+
+HEAD_BYTES: Final = 1 << 20
+SECTOR: Final = 512
+UNFINISHED: Final = b"kubevirt.io/v1alpha1 import unfinished\n".ljust(SECTOR, b"\0")
+PIECE: Final = 64 << 10
+_ZEROS: Final = bytes(PIECE)
+_BLKZEROOUT: Final = 0x127F
+"""ioctl of ``linux/fs.h``: write zeros to a range of a block device, which many devices do without being sent any."""
+
+
+def is_taken(path: Path) -> bool:
+    """Return whether a device has a disk."""
+    with path.open("rb", buffering=0) as opened:
+        head = opened.read(HEAD_BYTES)
+    return any(head) and not head.startswith(UNFINISHED)
+
+
+class Device:
+    """A device that is written from its beginning to its end; what it held there is overwritten, with zeros, too."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it.
+
+        Raises:
+            OSError: that cannot be.
+        """
+        self.path = path
+        self.size = 0
+        self._head = bytearray()
+        self._zeros_from = -1  # where zeros begin that are not written yet
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self.capacity = os.lseek(self._file, 0, os.SEEK_END)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
+        os.close(self._file)
+
+    def lock(self) -> None:
+        """Keep every other import in this pod away from it.
+
+        Raises:
+            ImportFailed: one is at it.
+        """
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ImportFailed("another import into the claim goes on") from error
+
+    def begin(self) -> None:
+        """Mark it as unfinished."""
+        _write_all(self._file, UNFINISHED, 0)
+        os.fsync(self._file)
+
+    def write(self, piece: bytes) -> None:
+        """Append."""
+        view = memoryview(piece)
+        if room := HEAD_BYTES - len(self._head):
+            self._head += view[:room]
+            self.size += len(view[:room])
+            view = view[room:]
+        while view:
+            block = view[: PIECE - self.size % PIECE]
+            if block != _ZEROS[: len(block)]:
+                self._write_zeros()
+                _write_all(self._file, block, self.size)
+            elif self._zeros_from < 0:
+                self._zeros_from = self.size
+            self.size += len(block)
+            view = view[len(block) :]
+
+    def grown(self, size: int) -> int:
+        """Return the bytes of the disk: a device is as large as it is, and at least ``size`` bytes."""
+        del size
+        return self.size
+
+    def finish(self) -> None:
+        """Make a disk of it, for good.
+
+        Raises:
+            ImportFailed: nothing would tell it from one that holds nothing.
+            OSError: that cannot be.
+        """
+        head = bytes(self._head)
+        if not any(head) or head.startswith(UNFINISHED):
+            raise ImportFailed(
+                "the image begins with a MiB of zeros, by which a block device counts as empty: use a claim of volumeMode Filesystem"
+            )
+        self._write_zeros()
+        head = head.ljust(min(HEAD_BYTES, self.capacity), b"\0")
+        _write_all(self._file, head[SECTOR:], SECTOR)
+        os.fsync(self._file)
+        _write_all(self._file, head[:SECTOR], 0)
+        os.fsync(self._file)
+
+    def _write_zeros(self) -> None:
+        """Write the zeros up to here."""
+        start, self._zeros_from = self._zeros_from, -1
+        if start < 0:
+            return
+        try:
+            fcntl.ioctl(self._file, _BLKZEROOUT, struct.pack("QQ", start, (self.size - start) // SECTOR * SECTOR))
+            start += (self.size - start) // SECTOR * SECTOR
+        except OSError:  # no block device, or one that cannot: then as other bytes
+            pass
+        while start < self.size:
+            start += _write_all(self._file, _ZEROS[: self.size - start], start)
+
+
+def _write_all(file: int, data: bytes | memoryview, offset: int) -> int:
+    """Write at an offset; return how many bytes that were."""
+    view, written = memoryview(data), 0
+    while written < len(view):
+        written += os.pwrite(file, view[written:], offset + written)
+    return written
+
+
+@contextlib.contextmanager
+def faults_are_told() -> Iterator[None]:
+    """Say what a failed read or write means.
+
+    Raises:
+        ImportFailed: the device does not do what it should.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ImportFailed(f"the block device of the claim cannot be read or written: {error.strerror or error}") from error

@@ -1,0 +1,63 @@
+"""Interfaces of type passt: ``<interface type="vhostuser">``, and what the process at the other end of its socket is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from xml.etree.ElementTree import Element, SubElement
+
+from apiserver.apis.virt import layout
+from apiserver.apis.virt.hardware import interfaces as hardware
+from launcher.domain.values import InvalidSpecification, number, one_of, socket
+
+PROTOCOLS: Final = ("TCP", "UDP")
+RECONNECT_SECONDS: Final = 1
+"""Between two tries of QEMU's, while nobody is at the other end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What passt, the process that makes and takes the connections of a guest, is told."""
+
+    interface: str
+    """The name of the guest's interface."""
+    ports: Mapping[str, tuple[int, ...]]
+    """By protocol: the ports by which others reach the guest."""
+
+
+def settings(specification: Mapping[str, Any]) -> Settings | None:
+    """Return what passt is told for ``spec.domain``; None: there is no interface of this type.
+
+    Raises:
+        InvalidSpecification: more than one is asked for, or a port is none.
+    """
+    found = None
+    for position, each in enumerate(hardware.defaulted(specification)):
+        path = f"devices.interfaces[{position}]"
+        if each["type"] != hardware.PASST:
+            continue
+        if found is not None or each.get("network"):
+            raise InvalidSpecification(f"{path}.type: a pod has one network of its own, and passt no other")
+        ports: dict[str, list[int]] = {name: [] for name in PROTOCOLS}
+        for port in hardware.ports(each) or ():
+            protocol = one_of(PROTOCOLS, port.get("protocol"), f"{path}.ports.protocol")
+            ports[protocol].append(int(number(port.get("port"), 1, 65535, f"{path}.ports.port")))
+        found = Settings(str(each.get("name")), {name: tuple(sorted(set(given))) for name, given in ports.items()})
+    return found
+
+
+def append(devices: Element, mac: str) -> None:
+    """Append the card. QEMU tries again and again, so that another process may take the place of one that ended."""
+    element = SubElement(devices, "interface", type="vhostuser")
+    SubElement(element, "mac", address=mac)
+    source = SubElement(element, "source", type="unix", path=socket(layout.PASST_SOCKET), mode="client")
+    SubElement(source, "reconnect", enabled="yes", timeout=str(RECONNECT_SECONDS))
+    SubElement(element, "model", type="virtio")
+    SubElement(element, "rom", enabled="no")  # as of other cards
+
+
+def not_migratable(specification: Mapping[str, Any]) -> str:
+    """Return why a domain of this specification cannot be migrated live, or an empty string."""
+    found = next(iter(hardware.of_passt(specification)), None)
+    return f"interface {found.get('name')!r} is passt's, a process of its pod that has all connections of the guest" if found else ""

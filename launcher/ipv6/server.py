@@ -1,0 +1,152 @@
+"""The tap out of which the guest's solicitations and its DHCPv6 come, and into which the answers go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import socket
+import struct
+from collections.abc import Callable
+from typing import Final, Self
+
+from apiserver.apis.virt import network
+from launcher.ipv6 import dhcpv6, discovery, lease
+from launcher.ipv6.packets import ICMPV6, Packet, encode, parse
+from launcher.ipv6.settings import Settings, packed
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+FRAME_BYTES: Final = 2048
+"""More than any client sends; what is longer is cut, and then malformed."""
+TURN_FRAMES: Final = 16
+"""Read before others have their turn in the event loop."""
+ADVERTISE_SECONDS: Final = 600.0
+"""Between advertisements that nobody asked for: many before the guest forgets its router (``discovery.ROUTER_SECONDS``)."""
+AGAIN_SECONDS: Final = 5.0
+"""Between tries to open a tap that went away."""
+_TUNSETIFF: Final = 0x400454CA
+_IFF_TAP: Final = 0x0002
+_IFF_NO_PI: Final = 0x1000
+_UDP_HEAD: Final = struct.Struct("!HHHH")
+
+
+def open_tap() -> int:
+    """Return a descriptor of the tap that virt-handler has made for this user, which does not wait.
+
+    Raises:
+        OSError: there is none.
+    """
+    opened = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(opened, _TUNSETIFF, struct.pack("16sH22x", network.CONTROL_TAP.encode(), _IFF_TAP | _IFF_NO_PI))
+    except OSError:
+        os.close(opened)
+        raise
+    return opened
+
+
+class Server:
+    """Router advertisements and DHCPv6 for the pod's guest, from :meth:`serve` on; a context manager that ends it."""
+
+    def __init__(
+        self,
+        opened: Callable[[], int] = open_tap,
+        find: Callable[[str, messages.Lease6, socket.socket], Settings] = lease.of,
+    ) -> None:
+        self._open, self._find = opened, find
+        self._tap: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        """Of the next advertisement, or of the next try to open a tap that went away."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._close()
+
+    def serve(self, machine: messages.Machine) -> None:
+        """Answer the guest from now on; nothing to do for a machine whose pod has no IPv6, or the second time.
+
+        Raises:
+            OSError: virt-handler has not prepared the pod's network.
+        """
+        found = lease.given(machine)
+        if self._tap is not None or found is None:
+            return
+        try:
+            with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as any_socket:
+                told = self._find(*found, any_socket)
+            self._begin(told)
+        except OSError as error:
+            raise OSError(error.errno, f"serve IPv6 on {network.CONTROL_TAP}: {error.strerror}") from error
+
+    def _begin(self, told: Settings) -> None:
+        self._tap = self._open()
+        asyncio.get_running_loop().add_reader(self._tap, self._answer_some, self._tap, told)
+        self._advertise(told)
+
+    def _advertise(self, told: Settings) -> None:
+        if self._tap is not None:
+            _send(self._tap, discovery.advertisement(told))
+            self._timer = asyncio.get_running_loop().call_later(ADVERTISE_SECONDS, self._advertise, told)
+
+    def _answer_some(self, tap: int, told: Settings) -> None:
+        for _ in range(TURN_FRAMES):
+            try:
+                frame = os.read(tap, FRAME_BYTES)
+            except BlockingIOError:  # no more for now
+                return
+            except OSError as error:
+                if error.errno != errno.EIO:  # the tap is down for a moment, as while its filter cannot be loaded
+                    logger.warning(
+                        "virt-launcher's tap is gone and is opened again", extra={"tap": network.CONTROL_TAP, "error": str(error)}
+                    )
+                    self._begin_anew(told)
+                return
+            if (said := answer(frame, told)) is not None:
+                _send(tap, said)
+
+    def _begin_anew(self, told: Settings) -> None:
+        self._close()
+        try:
+            self._begin(told)
+        except OSError:  # virt-handler has to make it first
+            self._timer = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._begin_anew, told)
+
+    def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._tap is not None:
+            asyncio.get_running_loop().remove_reader(self._tap)
+            os.close(self._tap)
+            self._tap = None
+
+
+def answer(frame: bytes, told: Settings) -> bytes | None:
+    """Return the frame that answers one of the guest's; None where nothing is said. Pure."""
+    packet = parse(frame)
+    if packet is None or packet.source_mac != told.mac:
+        return None
+    return discovery.answer(packet, told) if packet.protocol == ICMPV6 else _datagram(packet, told)
+
+
+def _datagram(packet: Packet, told: Settings) -> bytes | None:
+    _, port, length, _ = _UDP_HEAD.unpack_from(packet.payload)
+    if port != network.DHCP6_SERVER_PORT or length != len(packet.payload) or packet.source[:2] != b"\xfe\x80":
+        return None
+    said = dhcpv6.answer(packet.payload[_UDP_HEAD.size :], told)
+    if said is None:
+        return None
+    datagram = _UDP_HEAD.pack(network.DHCP6_SERVER_PORT, network.DHCP6_CLIENT_PORT, _UDP_HEAD.size + len(said), 0) + said
+    return encode(told.mac, Packet(told.server_mac, packed(told.server), packet.source, packet.protocol, 64, datagram))
+
+
+def _send(tap: int, frame: bytes) -> None:
+    with contextlib.suppress(OSError):  # as if it were lost on the way: the guest asks again
+        os.write(tap, frame)

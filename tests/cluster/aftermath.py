@@ -1,0 +1,49 @@
+"""What a namespace looked like when a test failed in it: the first questions of whoever reads the report of a run that is gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+from tests.cluster.kube import Kubectl
+
+EVENTS = 15
+KERNEL = ("segfault", "traps:", "oom-kill", "Out of memory")
+
+
+def seen(kubectl: Kubectl) -> str:
+    """Return machines, migrations, pods, how their containers ended, the newest Events, and what the kernel ended; about 4 KB at most."""
+    tables = (("get", "vm,vmmig,pods", "-o", "wide"), ("get", "events", "--sort-by=.metadata.creationTimestamp", "-o", _EVENT))
+    objects, events = (_told(kubectl, *arguments) for arguments in tables)
+    return "\n".join((objects, *_endings(kubectl), *events.splitlines()[-EVENTS:], *_kernel()))
+
+
+_EVENT = "custom-columns=LAST:.lastTimestamp,OF:.involvedObject.name,REASON:.reason,MESSAGE:.message"
+
+
+def _told(kubectl: Kubectl, *arguments: str) -> str:
+    try:
+        done = kubectl.try_run(*arguments, timeout=20)
+    except subprocess.TimeoutExpired:
+        return f"kubectl {arguments[0]} took more than 20 s"
+    return done.stdout + done.stderr
+
+
+def _endings(kubectl: Kubectl) -> Iterator[str]:
+    """Return the message of each container that ended; virt-launcher's has QEMU's last words."""
+    try:
+        pods = json.loads(_told(kubectl, "get", "pods", "-o", "json"))["items"]
+    except ValueError:  # it was told above why there are none
+        return
+    for pod in pods:
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            if ended := container["state"].get("terminated") or container["lastState"].get("terminated"):
+                words = ended.get("message", "")[-800:]
+                yield f"{pod['metadata']['name']} ended with {ended['exitCode']} at {ended.get('finishedAt')}: {words}"
+
+
+def _kernel() -> list[str]:
+    """Return the newest lines of the kernel on processes that it ended; of nodes elsewhere it knows nothing."""
+    said = subprocess.run(["dmesg"], capture_output=True, text=True, timeout=20, check=False).stdout
+    return [line for line in said.splitlines() if any(word in line for word in KERNEL)][-3:]

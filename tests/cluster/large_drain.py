@@ -1,0 +1,97 @@
+"""``make test-drain``: the drain of a node with twenty guests, shown as it goes; stopped in the middle, and begun again.
+
+It is no part of ``make test``: twenty emulated guests take some 5 GiB and ten minutes. ``DRAIN_GUESTS`` is another number of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import phases
+from tests.cluster.kube import Kubectl, eventually
+from tests.cluster.manifests import tiny_vm
+from tests.testbed import layout
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
+
+GUESTS = int(os.environ.get("DRAIN_GUESTS", "20"))
+FROM_A_NODE = 2
+"""``migrations.perNode`` of the chart."""
+NAMES = [f"many-{number:02}" for number in range(GUESTS)]
+
+
+@pytest.fixture
+def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
+    """The node without etcd, with all guests on it; they may leave it."""
+    etcd = system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"]
+    (name,) = (each.name for each in layout.NODES if each.name != etcd)
+    chosen = {"kubernetes.io/hostname": name}
+    for start in range(0, GUESTS, 4):  # or all of them boot at once, each slower than it may take
+        some = NAMES[start : start + 4]
+        kubectl.apply(*(tiny_vm(each, evictionStrategy="LiveMigrate", nodeSelector=chosen) for each in some))
+        kubectl("wait", "vm", *some, "--for=condition=Ready", "--timeout=300s", timeout=320)
+    for each in NAMES:
+        kubectl("patch", "vm", each, "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))
+    try:
+        yield name
+    finally:
+        system("uncordon", name)
+
+
+def places(kubectl: Kubectl) -> Counter[str]:
+    """Return how many guests run on each node; none has been restarted."""
+    found = kubectl.json("get", "vms")["items"]
+    assert {len(each["status"]["attempts"]) for each in found} == {1}
+    return Counter(each["status"]["nodeName"] for each in found)
+
+
+def under_way(kubectl: Kubectl) -> list[dict[str, Any]]:
+    """Return the unfinished Migrations; of these no more than two have begun."""
+    found = [each for each in kubectl.json("get", "migrations")["items"] if phases.is_unfinished(each)]
+    assert len([each for each in found if phases.phase_of(each) not in ("", phases.PENDING)]) <= FROM_A_NODE
+    return found
+
+
+def test_a_drain_of_twenty_guests_is_shown_and_can_be_stopped_and_gone_on_with(kubectl: Kubectl, node: str, tmp_path: Path) -> None:
+    said = tmp_path / "drain"
+    command = kubectl.command(
+        "drain", node, f"--pod-selector=vm.kubevirt.io/name in ({','.join(NAMES)})", "--ignore-daemonsets", "--delete-emptydir-data"
+    )
+    enough = min(5, GUESTS // 2)
+
+    def moved(count: int) -> bool:
+        under_way(kubectl)
+        return GUESTS - places(kubectl)[node] >= count
+
+    with said.open("w") as out, subprocess.Popen(command, env=kubectl.environment, stdout=out, stderr=subprocess.STDOUT) as drain:
+        try:
+            eventually(lambda: moved(enough), timeout=600, interval=1, what=f"{enough} guests have moved")
+            print(kubectl("get", "migrations"))
+        finally:
+            drain.send_signal(signal.SIGINT)
+    kubectl("uncordon", node)
+    eventually(lambda: not under_way(kubectl), timeout=180, interval=1, what="what has begun is over")
+    assert places(kubectl)[node] > 0, "the drain went on"
+    assert len(set(re.findall(r"virtual machine (many-\d+) moves to another node first", said.read_text()))) >= enough
+
+    with said.open("a") as out, subprocess.Popen(command, env=kubectl.environment, stdout=out, stderr=subprocess.STDOUT) as drain:
+        try:
+            eventually(lambda: moved(GUESTS), timeout=2400, interval=2, what="all guests have moved")
+            assert drain.wait(60) == 0
+        finally:
+            drain.kill()
+    print(said.read_text()[-3000:])
+    print(kubectl("get", "migrations"))
+    ends = Counter(phases.phase_of(each) for each in kubectl.json("get", "migrations")["items"])
+    assert ends[phases.SUCCEEDED] == GUESTS
+    assert ends.keys() <= {phases.SUCCEEDED, phases.FAILED}  # one that waited for its turn when nobody emptied the node any more

@@ -1,0 +1,171 @@
+"""Claims on the real cluster: a blank disk in a new one, a device that two machines name, and one that is full."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.cluster.kube import Console, Kubectl, console, eventually
+from tests.cluster.manifests import claim_disk, shared_claim, tiny_vm, with_disks
+from tests.testbed import kubectl as testbed_kubectl
+from tests.testbed import layout, nodes
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="needs devices and file systems of the test bed's nodes"),
+]
+MIB: Final = 1 << 20
+CLASS: Final = "by-hand"
+
+
+def on(node: layout.Node, *command: str) -> None:
+    """Run a command on a node."""
+    subprocess.run([*nodes.inside(node), *command], check=True)
+
+
+def volume(name: str, size: str, mode: str, **source: Any) -> list[dict[str, Any]]:
+    """Return a volume and the claim that is bound to it; who uses it runs on one of our nodes."""
+    modes, storage = ["ReadWriteMany"], {"storage": size}
+    terms = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name for node in layout.NODES]}]
+    common = {"storageClassName": CLASS, "accessModes": modes, "volumeMode": mode}
+    spec = {**common, "capacity": storage, "persistentVolumeReclaimPolicy": "Retain", **source}
+    if "local" in source:
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": terms}]}}
+    claim = {**common, "volumeName": name, "resources": {"requests": storage}}
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": claim},
+    ]
+
+
+@contextmanager
+def device(kubectl: Kubectl, directory: Path, mebibytes: int = 16) -> Iterator[str]:
+    """Make a claim that is a block device of this machine, which is both nodes; yield its name."""
+    name, file = f"device-{secrets.token_hex(3)}", directory / "device.img"
+    with file.open("wb") as image:
+        image.truncate(mebibytes * MIB)
+    path = subprocess.run(["losetup", "--find", "--show", file], check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        kubectl.apply(*volume(name, f"{mebibytes}Mi", "Block", local={"path": path}))
+        yield name
+    finally:
+        kubectl("delete", "pvc", name, "--ignore-not-found", "--wait=false")
+        kubectl("delete", "pv", name, "--ignore-not-found", "--wait=false")
+        subprocess.run(["losetup", "--detach", path], check=True)
+
+
+@contextmanager
+def small(kubectl: Kubectl, node: layout.Node) -> Iterator[tuple[str, Path]]:
+    """Make a claim on a file system of 8 MiB of a node, with a disk of 64 MiB in it; yield its name and its directory."""
+    name = f"small-{secrets.token_hex(3)}"
+    directory = layout.shared_volumes() / name
+    directory.mkdir(parents=True)
+    on(node, "mount", "-t", "tmpfs", "-o", "size=8m,mode=777", name, str(directory))
+    try:
+        on(node, "truncate", "-s", "64M", str(directory / "disk.img"))
+        on(node, "chown", "107:107", str(directory / "disk.img"))
+        kubectl.apply(*volume(name, "64Mi", "Filesystem", hostPath={"path": str(directory), "type": "Directory"}))
+        yield name, directory
+    finally:
+        kubectl("delete", "pvc", name, "--ignore-not-found", "--wait=false")
+        kubectl("delete", "pv", name, "--ignore-not-found", "--wait=false")
+        on(node, "umount", "--lazy", str(directory))
+        directory.rmdir()
+
+
+def told(kubectl: Kubectl, vm: str, kind: str) -> dict[str, Any]:
+    conditions = kubectl.json("get", "vm", vm).get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def ready(kubectl: Kubectl, *names: str) -> None:
+    for name in names:
+        kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=240s", timeout=250)
+
+
+def delete(kubectl: Kubectl, *names: str) -> None:
+    kubectl("delete", "vm", *names, "--timeout=120s", timeout=130)
+
+
+def boot(viewer: Console) -> Console:
+    viewer.expect("GUEST-READY", timeout=120)
+    return viewer
+
+
+def test_a_blank_disk_is_created_in_a_new_claim_and_keeps_what_the_guest_wrote(kubectl: Kubectl, testguest: None) -> None:
+    del testguest
+    kubectl.apply(shared_claim("blank"))
+    disk = {**claim_disk("blank"), "source": {"name": "blank", "create": {"size": "33Mi"}}}
+    kubectl.apply(with_disks(tiny_vm("blank"), disk))
+    ready(kubectl, "blank")
+    with console(kubectl, "blank") as viewer:
+        assert str(33 * MIB // 512) in boot(viewer).run("cat /sys/block/vda/size")
+        viewer.run("echo written-before | dd of=/dev/vda conv=fsync")
+    kubectl("virt", "restart", "blank")
+    eventually(lambda: kubectl.json("get", "vm", "blank")["status"]["attempt"] == 2, timeout=120, what="the second attempt")
+    ready(kubectl, "blank")
+    with console(kubectl, "blank") as viewer:
+        assert "written-before" in boot(viewer).run("head -c 14 /dev/vda")
+    delete(kubectl, "blank")
+
+
+def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_path: Path) -> None:
+    with device(kubectl, tmp_path) as claim:
+        kubectl.apply(with_disks(tiny_vm("first"), claim_disk(claim)))
+        ready(kubectl, "first")
+        kubectl.apply(with_disks(tiny_vm("second"), claim_disk(claim)))
+        waits = eventually(
+            lambda: (each := told(kubectl, "second", "DisksReady")).get("reason") == "DiskInUse" and each, timeout=90, what="DiskInUse"
+        )
+        assert claim in waits["message"]
+        assert "by virtual machine first;" in waits["message"]
+        with console(kubectl, "first") as viewer:
+            boot(viewer).run("echo of-the-first | dd of=/dev/vda conv=fsync")
+        kubectl("virt", "stop", "first")
+        ready(kubectl, "second")
+        with console(kubectl, "second") as viewer:
+            assert "of-the-first" in boot(viewer).run("head -c 12 /dev/vda")
+        delete(kubectl, "first", "second")
+
+        disk = {**claim_disk(claim), "shareable": True}
+        kubectl.apply(with_disks(tiny_vm("left"), disk), with_disks(tiny_vm("right"), disk))
+        ready(kubectl, "left", "right")
+        with console(kubectl, "left") as left, console(kubectl, "right") as right:
+            boot(left).run("echo of-the-left. | dd of=/dev/vda conv=fsync")
+            assert "of-the-left" in boot(right).run("dd if=/dev/vda bs=512 count=1 iflag=direct 2>/dev/null | head -c 12")
+        delete(kubectl, "left", "right")
+
+
+def test_a_guest_whose_claim_is_full_goes_on_by_itself_when_there_is_room_unless_somebody_paused_it(kubectl: Kubectl) -> None:
+    node = layout.NODES[0]
+    with small(kubectl, node) as (claim, directory):
+        machine = with_disks(tiny_vm("filling", nodeSelector={"kubernetes.io/hostname": node.name}), claim_disk(claim))
+        kubectl.apply(machine)
+        ready(kubectl, "filling")
+        with console(kubectl, "filling") as viewer:
+            boot(viewer).type("dd if=/dev/zero of=/dev/vda bs=1M count=16 conv=fsync; echo FIRST''-WRITTEN $?\n")
+            paused = eventually(
+                lambda: (each := told(kubectl, "filling", "Paused")).get("status") == "True" and each, timeout=120, what="Paused"
+            )
+            assert paused["reason"] == "DiskFull"
+            assert "disk 'data': no space left" in paused["message"]
+            on(node, "mount", "-o", "remount,size=32m", str(directory))
+            viewer.expect("FIRST-WRITTEN 0", timeout=120)
+            eventually(lambda: told(kubectl, "filling", "Paused").get("status") == "False", timeout=60, what="no pause")
+
+            viewer.type("dd if=/dev/zero of=/dev/vda bs=1M seek=16 count=40 conv=fsync; echo SECOND''-WRITTEN $?\n")
+            eventually(lambda: told(kubectl, "filling", "Paused").get("reason") == "DiskFull", timeout=120, what="the second pause")
+            kubectl("virt", "pause", "filling")
+            on(node, "mount", "-o", "remount,size=128m", str(directory))
+            with pytest.raises(AssertionError, match="console did not show"):
+                viewer.expect("SECOND-WRITTEN", timeout=20)
+            kubectl("virt", "unpause", "filling")
+            viewer.expect("SECOND-WRITTEN 0", timeout=120)
+        delete(kubectl, "filling")

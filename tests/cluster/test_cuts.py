@@ -1,0 +1,34 @@
+"""One process or link is cut at one step of a migration: the worst cells of docs/faults.md. ``make test-faults`` plays all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cuts import description
+from tests.cuts.__main__ import play_one
+from tests.cuts.playing import Player, playing
+from tests.testbed import kubectl as testbed_kubectl
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="processes and links are cut in the process table of this machine"),
+]
+
+
+@pytest.fixture(scope="module")
+def player(kubeconfig: Path, testguest: None) -> Iterator[Player]:
+    with playing(kubeconfig) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", description.WORST)
+def test_no_data_are_lost_none_runs_twice_and_nothing_hangs(player: Player, name: str) -> None:
+    (cell,) = description.chosen(name)
+
+    found = play_one(player, cell)
+
+    assert not found.faults, found.text

@@ -1,0 +1,178 @@
+"""A node is drained: guests move before their pods go, and one that cannot move is told."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import blank_disk, claim_disk, shared_claim, tiny_vm, with_disks
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
+PLACE = "drain-test"
+
+
+def seen(kubectl: Kubectl, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = kubectl.json("get", "vm", name)
+    return found
+
+
+def migrations(kubectl: Kubectl, name: str) -> list[dict[str, Any]]:
+    return [each for each in kubectl.json("get", "migrations")["items"] if each["spec"]["selector"]["name"] == name]
+
+
+def drain(kubectl: Kubectl, node: str, *names: str, timeout: int) -> subprocess.CompletedProcess[str]:
+    """Drain a node of these machines alone: what else is on it belongs to other tests."""
+    chosen = f"--pod-selector=vm.kubevirt.io/name in ({','.join(names)})"
+    return kubectl.try_run(
+        "drain", node, chosen, "--ignore-daemonsets", "--delete-emptydir-data", f"--timeout={timeout}s", timeout=timeout + 30
+    )
+
+
+@contextmanager
+def uncordoned(kubectl: Kubectl, node: str) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        kubectl("uncordon", node)
+
+
+def test_guests_move_before_their_node_is_drained(kubectl: Kubectl) -> None:
+    names = ("drain-a", "drain-b", "drain-c")
+    kubectl.apply(tiny_vm(names[0]))
+    kubectl("wait", "vm", names[0], "--for=condition=Ready", "--timeout=90s", timeout=100)
+    node = seen(kubectl, names[0])["status"]["nodeName"]
+    for name in names[1:]:
+        kubectl.apply(tiny_vm(name, evictionStrategy="LiveMigrate", nodeSelector={"kubernetes.io/hostname": node}))
+    kubectl("wait", "vm", *names, "--for=condition=Ready", "--timeout=120s", timeout=130)
+    for name in names:
+        with console(kubectl, name) as guest:
+            guest.expect("GUEST-READY", timeout=60)
+            guest.type(COUNTER)
+            guest.expect(r"tick 1\b")
+    for name in names[1:]:  # it counts from the next migration on
+        kubectl("patch", "vm", name, "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))
+
+    with uncordoned(kubectl, node):
+        done = drain(kubectl, node, *names, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert "moves to another node first" in done.stderr
+        for name in names:
+            vm = seen(kubectl, name)
+            assert (vm["status"]["phase"], vm["status"]["nodeName"] != node, len(vm["status"]["attempts"])) == ("Running", True, 1)
+            with console(kubectl, name) as guest:
+                ticks = int(guest.expect(r"tick (\d+)").group(1))
+                assert int(guest.expect(rf"tick ({ticks + 1})").group(1)) == ticks + 1
+        moves = [each for name in names for each in migrations(kubectl, name)]
+        assert len(moves) == len(names)
+        assert {each["status"]["phase"] for each in moves} == {"Succeeded"}
+        assert {each["metadata"]["ownerReferences"][0]["kind"] for each in moves} == {"VirtualMachine"}
+
+
+def test_a_guest_that_cannot_move_holds_its_drain_up_or_is_shut_down_as_its_machine_says(kubectl: Kubectl) -> None:
+    cached = {**claim_disk("held"), "driver": {"cache": "writeback"}}
+    kubectl.apply(shared_claim("held"), blank_disk("held"))
+    kubectl("wait", "job", "make-held", "--for=condition=Complete", "--timeout=60s", timeout=70)
+    kubectl.apply(with_disks(tiny_vm("stays", evictionStrategy="LiveMigrate"), cached))
+    kubectl("wait", "vm", "stays", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    node = seen(kubectl, "stays")["status"]["nodeName"]
+    with uncordoned(kubectl, node):
+        held = drain(kubectl, node, "stays", timeout=12)
+        assert held.returncode != 0
+        assert "virtual machine stays cannot migrate: the page cache of its node has data of the disk 'data'" in held.stderr
+        vm = seen(kubectl, "stays")
+        assert (vm["status"]["phase"], vm["status"]["nodeName"]) == ("Running", node)
+        assert not migrations(kubectl, "stays")
+
+        kubectl("patch", "vm", "stays", "--type=merge", "-p", json.dumps({"spec": {"evictionStrategy": "LiveMigrateIfPossible"}}))
+        gone = drain(kubectl, node, "stays", timeout=90)
+        assert gone.returncode == 0, gone.stderr
+        eventually(
+            lambda: (vm := seen(kubectl, "stays"))["status"]["phase"] == "Running" and vm["status"]["nodeName"] != node,
+            timeout=120,
+            what="the guest runs on the other node",
+        )
+
+
+def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
+    """Evict a pod; return why kube-apiserver refuses that."""
+    options = {"deleteOptions": {"dryRun": ["All"]}} if dry else {}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": kubectl.namespace}, **options}
+    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
+    refused = kubectl.try_run("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+    assert refused.returncode != 0
+    return refused.stderr
+
+
+def test_an_eviction_as_a_dry_run_moves_nobody_and_is_judged_whatever_becomes_of_the_secret(kubectl: Kubectl) -> None:
+    kubectl.apply(tiny_vm("kept"))
+    kubectl("wait", "vm", "kept", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    pod = seen(kubectl, "kept")["status"]["podName"]
+    eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=60, what="the eviction is judged")
+    assert not migrations(kubectl, "kept")  # it would have been made before the answer
+
+    changed = [{"op": "replace", "path": "/webhooks/0/clientConfig/service/path", "value": f"/evictions/{secrets.token_hex(24)}"}]
+    kubectl("patch", "validatingwebhookconfiguration", "evictions.kubevirt.io", "--type=json", "-p", json.dumps(changed))
+    said = [evicted(kubectl, pod, dry=True) for _ in range(12)]
+    assert all("moves to another node first" in each or "ask again" in each for each in said), said
+    eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=30, what="the new secret is known")
+    assert not migrations(kubectl, "kept")
+    assert seen(kubectl, "kept")["status"]["podName"] == pod
+
+
+def test_a_guest_that_fits_no_other_node_stays_and_its_migration_ends(kubectl: Kubectl) -> None:
+    kubectl.apply(tiny_vm("pinned"))
+    kubectl("wait", "vm", "pinned", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    node = seen(kubectl, "pinned")["status"]["nodeName"]
+    kubectl("patch", "vm", "pinned", "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": node}}}))
+    pod = seen(kubectl, "pinned")["status"]["podName"]
+    assert "a migration begins" in evicted(kubectl, pod, dry=False)
+
+    def ended() -> Any:
+        return [each["status"] for each in migrations(kubectl, "pinned") if (each.get("status") or {}).get("phase") == "Failed"]
+
+    (status,) = eventually(ended, timeout=150, what="the migration ends")
+    assert "no node for the target within 60 s" in status["message"]
+    eventually(
+        lambda: [each["metadata"]["name"] for each in kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=pinned")["items"]] == [pod],
+        timeout=60,
+        what="the target is deleted",
+    )
+    assert seen(kubectl, "pinned")["status"]["podName"] == pod
+
+
+def test_a_guest_that_runs_once_goes_on_elsewhere_when_an_eviction_ended_it_and_not_when_somebody_deleted_its_pod(kubectl: Kubectl) -> None:
+    kubectl.apply(tiny_vm("once", runStrategy="Once", evictionStrategy="Shutdown"))
+    kubectl("wait", "vm", "once", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    node = seen(kubectl, "once")["status"]["nodeName"]
+    with uncordoned(kubectl, node):
+        done = drain(kubectl, node, "once", timeout=120)
+        assert done.returncode == 0, done.stderr
+        eventually(
+            lambda: (status := seen(kubectl, "once")["status"])["phase"] == "Running" and status["nodeName"] != node,
+            timeout=120,
+            what="the guest runs on the other node",
+        )
+    first = seen(kubectl, "once")["status"]["attempts"][0]
+    assert first["result"] == "Stopped"
+    assert "was evicted, as by kubectl drain" in first["message"] or "was to be evicted, as by kubectl drain" in first["message"]
+
+    kubectl("delete", "pod", seen(kubectl, "once")["status"]["podName"], timeout=90)
+    eventually(lambda: seen(kubectl, "once")["status"]["phase"] == "Stopped", timeout=60, what="the machine is off")
+    assert len(seen(kubectl, "once")["status"]["attempts"]) == 2
+
+
+def test_etcds_only_member_is_not_evicted_and_says_what_moves_it(system: Kubectl) -> None:
+    for dry in (True, False):
+        said = evicted(system, "kubevirt-etcd-0", dry=dry)
+        assert "is the only member of etcd" in said
+        assert "kubectl virt move-etcd --to NODE" in said
+    assert system.json("get", "pdb", "kubevirt-etcd")["status"]["disruptionsAllowed"] == 0

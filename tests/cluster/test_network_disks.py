@@ -1,0 +1,165 @@
+"""Disks of servers: of an NBD server in a pod, by TLS, and of an iSCSI target beside the cluster, by CHAP. Both vanish and come back."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import processes
+from tests.cluster.kube import Console, Kubectl, console, eventually
+from tests.cluster.manifests import migration, shared_claim, tiny_vm, with_disks
+from tests.cluster.serving import a_service
+from tests.cluster.test_migrations import final_phase, other_node
+from tests.cluster.test_testbed import a_pod
+from tests.host.launcher.servers import Certificates, IscsiTarget
+from tests.testbed import kubectl as testbed_kubectl
+from tests.testbed import layout
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="the target runs on the machine of the test cluster"),
+]
+
+SERVER_IMAGE = "localhost/kubevirt/virt-launcher:dev"
+"""It has qemu-nbd."""
+USER, PASSWORD = "initiator-7", "correct-horse-7"
+MIB = 1 << 20
+SERVE = """\
+set -e
+image=/export/disk.img
+[ -e $image ] || { truncate -s 16M $image.new; printf from-nbd | dd of=$image.new conv=notrunc; mv $image.new $image; }
+exec qemu-nbd --persistent --shared=8 --format=raw --tls-creds=tls --export-name=vm-1 \
+  --object=tls-creds-x509,id=tls,endpoint=server,verify-peer=yes,dir=/certificates $image
+"""
+
+
+def a_secret(name: str, kind: str, values: dict[str, bytes]) -> dict[str, Any]:
+    data = {key: base64.b64encode(value).decode() for key, value in values.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": kind, "data": data}
+
+
+def a_server() -> dict[str, Any]:
+    """Return the pod that serves NBD; it stays down once its server is gone."""
+    pod = a_pod(
+        "nbd",
+        "sh",
+        "-c",
+        SERVE,
+        volumes=[
+            {"name": "export", "persistentVolumeClaim": {"claimName": "nbd"}},
+            {"name": "certificates", "secret": {"secretName": "nbd-server"}},
+        ],
+        volume_mounts=[{"name": "export", "mountPath": "/export"}, {"name": "certificates", "mountPath": "/certificates"}],
+        securityContext={"fsGroup": 107, "runAsUser": 107, "runAsGroup": 107},
+    )
+    pod["spec"]["containers"][0] |= {"image": SERVER_IMAGE, "imagePullPolicy": "IfNotPresent"}
+    return pod
+
+
+def secrets() -> list[dict[str, Any]]:
+    """Return those of the server, of its client, and of the login to the target."""
+    certificates = Certificates()
+    server, client = certificates.of_server("nbd"), certificates.of_client()
+    served = {"ca-cert.pem": certificates.authority, "server-cert.pem": server.certificate, "server-key.pem": server.key}
+    used = {"ca.crt": certificates.authority, "tls.crt": client.certificate, "tls.key": client.key}
+    login = {"node.session.auth.username": USER.encode(), "node.session.auth.password": PASSWORD.encode()}
+    return [
+        a_secret("nbd-server", "Opaque", served),
+        a_secret("nbd-client", "kubernetes.io/tls", used),
+        a_secret("chap", "kubernetes.io/iscsi-chap", login),
+    ]
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The image of the target's logical unit."""
+    path = tmp_path / "unit"
+    path.write_bytes(b"from-target".ljust(16 * MIB, b"\xa5"))
+    return path
+
+
+@pytest.fixture
+def target(unit: Path) -> Iterator[IscsiTarget]:
+    found = IscsiTarget(unit, user=USER, password=PASSWORD, address=layout.CONTROL_PLANE_ADDRESS)
+    try:
+        yield found
+    finally:
+        found.__exit__()
+
+
+def disks_ready(kubectl: Kubectl) -> tuple[str, str]:
+    """Return reason and message of the machine's condition about its disks."""
+    conditions = (kubectl.json("get", "vm", "served").get("status") or {}).get("conditions") or ()
+    return next(((each.get("reason", ""), each.get("message", "")) for each in conditions if each["type"] == "DisksReady"), ("", ""))
+
+
+def told(kubectl: Kubectl, *words: str) -> str:
+    """Return what the condition says once it is that the servers of these disks do not answer."""
+
+    def look() -> str:
+        reason, message = disks_ready(kubectl)
+        return message if reason == "DiskServerSilent" and all(each in message for each in words) else ""
+
+    return str(eventually(look, timeout=180, what=f"condition DisksReady with reason DiskServerSilent for {words}"))
+
+
+def goes_on(kubectl: Kubectl, guest: Console) -> None:
+    guest.expect("COPIED 0", timeout=180)
+    eventually(lambda: disks_ready(kubectl)[0] != "DiskServerSilent", timeout=60, what="the condition that all servers answer")
+    kubectl("wait", "vm", "served", "--for=condition=Ready", "--timeout=90s", timeout=100)
+
+
+def test_disks_of_servers_move_with_a_guest_and_outlive_their_servers(
+    kubectl: Kubectl, testguest: None, target: IscsiTarget, unit: Path
+) -> None:
+    nbd = {"host": "nbd", "export": "vm-1", "tlsSecretRef": {"name": "nbd-client"}}
+    iscsi = {"targetPortal": target.portal, "iqn": target.iqn, "lun": 1, "secretRef": {"name": "chap"}}
+    vm = with_disks(tiny_vm("served"), {"name": "data", "type": "NBD", "source": nbd}, {"name": "unit", "type": "ISCSI", "source": iscsi})
+    service = a_service("nbd", "nbd")
+    service["spec"]["ports"] = [{"port": 10809}]
+    kubectl.apply(*secrets(), shared_claim("nbd"), service, vm)
+    waits = told(kubectl, "'data'", "'unit'")
+    assert "NBD server nbd port 10809 does not answer" in waits
+    assert "WaitingForServer" in kubectl("get", "vm", "served")
+
+    target.start()
+    kubectl.create(a_server())
+    kubectl("wait", "vm", "served", "--for=condition=Ready", "--timeout=240s", timeout=250)
+    with console(kubectl, "served") as guest:
+        guest.expect("GUEST-READY", timeout=180)
+        assert "from-nbd" in guest.run("head -c 8 /dev/vda")
+        digest = hashlib.md5(unit.read_bytes(), usedforsecurity=False).hexdigest()
+        assert digest in guest.run("md5sum </dev/vdb", timeout=120)
+        guest.run("echo before-the-move | dd of=/dev/vda conv=fsync; echo before-the-move | dd of=/dev/vdb conv=fsync")
+    assert unit.read_bytes().startswith(b"before-the-move")
+
+    node = kubectl.json("get", "vm", "served")["status"]["nodeName"]
+    made = kubectl.create(migration("served", node=other_node(kubectl, node)))
+    assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+    with console(kubectl, "served") as guest:
+        assert "before-the-move" in guest.run("dd if=/dev/vda iflag=direct bs=512 count=1 2>/dev/null | head -c 15")
+        guest.run("echo after-the-move | dd of=/dev/vdb conv=fsync")
+        assert unit.read_bytes().startswith(b"after-the-move")
+
+        processes.kill(kubectl.json("get", "pod", "nbd"), containing="qemu-nbd")
+        guest.type("echo while-away | dd of=/dev/vda conv=fsync; echo CO''PIED $?\n")
+        assert "'unit'" not in told(kubectl, "disk 'data': NBD server nbd port 10809 does not answer")
+        kubectl("delete", "pod", "nbd", "--wait=true")
+        kubectl.create(a_server())
+        goes_on(kubectl, guest)
+        assert "while-away" in guest.run("dd if=/dev/vda iflag=direct bs=512 count=1 2>/dev/null | head -c 10")
+
+        target.kill()
+        guest.type("echo while-away | dd of=/dev/vdb conv=fsync; echo CO''PIED $?\n")
+        assert "'data'" not in told(kubectl, "disk 'unit': ISCSI server 10.100.0.1 port")
+        target.start()
+        goes_on(kubectl, guest)
+    assert unit.read_bytes().startswith(b"while-away")
+    shown = kubectl("get", "vm,pods,events", "-o", "json")
+    assert (PASSWORD in shown, USER in shown) == (False, False)

@@ -1,0 +1,106 @@
+"""A node shuts down in order: the real kubelet hears it from logind, of which the test bed has the part that the kubelet knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import times
+from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.manifests import blank_disk, claim_disk, shared_claim, tiny_vm, with_disks
+from tests.testbed import layout, logind, nodes
+from tests.testbed.logind import Logind
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+SETTINGS = {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "30s"}
+"""Those of docs/operating.md, with more time: guests are emulated."""
+DEAF_SECONDS = 20
+"""The time of a guest that hears neither power button nor agent: virt-handler must not go before it is over."""
+
+
+@contextmanager
+def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
+    """Let the node's kubelet delay shutdowns as with systemd; afterwards it is as before, and what ran there runs again."""
+    with logind.running(nodes.root_of(node)) as service:
+        try:
+            nodes.restart_kubelet(node, **SETTINGS)
+            assert service.inhibited.wait(60), "the kubelet delays no shutdown"
+            system("wait", "node", node.name, "--for=condition=Ready", "--timeout=60s", timeout=70)
+            yield service
+        finally:
+            nodes.restart_kubelet(node)
+            system("wait", "node", node.name, "--for=condition=Ready", "--timeout=90s", timeout=100)
+            for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
+                system("rollout", "status", each, "--timeout=150s", timeout=160)
+            for namespace in (system.namespace, "kube-system"):  # pods that ended stay, and other tests would take them for running ones
+                for phase in ("Succeeded", "Failed"):
+                    chosen = f"--field-selector=spec.nodeName={node.name},status.phase={phase}"
+                    system.within(namespace)("delete", "pods", chosen, timeout=60)
+
+
+@contextmanager
+def cordoned(system: Kubectl, node: str) -> Iterator[None]:
+    system("cordon", node)
+    try:
+        yield
+    finally:
+        system("uncordon", node)
+
+
+def seen(kubectl: Kubectl, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = kubectl.json("get", "vm", name)
+    return found
+
+
+def runs_on(kubectl: Kubectl, name: str, node: str) -> None:
+    """Wait until a machine runs on a node."""
+
+    def is_so() -> bool:
+        found = kubectl.try_run("get", "vm", name, "-o", "jsonpath={.status.phase} {.status.nodeName}")
+        return found.stdout == f"Running {node}"  # nothing while virt-api is away: both replicas may have been on the other node
+
+    eventually(is_so, timeout=150, what=f"{name} runs on {node}")
+
+
+def ends_asked_for(kubectl: Kubectl, pod: str) -> list[str]:
+    """Return when the kubelet began to end containers of a pod, by its Events."""
+    chosen = f"--field-selector=reason=Killing,involvedObject.name={pod}"
+    return [each["firstTimestamp"] or each["eventTime"] for each in kubectl.json("get", "events", chosen)["items"]]
+
+
+def test_guests_of_a_node_that_shuts_down_end_in_order_before_virt_handler_and_start_elsewhere(kubectl: Kubectl, system: Kubectl) -> None:
+    etcd = system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"]
+    (node,) = (each for each in layout.NODES if each.name != etcd)
+    handler = system.json("get", "pods", f"--field-selector=spec.nodeName={node.name}", "-l", "kubevirt.io=virt-handler")["items"][0]
+    kubectl.apply(shared_claim("orderly"), blank_disk("orderly"))
+    kubectl("wait", "job", "make-orderly", "--for=condition=Complete", "--timeout=60s", timeout=70)
+    with cordoned(system, etcd):
+        kubectl.apply(with_disks(tiny_vm("orderly", terminationGracePeriodSeconds=100), claim_disk("orderly")))
+        kubectl.apply(tiny_vm("deaf", terminationGracePeriodSeconds=DEAF_SECONDS))
+        kubectl("wait", "vm", "orderly", "deaf", "--for=condition=Ready", "--timeout=150s", timeout=160)
+    with delaying_shutdowns(system, node) as service:
+        with console(kubectl, "deaf") as guest:
+            guest.expect("GUEST-READY", timeout=180)
+            guest.run("kill -STOP $(pidof dd) $(cat /run/qemu-ga.pid)")  # which wait for the button and for questions to the agent
+        with console(kubectl, "orderly") as guest:
+            guest.expect("GUEST-READY", timeout=180)
+            guest.run("exec 3<>/dev/vda; echo not-yet-on-the-disk >&3")  # it is when the guest has powered off itself
+            begun = datetime.now(UTC)
+            service.prepare_for_shutdown(True)
+            guest.expect("Power down", timeout=60)
+        assert service.released.wait(160), "the kubelet delays the shutdown still"
+        for name in ("orderly", "deaf"):
+            runs_on(kubectl, name, etcd)
+        with console(kubectl, "orderly") as guest:
+            guest.expect("GUEST-READY", timeout=180)
+            assert "not-yet-on-the-disk" in guest.run("head -c 19 /dev/vda")
+    assert [len(seen(kubectl, name)["status"]["attempts"]) for name in ("orderly", "deaf")] == [2, 2]
+    told = ends_asked_for(system, handler["metadata"]["name"])
+    assert told
+    # Those without a priority have their time first.
+    assert min(map(times.parse, told)) >= begun + timedelta(seconds=DEAF_SECONDS - 1)

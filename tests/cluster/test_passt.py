@@ -1,0 +1,109 @@
+"""The network of a guest whose connections passt makes and takes, on a real cluster, by IPv4 and IPv6."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import socket
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import names
+from tests.cluster import processes
+from tests.cluster.kube import Console, Kubectl, console, eventually, forwarded
+from tests.cluster.serving import BOTH, PORT, a_server, addresses_in, host, pod_addresses, service_addresses, wait_for_addresses
+from tests.cluster.test_guest_network import pings, pod_of, start
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+CARD: dict[str, Any] = {"name": "default", "type": "passt", "ports": [{"name": "greeting", "port": 8080}, {"port": 22}]}
+
+
+def process_of(pod: dict[str, Any]) -> int:
+    """Return the pid of passt."""
+    return next((pid for pid, command in processes.of_pod(pod).items() if "--vhost-user" in command and "unsandboxed" not in command), 0)
+
+
+def serve(guest: Console, port: int, program: str = "") -> None:
+    """Serve each connection by a process of its own: one that passt takes with it stays open in the guest, and keeps nobody out."""
+    guest.run(f"(nc -ll -p {port} -e {program or f'echo hello-from-{port}'}) >/dev/null 2>&1 & true")
+
+
+def answered(port: int) -> str:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        return connection.recv(100).decode().strip()
+    return ""
+
+
+def echoed(connection: socket.socket) -> None:
+    """Fail where what is sent does not come back."""
+    connection.settimeout(60)
+    connection.sendall(b"still-there")
+    assert connection.recv(100) == b"still-there"
+
+
+def asked(kubectl: Kubectl, address: str, port: int) -> str:
+    """Return what a pod is answered."""
+    return kubectl.try_run("exec", "beside", "--", "nc", "-w", "3", address, str(port), stdin="").stdout.strip()
+
+
+def wait_for_answer(kubectl: Kubectl, address: str, port: int) -> None:
+    eventually(lambda: asked(kubectl, address, port) == "hello-from-8080", timeout=60, what=f"an answer by port {port} of {address}")
+
+
+def test_a_guest_of_passt_reaches_and_is_reached_and_goes_on_when_passt_ends(kubectl: Kubectl) -> None:
+    kubectl.apply(a_server("beside"))
+    vm = start(kubectl, "passt-one", CARD)
+    pod, (seen,) = pod_of(kubectl, vm), vm["status"]["interfaces"]
+    addresses, others = addresses_in(pod), pod_addresses(kubectl, "beside")
+    assert seen["ipAddress"] == vm["status"]["podIP"] == addresses[0]
+    assert tuple(seen["ipAddresses"]) == addresses
+    assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    spec = {"selector": {names.VM_NAME_LABEL: "passt-one"}, "ports": [{"port": 80, "targetPort": "greeting"}], **BOTH}
+    kubectl.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "passt"}, "spec": spec})
+    services = service_addresses(kubectl, "passt")
+    with console(kubectl, "passt-one") as guest:
+        guest.expect("GUEST-READY", timeout=90)
+        wait_for_addresses(guest, *addresses)
+        assert seen["mac"] in guest.run("cat /sys/class/net/eth0/address")
+
+        def fetches(address: str) -> bool:
+            return "\nbeside" in guest.run(f"wget -T 5 -q -O - http://{host(address)}:{PORT}/")
+
+        # Out: a pod, by its addresses; a name, by the cluster's DNS.
+        for other in others:
+            eventually(functools.partial(fetches, other), timeout=60, what=f"an answer of {other}")
+            assert pings(guest, other)
+        eventually(lambda: services[0] in guest.run(f"nslookup passt.{kubectl.namespace}.svc.cluster.local"), timeout=60, what="a name")
+
+        # In: by a Service, at the pod's addresses, and by no other port; by kubectl port-forward.
+        for port in (8080, 8081):
+            serve(guest, port)
+        for service, address in zip(services, addresses, strict=True):
+            wait_for_answer(kubectl, service, 80)
+            wait_for_answer(kubectl, address, 8080)
+            assert "hello-from" not in asked(kubectl, address, 8081)
+        with forwarded(kubectl, f"pod/{vm['status']['podName']}", 8080) as own:
+            eventually(lambda: answered(own) == "hello-from-8080", timeout=60, what="an answer by port-forward")
+
+        # It ends three times, and another one takes its place each time. Nobody tells the guest which connections it lost.
+        serve(guest, 22, "cat")
+        eventually(lambda: ":22 " in guest.run("netstat -ltn"), timeout=60, what="the port")
+        for _ in range(3):
+            with forwarded(kubectl, f"pod/{vm['status']['podName']}", 22) as own, socket.create_connection(("127.0.0.1", own)) as open_one:
+                echoed(open_one)
+                before = process_of(pod)
+                os.kill(before, signal.SIGKILL)
+                eventually(lambda: process_of(pod) not in (0, before), timeout=60, what="another passt")  # noqa: B023  # it is called at once
+                for service, other in zip(services, others, strict=True):
+                    wait_for_answer(kubectl, service, 80)
+                    eventually(functools.partial(fetches, other), timeout=60, what=f"an answer of {other} afterwards")
+        eventually(lambda: "PasstEnded" in kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"), timeout=30, what="the Event")
+    after = kubectl.json("get", "vm", "passt-one")
+    assert after["status"]["podName"] == vm["status"]["podName"]
+    (told,) = (each for each in after["status"]["conditions"] if each["type"] == "Migratable")
+    assert told["status"] == "False"
+    assert "is passt's" in told["message"]

@@ -1,0 +1,75 @@
+"""virt-controller beside virt-handlers of another release, which speak another contract."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition, dig
+from apiserver.apis.virt import names
+from tests.component.controller.test_controller import LEASES, MIGRATIONS, PODS, VMS, Cluster, a_vm, working
+from tests.component.controller.test_migrations import a_migration
+from tests.fakes.kubeapi import FakeAPI
+
+
+def a_lease(node: str, versions: str) -> dict[str, Any]:
+    metadata = {
+        "name": names.handler_lease(node),
+        "namespace": "kubevirt-node-lease",
+        "labels": {names.COMPONENT_LABEL: names.HANDLER},
+        "annotations": {"kubevirt.io/contract-versions": versions},
+    }
+    return {"metadata": metadata, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 40}}
+
+
+@pytest.fixture
+async def api() -> FakeAPI:
+    return FakeAPI()
+
+
+@pytest.fixture
+async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
+    await api.put(LEASES, a_lease("node1", "1,2"))
+    await api.put(LEASES, a_lease("node2", "2"))
+    async with working(api, "--no-leader-elect"):
+        yield Cluster(api)
+
+
+def not_on(pod: dict[str, Any]) -> list[list[str]]:
+    terms = dig(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms") or [{}]
+    return [each["values"] for term in terms for each in term.get("matchFields") or () if each["operator"] == "NotIn"]
+
+
+async def test_neither_starts_nor_migrations_lead_to_a_node_whose_virt_handler_is_not_understood(api: FakeAPI, cluster: Cluster) -> None:
+    assert not_on(await cluster.running()) == [["node2"]]
+    await api.put(MIGRATIONS, a_migration("m"))
+    target = await cluster.until(lambda: next((each for each in api.all(PODS) if not_on(each) == [["node1"], ["node2"]]), None), "target")
+    assert dig(target, "metadata", "labels", names.MIGRATION_LABEL)
+
+
+async def test_an_unschedulable_pod_says_which_nodes_are_left_out_and_why(api: FakeAPI, cluster: Cluster) -> None:
+    await api.put(VMS, a_vm())
+    pod = await cluster.pod()
+    lacking = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}
+    await api.edit(PODS, "ns", pod["metadata"]["name"], lambda obj: obj.update(status={"phase": "Pending", "conditions": [lacking]}))
+    ready = await cluster.until(
+        lambda: (found := condition(cluster.vm()["status"]["conditions"], "Ready") or {}).get("reason") == "Unschedulable" and found,
+        "Unschedulable",
+    )
+    assert ready["message"].endswith(
+        "; node node2 gets no guests: its virt-handler speaks version 2 of the contract, and virt-controller speaks 1"
+    )
+
+
+async def test_a_machine_that_names_such_a_node_waits_until_its_virt_handler_is_of_this_release(api: FakeAPI, cluster: Cluster) -> None:
+    await api.put(VMS, a_vm(nodeName="node2"))
+    await cluster.phase_is("Pending")
+    ready = condition(cluster.vm()["status"]["conditions"], "Ready") or {}
+    assert (ready["reason"], ready["message"].startswith("node node2 gets no guests")) == ("HandlerNotUnderstood", True)
+    assert api.all(PODS) == []
+    await api.edit(
+        LEASES, "kubevirt-node-lease", names.handler_lease("node2"), lambda obj: obj["metadata"]["annotations"].clear()
+    )  # as of a virt-handler that says nothing of versions
+    await cluster.pod()

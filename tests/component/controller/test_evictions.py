@@ -1,0 +1,694 @@
+"""The webhook that judges evictions, asked over TLS as kube-apiserver asks; virt-controller has the rights that the chart gives it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yarl
+from aiohttp import web
+
+from apiserver.apis.meta import errors, names
+from apiserver.apis.meta.objects import condition, name_of, uid_of
+from apiserver.apis.virt.resources import MIGRATIONS as MIGRATION_KIND
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from certs.reloading import Files
+from controller.evictions.eviction_plan import Limits
+from controller.evictions.judging import Evictions
+from controller.evictions.path_secret import FRESH_SECONDS, LOOK_SECONDS, PREVIOUS_SECONDS, PathSecret
+from controller.evictions.webhook import NAME, PREFIX, EvictionWebhook, SecretRotation
+from controller.reconcilers import certificate_plan, virtual_machines
+from controller.serving.evictions import EvictionServer, read
+from tests.component.controller.test_controller import CLAIMS, MIGRATIONS, NODES, PODS, VMS
+from tests.component.controller.test_serving import certificate
+from tests.fakes import rbac
+from tests.fakes.kubeapi import FakeAPI
+from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
+
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+POD = name_of(a_pod())
+
+
+class FirstDay:
+    """The clock of the double, which has made everything just now."""
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Ask:
+    """Asks as kube-apiserver does; returns code and answer."""
+
+    api: FakeAPI
+    port: int
+    session: aiohttp.ClientSession
+    trust: ssl.SSLContext
+
+    async def __call__(self, body: Any, path: str = "") -> tuple[int, Any]:
+        url = yarl.URL(f"https://localhost:{self.port}{path or path_of(self.api)}", encoded=True)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with self.session.post(url, data=data, ssl=self.trust) as response:
+            text = await response.text()
+            return response.status, json.loads(text) if response.content_type == "application/json" else text
+
+
+def review(name: str = POD, **rest: Any) -> dict[str, Any]:
+    request = {
+        "uid": "review-1",
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "subResource": "eviction",
+        "operation": "CREATE",
+        "namespace": "default",
+        "name": name,
+        "object": {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}},
+        **rest,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def configuration() -> dict[str, Any]:
+    service = {"name": "virt-controller", "namespace": "kubevirt", "port": 443}
+    return {"metadata": {"name": NAME}, "webhooks": [{"name": NAME, "clientConfig": {"service": service}}]}
+
+
+def path_of(api: FakeAPI) -> str:
+    return str(api.get(WEBHOOKS, "", NAME)["webhooks"][0]["clientConfig"]["service"]["path"])
+
+
+class HangingAPI(FakeAPI):
+    """A server that lets some requests wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs: Callable[[web.Request], bool] = lambda _: False
+        self.hanging = 0
+        self.go_on = asyncio.Event()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if self.hangs(request):
+            self.hanging += 1
+            await self.go_on.wait()
+        return await super()._handle(request)
+
+
+async def hung(api: HangingAPI, number: int = 1) -> None:
+    async with asyncio.timeout(10):
+        while api.hanging < number:
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def api() -> HangingAPI:
+    made = HangingAPI()
+    await made.put(VMS, a_vm(phase="Running", attempts=[an_attempt()]))
+    await made.put(PODS, a_pod())
+    await made.put(NODES, {"metadata": {"name": "node1"}, "spec": {"unschedulable": True}})
+    await made.put(WEBHOOKS, configuration())
+    return made
+
+
+async def put_machines(api: FakeAPI, count: int, namespace: str = "default") -> list[str]:
+    """Put machines with guests on node1; return the names of their pods."""
+    pods = []
+    for number in range(count):
+        vm, pod = a_vm(phase="Running", attempts=[an_attempt()]), a_pod()
+        name, uid = f"virt-launcher-vm{number}-aaaaa", f"{namespace}-{number}"
+        vm["metadata"] |= {"name": f"vm{number}", "namespace": namespace, "uid": f"uid-{uid}"}
+        pod["metadata"] |= {"name": name, "namespace": namespace, "uid": f"pod-{uid}"}
+        pod["metadata"]["ownerReferences"][0] |= {"name": f"vm{number}", "uid": f"uid-{uid}"}
+        vm["status"] |= {"podName": name, "podUID": f"pod-{uid}"}
+        await api.put(VMS, vm)
+        await api.put(PODS, pod)
+        pods.append(name)
+    return pods
+
+
+@asynccontextmanager
+async def served(api: FakeAPI, tmp_path: Path) -> AsyncIterator[Ask]:
+    given = certificate(tmp_path / "tls")
+    assert given.authorities is not None
+    trust = ssl.create_default_context(cafile=str(given.authorities))
+    api.authorize = rbac.authorizer("virt-controller")
+    anybody = aiohttp.TCPConnector(limit=0)
+    async with api.serving() as config, Client(config, user_agent="test") as client, aiohttp.ClientSession(connector=anybody) as session:
+        await SecretRotation(client).rotate()
+        migrations = Informer(client, MIGRATION_KIND, trim=virtual_machines.trim_migration)
+        judge = Evictions(client, FirstDay(), Limits(), migrations, namespace="kubevirt").judge
+        files = Files(given.certificate, given.key)
+        server = EvictionServer(0, PREFIX, judge, PathSecret(client).holds, files, host="127.0.0.1")
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(server.run()), tasks.create_task(migrations.run())]
+            async with asyncio.timeout(10):
+                while not server.bound_port:
+                    await asyncio.sleep(0.01)
+            yield Ask(api, server.bound_port, session, trust)
+            for each in running:
+                each.cancel()
+    assert api.forbidden == []
+
+
+async def test_an_eviction_makes_a_migration_once_and_is_refused_until_the_guest_has_left(api: FakeAPI, tmp_path: Path) -> None:
+    async with served(api, tmp_path) as ask:
+        code, answer = await ask(review())
+        assert code == 200
+        (made,) = api.all(MIGRATIONS)
+        response = answer["response"]
+        assert (response["uid"], response["allowed"]) == ("review-1", False)
+        assert (response["status"]["code"], response["status"]["reason"]) == (429, "TooManyRequests")  # what kubectl drain asks again for
+        assert "moves to another node first" in response["status"]["message"]
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(5):
+                tasks.create_task(ask(review()))
+        assert len(api.all(MIGRATIONS)) == 1
+
+        await api.edit(VMS, "default", "testvm", lambda obj: obj["status"].update(podName="there", podUID="there"))
+        await api.edit(MIGRATIONS, "default", name_of(made), lambda obj: obj.update(status={"phase": "Succeeded"}))
+        async with asyncio.timeout(10):
+            while not (await ask(review()))[1]["response"]["allowed"]:
+                await asyncio.sleep(0.02)
+
+
+async def test_who_asked_is_logged_with_a_guest_that_is_moved(api: FakeAPI, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With a secret that leaked somebody else than kube-apiserver has guests moved."""
+    caplog.set_level("INFO")
+    async with served(api, tmp_path) as ask:
+        await ask(review())
+    (moved,) = (each for each in caplog.records if each.message == "move a guest because its pod is evicted")
+    assert moved.__dict__["peer"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(("mine", "anothers", "moves"), [("ReadWriteMany", "ReadWriteOnce", 1), ("ReadWriteOnce", "ReadWriteMany", 0)])
+async def test_whether_a_guest_can_move_is_seen_at_the_claims_of_its_own_namespace(
+    api: FakeAPI, tmp_path: Path, mine: str, anothers: str, moves: int
+) -> None:
+    for namespace, mode in (("aaa", anothers), ("default", mine), ("zzz", anothers)):
+        await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": namespace}, "spec": {"accessModes": [mode]}})
+    disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+    await api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"].update(devices={"disks": [disk]}))
+    async with served(api, tmp_path) as ask:
+        assert (await ask(review()))[1]["response"]["allowed"] == (not moves)  # who cannot move, and need not, goes
+        assert len(api.all(MIGRATIONS)) == moves
+
+
+@pytest.mark.parametrize("dry", [{"dryRun": True}, {"object": {"deleteOptions": {"dryRun": ["All"]}}}])
+async def test_a_dry_run_moves_nobody(api: FakeAPI, tmp_path: Path, dry: dict[str, Any]) -> None:
+    async with served(api, tmp_path) as ask:
+        _, answer = await ask(review(**dry))
+        assert not answer["response"]["allowed"]
+        assert api.all(MIGRATIONS) == []
+
+
+def shuts_down(obj: dict[str, Any]) -> None:
+    obj["spec"] |= {"evictionStrategy": "Shutdown", "runStrategy": "Once"}
+
+
+def disruption(api: FakeAPI) -> dict[str, Any]:
+    return dict(condition(api.get(VMS, "default", "testvm")["status"].get("conditions"), "DisruptionTarget") or {})
+
+
+async def test_a_guest_that_an_eviction_ends_says_so_before_it_may_be_evicted(api: FakeAPI, tmp_path: Path) -> None:
+    await api.edit(VMS, "default", "testvm", shuts_down)
+    async with served(api, tmp_path) as ask:
+        assert (await ask(review(dryRun=True)))[1]["response"]["allowed"]
+        assert disruption(api) == {}
+
+        for _ in range(2):  # kube-apiserver repeats what it did not hear the answer to
+            assert (await ask(review()))[1]["response"]["allowed"]
+            assert disruption(api)["reason"] == "EvictionAllowed"
+
+
+@pytest.mark.parametrize("error", [errors.Conflict("it was changed"), errors.ServiceUnavailable("etcd is away")], ids=["changed", "away"])
+async def test_an_eviction_that_cannot_be_written_down_is_asked_again(tmp_path: Path, error: errors.StatusError) -> None:
+    class Unwritable(FakeAPI):
+        refuses = True
+
+        async def _handle(self, request: web.Request) -> web.StreamResponse:
+            if self.refuses and request.method == "PATCH":
+                return web.json_response(error.to_json(), status=error.code)
+            return await super()._handle(request)
+
+    api = Unwritable()
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    shuts_down(vm)
+    await api.put(VMS, vm)
+    await api.put(PODS, a_pod())
+    await api.put(WEBHOOKS, configuration())
+    async with served(api, tmp_path) as ask:
+        _, answer = await ask(review())
+        assert (answer["response"]["allowed"], answer["response"]["status"]["code"]) == (False, 429)
+        assert "ask again" in answer["response"]["status"]["message"]
+        assert disruption(api) == {}
+
+        api.refuses = False
+        assert (await ask(review()))[1]["response"]["allowed"]
+        assert disruption(api)["reason"] == "EvictionAllowed"
+
+
+async def test_etcds_only_member_is_refused_in_the_installations_own_namespace(api: FakeAPI, tmp_path: Path) -> None:
+    labels = {"kubevirt.io": "etcd"}
+    for namespace in ("kubevirt", "default"):
+        metadata = {"name": "kubevirt-etcd-0", "namespace": namespace, "labels": labels}
+        await api.put(PODS, {"metadata": metadata, "spec": {"nodeName": "node1"}, "status": {"phase": "Running"}})
+    async with served(api, tmp_path) as ask:
+        _, answer = await ask(review("kubevirt-etcd-0", namespace="kubevirt"))
+        assert (answer["response"]["allowed"], answer["response"]["status"]["code"]) == (False, 429)
+        assert "move-etcd --to NODE" in answer["response"]["status"]["message"]
+        assert (await ask(review("kubevirt-etcd-0")))[1]["response"]["allowed"], "a stranger's"
+
+
+async def test_pods_that_are_no_machines_may_go(api: FakeAPI, tmp_path: Path) -> None:
+    plain = {"metadata": {"name": "virt-launcher-not", "namespace": "default"}, "spec": {}, "status": {"phase": "Running"}}
+    await api.put(PODS, plain)
+    async with served(api, tmp_path) as ask:
+        for name in ("virt-launcher-not", "virt-launcher-absent"):
+            assert (await ask(review(name)))[1]["response"]["allowed"]
+
+
+async def test_what_cannot_be_looked_up_is_asked_again(api: FakeAPI, tmp_path: Path) -> None:
+    async with served(api, tmp_path) as ask:
+        await ask(review(dryRun=True))  # knows the path from now on
+        for before in (0, 1):  # of the pod, of the machine
+            api.refusals += [
+                *[web.Response(text=json.dumps(a_pod()), content_type="application/json")] * before,
+                errors.ServiceUnavailable("etcd is away"),
+            ]
+            _, answer = await ask(review(dryRun=True))
+            assert (answer["response"]["allowed"], answer["response"]["status"]["code"]) == (False, 429)
+            assert "ask again" in answer["response"]["status"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/", PREFIX, "/metrics"])
+async def test_there_is_nothing_else_to_ask_for(api: FakeAPI, tmp_path: Path, path: str) -> None:
+    async with served(api, tmp_path) as ask:
+        assert (await ask(review(), path))[0] == 404
+
+
+@pytest.mark.parametrize("path", [f"{PREFIX}guessed", "/evictions/%C3%A4", "/evictions/%ED%A0%80"])
+async def test_who_does_not_know_the_secret_moves_nobody_and_is_asked_to_come_again(api: FakeAPI, tmp_path: Path, path: str) -> None:
+    """It may be a kube-apiserver with an older copy of its configuration: anything but 429 would end a drain."""
+    async with served(api, tmp_path) as ask:
+        for pod in (POD, "virt-launcher-absent"):
+            code, answer = await ask(review(pod), path)
+            assert (code, answer["response"]["allowed"], answer["response"]["status"]["code"]) == (200, False, 429)
+        assert api.all(MIGRATIONS) == []
+        assert not [each for each in api.requests if "/pods/" in each[1]]
+
+
+async def test_a_large_body_of_somebody_who_does_not_know_the_secret_is_not_read(api: FakeAPI, tmp_path: Path) -> None:
+    """It would take time of the loop in which all reconcilers run."""
+    large = {**review(), "padding": ["x" * 100] * 60}
+    async with served(api, tmp_path) as ask:
+        assert (await ask(large, f"{PREFIX}guessed"))[0] == 429
+        assert (await ask(large))[0] == 200
+
+
+async def test_nor_is_one_whose_length_nobody_said(api: FakeAPI, tmp_path: Path) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield json.dumps(review()).encode()
+
+    async with served(api, tmp_path) as ask:
+        url = f"https://localhost:{ask.port}{PREFIX}guessed"
+        async with ask.session.post(url, data=pieces(), ssl=ask.trust) as response:
+            assert (response.status, await response.read()) == (429, b"")
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.serving.evictions.BODY_SECONDS", 0.1)
+    async with served(api, tmp_path) as ask, asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection("localhost", ask.port, ssl=ask.trust)
+        writer.write(f"POST {path_of(api)} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n".encode())
+        assert (await reader.readline()).split()[1] == b"408"
+        writer.close()
+
+
+async def test_while_the_secret_cannot_be_looked_up_evictions_are_refused_until_later(api: FakeAPI, tmp_path: Path) -> None:
+    async with served(api, tmp_path) as ask:
+        api.refusals += [errors.ServiceUnavailable("etcd is away")]
+        answers = [await ask(review()) for _ in range(2)]  # of the second nobody is asked
+        assert [(code, answer["response"]["status"]["code"]) for code, answer in answers] == [(200, 429)] * 2
+        assert api.all(MIGRATIONS) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"[" * 60000,
+        b"\xff",
+        {},
+        {"request": []},
+        review(""),
+        review(uid=7),
+        review(subResource="status"),
+        review(resource={"resource": "pods", "group": "x"}),
+    ],
+)
+async def test_what_is_no_review_of_an_eviction_is_told_so(api: FakeAPI, tmp_path: Path, body: Any) -> None:
+    async with served(api, tmp_path) as ask:
+        code, text = await ask(body)
+        assert (code, "AdmissionReview" in text) == (400, True)
+
+
+async def test_a_flood_of_bytes_is_not_read(api: FakeAPI, tmp_path: Path) -> None:
+    async with served(api, tmp_path) as ask:
+        assert (await ask(b" " * (1 << 20)))[0] == 413
+
+
+def test_names_are_read_as_they_are() -> None:
+    asked = read(review())
+    assert (asked.namespace, asked.name, asked.dry_run) == ("default", POD, False)
+
+
+async def test_path_and_authorities_are_written_apart(api: FakeAPI) -> None:
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        webhook, rotation = EvictionWebhook(client), SecretRotation(client)
+        assert await webhook.carries() == certificate_plan.fingerprint(b"")
+        await rotation.rotate()
+        path = path_of(api)
+        assert path.startswith(PREFIX)
+        secret = path.removeprefix(PREFIX)
+        assert len(secret) > 30
+        assert not names.subdomain_errors(secret)  # or kube-apiserver refuses the path
+        await webhook.tell(b"two")
+        assert path_of(api) == path
+        assert await webhook.carries() == certificate_plan.fingerprint(b"two")
+        assert api.get(WEBHOOKS, "", NAME)["webhooks"][0]["clientConfig"]["caBundle"] == base64.b64encode(b"two").decode()
+        await rotation.rotate()
+        assert path_of(api) != path
+        assert await webhook.carries() == certificate_plan.fingerprint(b"two")
+        await api.remove(WEBHOOKS, "", NAME)
+        assert await webhook.carries() is None
+
+
+async def test_the_secret_is_replaced_again_and_again_whatever_happens_to_a_write(api: FakeAPI) -> None:
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        api.refusals += [errors.Conflict("somebody wrote"), errors.ServiceUnavailable("etcd is away"), errors.NotFound("not yet")]
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(SecretRotation(client, interval=0.01, retry=0.01).run())
+            shown: set[str] = set()
+            async with asyncio.timeout(10):
+                while len(shown) < 3:
+                    shown.add(str(api.get(WEBHOOKS, "", NAME)["webhooks"][0]["clientConfig"]["service"].get("path")))
+                    await asyncio.sleep(0.005)
+            running.cancel()
+
+
+async def test_all_webhooks_of_the_configuration_have_one_secret(api: FakeAPI) -> None:
+    two = configuration()
+    two["webhooks"].append({**two["webhooks"][0], "name": "again"})
+    await api.put(WEBHOOKS, two)
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        await SecretRotation(client).rotate()
+    paths = [each["clientConfig"]["service"]["path"] for each in api.get(WEBHOOKS, "", NAME)["webhooks"]]
+    assert paths == [path_of(api)] * 2
+
+
+async def test_the_secret_is_replaced_once_there_is_a_server_again(api: FakeAPI, caplog: pytest.LogCaptureFixture) -> None:
+    async with api.serving() as config:
+        pass
+    async with Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:  # nobody listens there
+        running = tasks.create_task(SecretRotation(client, retry=0.01).run())
+        async with asyncio.timeout(20):
+            while sum("try again" in each.message for each in caplog.records) < 2:
+                await asyncio.sleep(0.01)
+        running.cancel()
+
+
+async def test_of_many_that_are_evicted_at_once_two_move(api: FakeAPI, tmp_path: Path) -> None:
+    pods = await put_machines(api, 6)
+    async with served(api, tmp_path) as ask, asyncio.TaskGroup() as tasks:
+        for name in pods:
+            tasks.create_task(ask(review(name)))
+    assert len(api.all(MIGRATIONS)) == Limits().migrations_per_node
+
+
+async def test_on_a_node_that_nobody_empties_one_moves(api: FakeAPI, tmp_path: Path) -> None:
+    """Whoever may evict pods, a tenant, does not fill the limits of the cluster's drains."""
+    await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {}})
+    pods = await put_machines(api, 6)
+    async with served(api, tmp_path) as ask:
+        said = [(await ask(review(name)))[1]["response"]["status"]["message"] for name in pods]
+        assert len(api.all(MIGRATIONS)) == Limits().shared().migrations_per_node == 1
+        assert all("nobody empties node node1" in each for each in said[1:])
+        await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {"unschedulable": True}})
+        await ask(review(pods[5]))
+        assert len(api.all(MIGRATIONS)) == 2
+
+
+async def test_a_drain_of_hundreds_of_guests_is_answered_at_once(api: HangingAPI, tmp_path: Path) -> None:
+    """kube-apiserver opens a connection for each; one that is closed under it would end the drain with 500."""
+    pods = await put_machines(api, 140)
+    async with served(api, tmp_path) as ask:
+        await ask(review("virt-launcher-absent"))
+        api.hangs = lambda request: "/pods/virt-launcher-vm" in request.path
+        async with asyncio.TaskGroup() as tasks:
+            asked = [tasks.create_task(ask(review(name))) for name in pods]
+            await hung(api, 50)  # of its own requests the client has 64 under way
+            api.go_on.set()
+    assert [each.result()[0] for each in asked] == [200] * len(pods)
+    assert len(api.all(MIGRATIONS)) == Limits().migrations_per_node
+
+
+async def test_nobody_waits_for_another_ones_migration_and_it_counts_meanwhile(api: HangingAPI, tmp_path: Path) -> None:
+    pods = await put_machines(api, 3, "others")
+    async with served(api, tmp_path) as ask:
+        api.hangs = lambda request: request.method == "POST" and "/namespaces/default/" in request.path
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(ask(review()))
+            await hung(api)
+            _, again = await ask(review())
+            assert again["response"]["status"]["message"].endswith("moves to another node first: a migration begins")
+            said = [(await ask(review(name, namespace="others")))[1]["response"]["status"]["message"] for name in pods]
+            assert "a migration begins" in said[0]
+            assert all("2 migrations from node node1 are under way" in each for each in said[1:])
+            api.go_on.set()
+        assert "a migration begins" in first.result()[1]["response"]["status"]["message"]
+        assert len(api.all(MIGRATIONS)) == 2
+
+
+async def test_a_migration_that_is_refused_says_why_and_counts_no_more(api: HangingAPI, tmp_path: Path) -> None:
+    (pod,) = await put_machines(api, 1, "others")
+
+    def quota(path: str, obj: dict[str, Any]) -> None:
+        if path == MIGRATIONS and obj["metadata"]["namespace"] == "default":
+            raise errors.Forbidden("exceeded quota: q, requested: count/migrations.kubevirt.io=1\n" + "x" * 4000)
+
+    api.admit = quota
+    async with served(api, tmp_path) as ask:
+        for _ in range(3):
+            status = (await ask(review()))[1]["response"]["status"]
+            assert status["code"] == 429
+            assert "virtual machine testvm cannot be moved, its Migration is refused: " in status["message"]
+            assert "exceeded quota: q, requested: count/migrations.kubevirt.io=1 |" in status["message"]
+            assert len(status["message"]) < 700
+        await ask(review(pod, namespace="others"))
+        assert len(api.all(MIGRATIONS)) == 1
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "%2e", "", "a" * (1 << 15)])
+async def test_a_pod_whose_owner_has_a_name_that_nothing_has_may_go(api: FakeAPI, tmp_path: Path, name: str) -> None:
+    pod = a_pod()
+    pod["metadata"]["ownerReferences"][0]["name"] = name
+    await api.put(PODS, pod)
+    async with served(api, tmp_path) as ask:
+        assert (await ask(review()))[1]["response"]["allowed"]
+
+
+async def test_an_object_that_nobody_expected_refuses_until_later(api: FakeAPI, tmp_path: Path) -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    await api.put(VMS, {**vm, "status": {**vm["status"], "conditions": ["Migratable"]}})
+    async with served(api, tmp_path) as ask:
+        code, answer = await ask(review())
+        assert (code, answer["response"]["status"]["code"]) == (200, 429)
+        assert "ask again" in answer["response"]["status"]["message"]
+
+
+async def test_a_migration_that_nobody_expected_has_failed_now(api: FakeAPI, tmp_path: Path) -> None:
+    failed = {"metadata": {"name": "m", "namespace": "default", "labels": {"kubevirt.io/evicted-pod": uid_of(a_pod())}}}
+    await api.put(MIGRATIONS, {**failed, "spec": {"selector": {"name": "testvm"}}, "status": {"phase": "Failed", "endTime": "never"}})
+    async with served(api, tmp_path) as ask:
+        code, answer = await ask(review())
+        assert (code, answer["response"]["status"]["code"]) == (200, 429)
+        assert "the next begins in 15 s" in answer["response"]["status"]["message"]
+
+
+async def test_who_deletes_the_migration_of_an_eviction_has_a_pause(api: FakeAPI, tmp_path: Path) -> None:
+    """A machine's owner may: without one, two such machines kept the drain of their node waiting."""
+    async with served(api, tmp_path) as ask:
+        await ask(review())
+        (made,) = api.all(MIGRATIONS)
+        await api.edit(MIGRATIONS, "default", name_of(made), lambda obj: obj["metadata"].update(ownerReferences=[]))
+        await api.remove(MIGRATIONS, "default", name_of(made))
+        async with asyncio.timeout(10):
+            while "moves to another node first" in (said := (await ask(review(dryRun=True)))[1]["response"]["status"]["message"]):
+                await asyncio.sleep(0.02)
+        assert f"migration {name_of(made)} was cancelled (it was deleted); the next begins in 300 s" in said
+        await ask(review())
+        assert api.all(MIGRATIONS) == []
+
+
+@pytest.mark.parametrize("dry", [False, True])
+async def test_a_namespace_that_found_no_place_has_the_next_one_and_a_dry_run_waits_for_none(
+    api: FakeAPI, tmp_path: Path, *, dry: bool
+) -> None:
+    pods, (other,) = await put_machines(api, 3), await put_machines(api, 1, "others")
+    async with served(api, tmp_path) as ask:
+
+        async def said(pod: str, **rest: Any) -> str:
+            return str((await ask(review(pod, **rest)))[1]["response"]["status"]["message"])
+
+        for pod in pods[:2]:
+            assert "a migration begins" in await said(pod)
+        assert "2 migrations from node node1 are under way" in await said(other, namespace="others", dryRun=dry)
+        done = name_of(api.all(MIGRATIONS)[0])
+        await api.edit(MIGRATIONS, "default", done, lambda obj: obj.update(status={"phase": "Succeeded"}))
+        async with asyncio.timeout(10):
+            while "2 migrations" in (third := await said(pods[2])):
+                await asyncio.sleep(0.02)
+        assert ("1 migration of namespace default from node node1 is under way, and guests of others wait" in third) is not dry
+        assert ("a migration begins" in await said(other, namespace="others")) is not dry
+
+
+async def test_an_answer_that_takes_too_long_is_to_ask_again(api: HangingAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kube-apiserver would show the path to whoever evicts, once it has waited for as long as it does."""
+    monkeypatch.setattr("controller.serving.evictions.ANSWER_SECONDS", 0.2)
+    async with served(api, tmp_path) as ask:
+        api.hangs = lambda request: "webhook" in request.path
+        code, answer = await ask(review())
+        assert (code, answer["response"]["status"]["code"]) == (200, 429)
+        api.go_on.set()
+
+
+async def test_nobody_is_moved_before_it_is_known_who_moves(api: HangingAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.evictions.judging.SECONDS", 0.5)
+    api.hangs = lambda request: request.method == "GET" and request.path == MIGRATIONS
+    async with served(api, tmp_path) as ask:
+        _, answer = await ask(review())
+        assert answer["response"]["status"]["message"].endswith("is not known now; ask again")
+        assert api.all(MIGRATIONS) == []
+        api.go_on.set()
+
+
+async def test_strangers_connections_do_not_close_one_that_waits_for_its_answer(
+    api: HangingAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.serving.evictions.MOST", 8)
+    async with served(api, tmp_path) as ask, contextlib.AsyncExitStack() as stack:
+        api.hangs = lambda request: "/pods/" in request.path
+        async with asyncio.TaskGroup() as tasks:
+            asked = tasks.create_task(ask(review()))
+            await hung(api)
+            stranger = ssl.create_default_context()
+            stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
+            for _ in range(12):
+                _, writer = await asyncio.open_connection("127.0.0.1", ask.port, ssl=stranger)
+                stack.callback(writer.close)
+            api.go_on.set()
+        assert asked.result()[0] == 200
+
+
+async def test_those_who_come_first_and_at_once_are_all_let_in(api: FakeAPI, tmp_path: Path) -> None:
+    """As kubectl drain comes, which evicts all pods of a node at the same time."""
+    async with served(api, tmp_path) as ask, asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(ask(review())) for _ in range(8)]
+    assert {each.result()[0] for each in asked} == {200}
+
+
+async def test_the_secret_before_the_present_one_holds_for_a_while_and_both_are_looked_up_again(api: FakeAPI) -> None:
+    now = 0.0
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        rotation, known = SecretRotation(client), PathSecret(client, lambda: now)
+        await rotation.rotate()
+        first = path_of(api).removeprefix(PREFIX)
+        assert await known.holds(first)
+        await rotation.rotate()
+        second = path_of(api).removeprefix(PREFIX)
+        now = LOOK_SECONDS
+        assert await known.holds(second)
+        assert await known.holds(first)  # a kube-apiserver that has not heard yet
+        now += PREVIOUS_SECONDS - 0.1
+        assert await known.holds(first)
+        now += 0.1
+        assert not await known.holds(first)
+        assert await known.holds(second)
+        for guess in ("", "guess", second[:-1], "ä"):
+            assert not await known.holds(guess)
+
+
+async def test_who_shows_an_old_secret_only_is_found_out_after_a_while(api: FakeAPI) -> None:
+    """In a cluster in which nobody else evicts: whoever has been told a secret would otherwise have it for ever."""
+    now = 0.0
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        rotation, known = SecretRotation(client), PathSecret(client, lambda: now)
+        await rotation.rotate()
+        first = path_of(api).removeprefix(PREFIX)
+        assert await known.holds(first)
+        await rotation.rotate()
+        until = FRESH_SECONDS + PREVIOUS_SECONDS
+        while now < until:
+            assert await known.holds(first)
+            now += 10.0
+        assert not await known.holds(first)
+        now += 10 * until
+        assert not await known.holds(first)
+
+
+async def test_a_secret_does_not_outlive_its_configuration(api: FakeAPI) -> None:
+    now = 0.0
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        rotation, known = SecretRotation(client), PathSecret(client, lambda: now)
+        await rotation.rotate()
+        first = path_of(api).removeprefix(PREFIX)
+        assert await known.holds(first)
+        await api.remove(WEBHOOKS, "", NAME)
+        now = FRESH_SECONDS
+        assert await known.holds(first)  # as the one before none
+        now += PREVIOUS_SECONDS
+        assert not await known.holds(first)
+        await api.put(WEBHOOKS, configuration())
+        await rotation.rotate()
+        now += LOOK_SECONDS
+        assert not await known.holds(first)
+        assert await known.holds(path_of(api).removeprefix(PREFIX))
+        assert not await known.holds(first)
+
+
+async def test_guesses_are_not_asked_about_each_time_and_nothing_holds_that_cannot_be_read(api: FakeAPI) -> None:
+    now = 0.0
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        await SecretRotation(client).rotate()
+        known = PathSecret(client, lambda: now)
+        secret = path_of(api).removeprefix(PREFIX)
+        before = len(api.requests)
+        for _ in range(10):
+            assert not await known.holds("guess")
+        assert len(api.requests) == before + 1
+        assert await known.holds(secret)
+        now = FRESH_SECONDS
+        api.refusals += [errors.ServiceUnavailable("etcd is away")]
+        assert not await known.holds(secret)
+        now += LOOK_SECONDS
+        assert await known.holds(secret)
+        now += FRESH_SECONDS
+        await api.put(WEBHOOKS, configuration())
+        assert not await known.holds("")
+        await api.remove(WEBHOOKS, "", NAME)
+        now += FRESH_SECONDS + PREVIOUS_SECONDS
+        assert not await known.holds(secret)

@@ -1,0 +1,347 @@
+"""Migrations of a live virt-controller: whose they are, whose turn it is, and how many of those that are over are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors, times
+from apiserver.apis.meta.objects import name_of, uid_of
+from apiserver.apis.virt import migration_attempts, names
+from controller.reconcilers import migration_plan, migration_retries
+from tests.component.controller.test_controller import MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
+from tests.fakes.kubeapi import FakeAPI, Key
+
+
+@pytest.fixture
+async def api() -> FakeAPI:
+    return FakeAPI()
+
+
+@pytest.fixture
+async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
+    async with working(api, "--no-leader-elect"):
+        yield Cluster(api)
+
+
+def a_migration(name: str, machine: str = "testvm", **status: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "metadata": {"name": name, "namespace": "ns", "finalizers": [names.MIGRATION_FINALIZER]},
+        "spec": {"selector": {"name": machine}},
+    }
+    return {**made, "status": status} if status else made
+
+
+def over(number: int, owner: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """A Migration that is over and tidied up; the higher its number the newer it is."""
+    made = a_migration(f"old-{number:03}", phase="Succeeded", endTime="2026-01-01T00:00:00Z", sourcePod="p", targetPod="q")
+    made["metadata"] |= {"creationTimestamp": f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z", "ownerReferences": [owner], **metadata}
+    del made["metadata"]["finalizers"]
+    return made
+
+
+def owner_of(vm: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "name": name_of(vm), "uid": uid_of(vm)}
+
+
+async def phase_is(cluster: Cluster, name: str, phase: str) -> None:
+    await cluster.until(lambda: cluster.api.get(MIGRATIONS, "ns", name)["status"]["phase"] == phase, f"{name} {phase}")
+
+
+def left(api: FakeAPI) -> list[str]:
+    return [name_of(each) for each in api.all(MIGRATIONS)]
+
+
+async def test_a_migration_that_somebody_made_belongs_to_its_machine_whatever_becomes_of_it(api: FakeAPI, cluster: Cluster) -> None:
+    await cluster.running()
+    await api.put(MIGRATIONS, a_migration("made-by-hand"))
+    await api.put(VMS, a_vm("off", runStrategy="Manual"))
+    await api.put(MIGRATIONS, a_migration("too-early", "off"))
+    await phase_is(cluster, "made-by-hand", "Scheduling")
+    assert api.get(MIGRATIONS, "ns", "made-by-hand")["metadata"]["ownerReferences"] == [owner_of(cluster.vm())]
+    await phase_is(cluster, "too-early", "Failed")
+    assert api.get(MIGRATIONS, "ns", "too-early")["metadata"]["ownerReferences"] == [owner_of(cluster.vm("off"))]
+
+
+class OlderPolicy(FakeAPI):
+    """A server with the policies of an older chart, which let virt-controller neither write owners nor delete Migrations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: set[str] = set()
+
+    async def _write(self, key: Key, subresource: str, method: str, body: dict[str, Any], token: str) -> dict[str, Any]:
+        if "ownerReferences" in (body.get("metadata") or {}):
+            self.refused.add(key[2])
+            raise errors.Forbidden("no owners")
+        return await super()._write(key, subresource, method, body, token)
+
+    async def _delete(self, key: Key, options: dict[str, Any]) -> dict[str, Any]:
+        if key[0] == MIGRATIONS:
+            self.refused.add(key[2])
+            raise errors.Forbidden("no deletions")
+        return await super()._delete(key, options)
+
+
+async def test_what_an_older_policy_refuses_costs_no_migration_anything() -> None:
+    api = OlderPolicy()
+    async with working(api, "--no-leader-elect"):
+        cluster = Cluster(api)
+        await cluster.running()
+        owner = owner_of(cluster.vm())
+        for number in range(1, 8):
+            await api.put(MIGRATIONS, over(number, owner))
+        await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))
+        await cluster.until(lambda: {"old-001", "old-002"} <= api.refused, "refusals")
+        await api.put(MIGRATIONS, a_migration("m"))
+        await phase_is(cluster, "m", "Scheduling")
+        assert "ownerReferences" not in api.get(MIGRATIONS, "ns", "m")["metadata"]
+        assert len(left(api)) == 8
+
+
+async def test_of_a_hundred_that_are_over_the_newest_are_kept_and_none_is_read(api: FakeAPI, cluster: Cluster) -> None:
+    await cluster.running()
+    owner = owner_of(cluster.vm())
+    await api.put(MIGRATIONS, over(200, {**owner, "uid": "of-an-earlier-machine"}))
+    waits = over(0, owner, labels={"kubevirt.io/evicted-pod": "some-pod"})
+    waits["status"]["endTime"] = "2999-01-01T00:00:00Z"  # its end still counts
+    asked = len(api.requests)
+    await api.put(MIGRATIONS, waits)
+    for number in range(1, 101):
+        await api.put(MIGRATIONS, over(number, owner))
+    # The copy here sees each of them come, and a change of the machine has all of them looked at.
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))
+    kept = ["old-000", *(f"old-{number:03}" for number in range(96, 101)), "old-200"]
+    await cluster.until(lambda: left(api) == kept, "deletion of the older ones")
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.3"))
+    await asyncio.sleep(0.2)
+    assert left(api) == kept
+    about = [(method, path) for method, path, query in api.requests[asked:] if "/migrations" in path and query.get("watch") != "true"]
+    assert {method for method, _ in about} == {"DELETE"}
+    assert len(about) == 95
+    options = [body for method, path, body in api.writes if method == "DELETE" and "/migrations" in path]
+    assert all(each["preconditions"].keys() == {"uid", "resourceVersion"} for each in options)
+
+
+async def test_the_oldest_goes_when_another_one_is_over(api: FakeAPI, cluster: Cluster) -> None:
+    source = await cluster.running()
+    owner = owner_of(cluster.vm())
+    for number in range(1, 6):
+        await api.put(MIGRATIONS, over(number, owner))
+    made = a_migration("new")
+    made["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    await api.put(MIGRATIONS, made)
+    await phase_is(cluster, "new", "Scheduling")
+    assert len(left(api)) == 6
+    target = names.target_pod_name("testvm", uid_of(api.get(MIGRATIONS, "ns", "new")))
+    await api.remove(PODS, "ns", target)
+    await cluster.until(lambda: left(api) == ["new", *(f"old-{number:03}" for number in range(2, 6))], "deletion of the oldest")
+    assert cluster.vm()["status"]["podName"] == name_of(source)
+
+
+# Another attempt
+
+
+async def test_a_migration_whose_connection_broke_is_tried_again_in_another_pod(
+    api: FakeAPI, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migration_retries, "BACK_OFF_SECONDS", (1, 1))
+    source = await cluster.running()
+    await api.put(MIGRATIONS, a_migration("move"))
+    await phase_is(cluster, "move", "Scheduling")
+
+    def status() -> dict[str, Any]:
+        return dict(api.get(MIGRATIONS, "ns", "move")["status"])
+
+    async def run_target() -> str:
+        name = str(status()["targetPod"])
+        await cluster.start_pod(api.get(PODS, "ns", name), "node2")
+        await phase_is(cluster, "move", "PreparingTarget")
+        return name
+
+    async def breaks() -> None:
+        """Do what the virt-handlers do of a migration whose connection breaks."""
+
+        def write(obj: dict[str, Any]) -> None:
+            stamp = {"phase": "Running", "time": times.to_rfc3339(datetime.now(UTC))}
+            obj["status"] |= {"phase": "Running", "phaseTransitionTimestamps": [*obj["status"]["phaseTransitionTimestamps"], stamp]}
+            obj["status"]["attempts"] = migration_attempts.failed(obj, "ConnectionBroken", "it broke", datetime.now(UTC))
+
+        await api.edit(MIGRATIONS, "ns", "move", write)
+
+    async def ends(name: str) -> None:
+        """Do what the kubelet does; until then nothing else begins."""
+        await cluster.until(lambda: api.get(PODS, "ns", name)["metadata"].get("deletionTimestamp"), "a deletion")
+        assert api.get(PODS, "ns", name)["metadata"]["deletionGracePeriodSeconds"] == migration_retries.GRACE_SECONDS
+        await asyncio.sleep(0.2)
+        assert (status()["phase"], name in str(status()["message"])) == ("Running", True)
+        await api.remove(PODS, "ns", name)
+
+    first = await run_target()
+    assert status()["attempt"] == 1
+    await breaks()
+    await ends(first)
+    await cluster.until(lambda: status()["attempt"] == 2, "a second attempt")
+    assert (status()["phase"], status()["attempts"][0]["targetPod"]) == ("Pending", first)
+    assert first not in {name_of(each) for each in api.all(PODS)}
+    await phase_is(cluster, "move", "Scheduling")
+    second = await run_target()
+    assert second not in {first, name_of(source)}
+    await breaks()
+    await ends(second)
+    await cluster.until(lambda: status()["attempt"] == 3, "a third attempt")
+    await phase_is(cluster, "move", "Scheduling")
+    third = await run_target()
+    await breaks()
+    await phase_is(cluster, "move", "Failed")
+    assert status()["message"] == "it broke; it was the last of 3 attempts"
+    await cluster.until(lambda: api.get(PODS, "ns", third)["metadata"].get("deletionTimestamp"), "the deletion of the last target")
+    assert [name_of(each) for each in api.all(PODS) if "deletionTimestamp" not in each["metadata"]] == [name_of(source)]
+    assert cluster.events().count("AttemptFailed") == 2
+
+
+# Whose turn it is
+
+
+def is_scheduled(cluster: Cluster, name: str) -> bool:
+    return cluster.phase(name) == "Scheduled"
+
+
+async def machines(cluster: Cluster, *found: str, node: str = "node1") -> None:
+    """Bring machines to Running on a node."""
+    for name in found:
+        await cluster.api.put(VMS, a_vm(name))
+        await cluster.start_pod(await cluster.pod(name=name), node)
+        await cluster.until(partial(is_scheduled, cluster, name), f"{name} Scheduled")
+        await cluster.report_running(name)
+
+
+async def ask(api: FakeAPI, machine: str, *, ago: float = 0, **metadata: Any) -> None:
+    """Store a Migration of a machine, as one that was made so many seconds ago."""
+    made = a_migration(f"move-{machine}", machine)
+    made["metadata"] |= {"creationTimestamp": times.to_rfc3339(datetime.now(UTC) - timedelta(seconds=ago)), **metadata}
+    await api.put(MIGRATIONS, made)
+
+
+def targets(api: FakeAPI) -> list[str]:
+    """Return the machines that have a target pod."""
+    return sorted(
+        each["metadata"]["labels"][names.VM_NAME_LABEL] for each in api.all(PODS) if names.MIGRATION_LABEL in each["metadata"]["labels"]
+    )
+
+
+def said(api: FakeAPI, machine: str) -> str:
+    found = api.get(MIGRATIONS, "ns", f"move-{machine}").get("status") or {}
+    reasons = [each["reason"] for each in found.get("conditions") or () if each["type"] == "Succeeded"]
+    return f"{found.get('phase')} {' '.join(reasons)}: {found.get('message')}"
+
+
+async def fails(api: FakeAPI, machine: str) -> None:
+    """End a migration that has a target pod: that goes away."""
+    await api.remove(PODS, "ns", names.target_pod_name(machine, uid_of(api.get(MIGRATIONS, "ns", f"move-{machine}"))))
+
+
+async def test_two_leave_a_node_and_the_others_wait_for_their_turn(api: FakeAPI, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migration_plan, "QUEUE_SECONDS", 3600)
+    await machines(cluster, "a", "b", "c", "d")
+    await machines(cluster, "elsewhere", node="node2")
+    for number, name in enumerate(("a", "b", "c", "d")):
+        await ask(api, name, ago=60 - number)
+    await ask(api, "elsewhere")
+    await cluster.until(lambda: targets(api) == ["a", "b", "elsewhere"], "three targets")
+    await cluster.until(lambda: said(api, "c") == "Pending Queued: 2 migrations leave node node1; 1st in the queue", "c waits")
+    await cluster.until(lambda: said(api, "d") == "Pending Queued: 2 migrations leave node node1; 2nd in the queue", "d waits")
+    await cluster.until(lambda: cluster.events().count("Queued") == 2, "an Event of each")
+
+    await fails(api, "a")  # its end wakes the next one: nobody waits for the next look
+    await cluster.until(lambda: targets(api) == ["b", "c", "elsewhere"], "the next one's target")
+    await cluster.until(lambda: said(api, "d").endswith("1st in the queue"), "d is the next")
+    assert said(api, "a").startswith("Failed")
+    await cluster.until(lambda: "MigrationFailed" in cluster.events(), "the Event of the end")
+    assert cluster.events().count("Queued") == 2
+
+    await api.edit(MIGRATIONS, "ns", "move-d", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+    await cluster.until(lambda: "move-d" not in left(api), "the end of one that waits")
+    assert targets(api) == ["b", "c", "elsewhere"]
+
+
+class SlowAPI(FakeAPI):
+    """A server that lets whoever makes the target of a migration wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = asyncio.Event()
+        self.asked = 0
+
+    async def _create(self, collection: str, namespace: str, obj: dict[str, Any]) -> dict[str, Any]:
+        if names.MIGRATION_LABEL in (obj["metadata"].get("labels") or {}):
+            self.asked += 1
+            await self.go_on.wait()
+        return await super()._create(collection, namespace, obj)
+
+
+async def test_the_limits_hold_while_nobody_knows_what_has_just_begun() -> None:
+    api = SlowAPI()
+    async with working(api, "--no-leader-elect", "--migrations-per-node=3", "--migrations-per-cluster=2"):
+        cluster = Cluster(api)
+        await machines(cluster, "a", "b", "c", "d", "e", "f")
+        for name in "abcde":
+            await ask(api, name)
+        await cluster.until(lambda: api.asked == 2 and all("Queued" in said(api, each) for each in "cde"), "two targets that are made")
+        assert said(api, "e") == "Pending Queued: 2 migrations are under way in the cluster; 3rd in the queue"
+        await ask(api, "f")  # whoever goes before all others takes no place of those either
+        await api.edit(MIGRATIONS, "ns", "move-f", lambda obj: obj["spec"].update(priority=100))
+        await cluster.until(lambda: "; 1st in the queue" in said(api, "f"), "f waits")
+        assert api.asked == 2
+        api.go_on.set()
+        await cluster.until(lambda: targets(api) == ["a", "b"], "two targets")
+        await asyncio.sleep(0.2)
+        assert api.asked == 2
+
+
+async def test_one_whose_target_is_refused_holds_nobody_up(api: FakeAPI) -> None:
+    def refuse(collection: str, obj: dict[str, Any]) -> None:
+        labels = obj["metadata"].get("labels") or {}
+        if collection == PODS and names.MIGRATION_LABEL in labels and labels[names.VM_NAME_LABEL] == "a":
+            raise errors.Forbidden("exceeded quota")
+
+    api.admit = refuse
+    async with working(api, "--no-leader-elect", "--migrations-per-cluster=1"):
+        cluster = Cluster(api)
+        await machines(cluster, "a", "b")
+        await ask(api, "a", ago=60)
+        await cluster.until(lambda: said(api, "a") == "Pending FailedCreate: exceeded quota", "a refused")
+        await ask(api, "b", ago=50)
+        await cluster.until(lambda: targets(api) == ["b"], "the other's target")
+
+
+async def test_one_without_its_pod_holds_nobody_up(api: FakeAPI) -> None:
+    async with working(api, "--no-leader-elect", "--migrations-per-cluster=1"):
+        cluster = Cluster(api)
+        await machines(cluster, "a", "b")
+        await api.edit(VMS, "ns", "a", lambda obj: obj["status"].update(podUID="another", podName="another"))
+        await ask(api, "a", ago=60)
+        await ask(api, "b", ago=50)
+        await cluster.until(lambda: targets(api) == ["b"], "the other's target")
+
+
+async def test_guests_of_a_node_that_is_emptied_go_before_others(api: FakeAPI) -> None:
+    async with working(api, "--no-leader-elect", "--migrations-per-cluster=1"):
+        cluster = Cluster(api)
+        await machines(cluster, "under-way", "by-hand", node="node2")
+        await machines(cluster, "drained")
+        await ask(api, "under-way", ago=60)
+        await cluster.until(lambda: targets(api) == ["under-way"], "the first target")
+        await api.edit(NODES, "", "node1", lambda obj: obj.update(spec={"unschedulable": True}))
+        await ask(api, "by-hand", ago=50)
+        await cluster.until(lambda: "1st in the queue" in said(api, "by-hand"), "by-hand waits")
+        await ask(api, "drained", ago=40, labels={"kubevirt.io/evicted-pod": "x"})
+        await cluster.until(lambda: "Queued" in said(api, "drained"), "drained waits")
+        await fails(api, "under-way")
+        await cluster.until(lambda: targets(api) == ["drained"], "the target of the drain")
+        assert said(api, "by-hand").startswith("Pending Queued")

@@ -1,0 +1,369 @@
+"""The process that carries relays: what it is allowed, what its end ends, and what it holds while nobody reads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from apiserver.apis.virt import layout
+from certs import files as publishing
+from certs.reloading import Files
+from certs.reloading import read as reading
+from handler.pods import places
+from handler.relays import carrier, carrying, incoming
+from handler.relays.carrying import Carrier
+from handler.relays.header import Header
+from handler.relays.outgoing import Outgoing
+from tests.component.handler.test_relays import Scene
+from tests.component.handler.tls import Authority, trusting
+from tests.component.handler.world import eventually
+from tests.fakes.launcher import run_directory
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+MIB = 1 << 20
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    authority = Authority(tmp_path / "certs")
+    async with trusting(tmp_path, authority) as (trust, operator):
+        made = Scene(tmp_path, authority, trust, operator)
+        async with made.target():
+            yield made
+
+
+@asynccontextmanager
+async def relayed(scene: Scene) -> AsyncIterator[Outgoing]:
+    """Yield the source's relay, which runs."""
+    run_directory(scene.root, "source")
+    scene.expect()
+    relay = scene.relay()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(relay.run())
+        await relay.ready.wait()
+        yield relay
+        task.cancel()
+
+
+async def dialled(scene: Scene) -> Streams:
+    """Return a connection of the source's pod, through which a word has come back."""
+    with places.run_directory("source", scene.root) as directory:
+        reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))
+    writer.write(b"ping")
+    async with asyncio.timeout(20):
+        assert await reader.readexactly(4) == b"ping"
+    return reader, writer
+
+
+async def is_over(reader: asyncio.StreamReader) -> bool:
+    """Return whether the connection ends soon."""
+    async with asyncio.timeout(20):
+        with contextlib.suppress(OSError):
+            return await reader.read(1) == b""
+    return True
+
+
+def pid_of(process: Carrier) -> int:
+    assert process.pid is not None
+    return process.pid
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_a_carrier_that_is_killed_ends_its_connections_and_the_next_one_has_another(scene: Scene, side: str) -> None:
+    async with relayed(scene) as relay:
+        process = relay._carrier if side == "source" else scene.incoming._carrier
+        reader, writer = await dialled(scene)
+        first = pid_of(process)
+        os.kill(first, signal.SIGKILL)
+        assert await is_over(reader)
+        writer.close()
+        await eventually(lambda: not scene.echoing)
+        await eventually(lambda: not relay._open and not scene.incoming._connections)
+
+        reader, writer = await dialled(scene)
+        assert pid_of(process) != first
+        writer.close()
+
+
+async def test_what_a_pod_said_before_it_hung_up_arrives(scene: Scene) -> None:
+    heard = bytearray()
+    async with relayed(scene):
+        with places.run_directory("target", scene.root) as directory:
+            path = f"/proc/self/fd/{directory}/{layout.MIGRATION_DATA_SOCKET}"
+            Path(path).unlink()
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(path)
+        listener.listen()
+        listener.setblocking(False)
+        with places.run_directory("source", scene.root) as directory:
+            reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(20):
+            link, _ = await loop.sock_accept(listener)
+            said = os.urandom(3 * MIB)
+            writer.write(said)
+
+            async def listen() -> None:
+                while data := await loop.sock_recv(link, MIB):
+                    heard.extend(data)
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(listen())
+                await writer.drain()
+                writer.close()
+        link.close()
+        listener.close()
+        del reader
+    assert bytes(heard) == said
+
+
+async def test_a_target_that_does_not_read_holds_the_source_up_and_costs_no_memory(scene: Scene) -> None:
+    async with relayed(scene) as relay:
+        with places.run_directory("target", scene.root) as directory:
+            path = f"/proc/self/fd/{directory}/{layout.MIGRATION_DATA_SOCKET}"
+            Path(path).unlink()
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(path)
+        listener.listen()
+        listener.setblocking(False)
+        with places.run_directory("source", scene.root) as directory:
+            pod = places.connect(directory, layout.MIGRATION_DATA_SOCKET)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(20):
+            link, _ = await loop.sock_accept(listener)
+        before = resident(pid_of(relay._carrier)) + resident(pid_of(scene.incoming._carrier))
+        sent, chunk = 0, os.urandom(MIB)
+        with contextlib.suppress(TimeoutError):
+            while sent < 512 * MIB:
+                async with asyncio.timeout(1):  # nobody takes a byte for so long
+                    await loop.sock_sendall(pod, chunk[: 64 << 10])
+                sent += 64 << 10
+        assert sent < 64 * MIB  # buffers of the kernel's, and ours
+        assert resident(pid_of(relay._carrier)) + resident(pid_of(scene.incoming._carrier)) < before + 8 * MIB
+        got = 0
+        async with asyncio.timeout(30):
+            while got < sent:
+                got += len(await loop.sock_recv(link, MIB))
+        for each in (pod, link, listener):
+            each.close()
+
+
+def test_what_was_read_before_virt_handler_ends_a_connection_arrives(tmp_path: Path) -> None:
+    """As at the end of a migration, or of virt-handler: what has not left yet waits for a reader for a while."""
+    authority, said = Authority(tmp_path), os.urandom(4 * MIB)
+    one, other = socket.socketpair()
+    for link in (one, other):
+        link.settimeout(0)
+    with one, other:
+        sides = [carrier.Tls(link, context(authority, name), name) for link, name in ((one, "n2.virt-handler"), (other, None))]
+        done: set[int] = set()
+        while len(done) < 2:
+            for number, tls in enumerate(sides):
+                tls.fill()
+                if tls.handshake():
+                    done.add(number)
+                tls.flush()
+        sides[0].write(said)
+        sides[0].flush()
+        assert not sides[0].is_sent
+        ending = threading.Thread(target=carrier._finish, args=(sides[0],))
+        ending.start()
+        heard, buffer = bytearray(), memoryview(bytearray(MIB))
+        with contextlib.suppress(carrier.Ended):
+            while select.select([other], [], [], 20)[0]:
+                sides[1].fill()
+                while count := sides[1].read(buffer):
+                    heard.extend(buffer[:count])
+        ending.join()
+    assert bytes(heard) == said
+
+
+def context(authority: Authority, server_name: str | None) -> ssl.SSLContext:
+    """Return the context of one side, as the carrier makes it."""
+    files = authority.node("n" if server_name else "n2")
+    material = reading(files)
+    order = {name: getattr(material, name).decode() for name in ("certificate", "key", "authorities")}
+    return carrier.context({"server_name": server_name, **order})
+
+
+def resident(pid: int) -> int:
+    """Return bytes."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) << 10
+
+
+async def test_those_who_say_nothing_are_a_few_and_keep_nobody_else_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "MAX_UNSHAKEN", 3)
+    scene.expect()
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", scene.incoming.port))) for _ in range(2)]
+        await eventually(lambda: scene.incoming._unshaken.total() == 2)
+        assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
+        await eventually(lambda: scene.incoming._unshaken.total() == 2)
+        silent += [stack.enter_context(socket.create_connection(("127.0.0.1", scene.incoming.port))) for _ in range(2)]
+        for each in silent:
+            each.setblocking(False)
+        async with asyncio.timeout(5):
+            assert await asyncio.get_running_loop().sock_recv(silent[3], 1) == b""
+        for each in silent:
+            each.close()
+        await eventually(lambda: not scene.incoming._unshaken)
+    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
+
+
+async def test_a_renewed_certificate_is_shown_to_the_next_and_what_is_open_goes_on(scene: Scene) -> None:
+    async with relayed(scene):
+        reader, writer = await dialled(scene)
+        before = await shown(scene)
+        renew(scene.files, scene.authority.node("n2"))
+        assert scene.incoming._tls.refresh()
+        assert await shown(scene) != before
+        writer.write(b"pong")
+        async with asyncio.timeout(20):
+            assert await reader.readexactly(4) == b"pong"
+        writer.close()
+
+
+def renew(files: Files, by: Files) -> None:
+    """Put another version of the certificate into its place."""
+    publishing.publish(
+        files.certificate.parent, {name: (by.certificate.parent / name).read_bytes() for name in ("tls.crt", "tls.key", "ca.crt")}
+    )
+
+
+async def shown(scene: Scene) -> str:
+    """Return the serial number of the certificate that the target's virt-handler shows."""
+    _, writer = await scene.connect()
+    try:
+        return str(writer.get_extra_info("peercert")["serialNumber"])
+    finally:
+        writer.close()
+
+
+async def test_a_certificate_of_another_authority_is_believed_on_neither_side(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.expect()
+    other = Authority(scene.root / "other").node("n")
+    theirs = Files(other.certificate, other.key, scene.source.authorities)  # who believes us, as a thief would
+    with contextlib.suppress(OSError):
+        assert await scene.dial(Header("mig-1", "data").encode(), theirs) == b""
+    assert scene.seen == []
+
+    run_directory(scene.root, "source")
+    believing = Files(scene.source.certificate, scene.source.key, other.authorities)
+    relay = scene.relay(files=believing)
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(relay.run())
+        await relay.ready.wait()
+        with places.run_directory("source", scene.root) as directory:
+            reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))
+        writer.write(b"a guest's memory")
+        assert await is_over(reader)
+        writer.close()
+        task.cancel()
+    assert scene.seen == []
+    assert "certificate verify failed" in caplog.text  # by OpenSSL, before virt-handler looks at the name
+
+
+async def test_an_address_that_is_not_of_the_target_node_gets_no_relay(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """As of the release, whose TLS is virt-handler's own."""
+    run_directory(scene.root, "source")
+    scene.expect()
+    relay = scene.relay("n3")
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(relay.run())
+        await relay.ready.wait()
+        with places.run_directory("source", scene.root) as directory:
+            reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))
+        writer.write(b"a guest's memory")
+        assert await is_over(reader)
+        writer.close()
+        task.cancel()
+    assert scene.seen == []
+    assert "Hostname mismatch" in caplog.text  # by OpenSSL, before virt-handler looks at the name
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root has no other user's rights to take")
+async def test_the_carrier_is_not_root_and_shows_the_key_to_nobody(scene: Scene) -> None:
+    async with relayed(scene) as relay:
+        _, writer = await dialled(scene)
+        process = Path(f"/proc/{pid_of(relay._carrier)}")
+        fields = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line)
+        words = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        links = [(process / "fd" / name.name).readlink() for name in (process / "fd").iterdir()]
+        limits = (process / "limits").read_text()
+        writer.close()
+
+    user = str(carrying.USER_ID)
+    assert fields["Uid"].split() == fields["Gid"].split() == [user] * 4
+    assert {int(fields[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {0}
+    assert fields["NoNewPrivs"] == "1"
+    assert fields["Groups"].strip() == ""
+    assert b"PRIVATE KEY" not in words
+    assert not [link for link in links if "memfd" in str(link) or "pods" in str(link)]
+    assert next(line for line in limits.splitlines() if line.startswith("Max core file size")).split()[4:6] == ["0", "0"]
+
+
+PARENT = """
+import asyncio, socket, sys
+from pathlib import Path
+from certs.reloading import ClientTls, Files
+from handler.relays.carrying import Carrier
+
+async def main():
+    carrier, link = Carrier(), socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    link.settimeout(0)
+    async with carrier.carried(link, ClientTls(Files.in_directory(Path(sys.argv[2]))).material, "n2.virt-handler") as carried:
+        await carried.shaken()
+        print(carrier.pid, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_the_carrier_ends_with_a_virt_handler_that_is_killed(scene: Scene) -> None:
+    root = Path(carrying.__file__).parents[2]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARENT, str(scene.incoming.port), str(scene.source.certificate.parent),
+        stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        pid = int(await process.stdout.readline())
+    descriptor = os.pidfd_open(pid)
+    try:
+        await eventually(lambda: len(scene.incoming._all) == 1)
+        process.kill()
+        await process.wait()
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(descriptor, ended.set)
+        async with asyncio.timeout(20):
+            await ended.wait()
+        asyncio.get_running_loop().remove_reader(descriptor)
+        await eventually(lambda: not scene.incoming._all)
+    finally:
+        os.close(descriptor)
+
+
+async def test_a_carrier_that_cannot_be_started_ends_a_relay_with_words(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    async with relayed(scene):
+        with places.run_directory("source", scene.root) as directory:
+            reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))
+        assert await is_over(reader)
+        writer.close()
+    assert "No such file" in caplog.text

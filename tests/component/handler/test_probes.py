@@ -1,0 +1,389 @@
+"""Probes of guests whose servers are on loopback, and whose launchers speak the real wire."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition
+from apiserver.apis.virt import probes
+from apiserver.apis.virt.probes import Probe
+from handler.network.namespaces import CommandFailed
+from handler.probes.asking import Question, request
+from handler.probes.tally import Outcome
+from launcher.protocol import messages
+from tests.component.handler.world import EVENTS, VMS, World, eventually, phase_is
+
+
+class Server:
+    """A guest's server: whatever is sent is answered so, or, without an answer, never."""
+
+    def __init__(self) -> None:
+        self.answer: bytes | None = b"HTTP/1.1 200 OK\r\n\r\n"
+        self.asked: list[bytes] = []
+        self.port = 0
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            self.asked.append(await reader.readuntil(b"\r\n\r\n"))
+            if self.answer is None:
+                await reader.read()
+            else:
+                writer.write(self.answer)
+                await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    await made.open()
+    yield made
+    made.close()
+
+
+class NoLink:
+    connection = None
+
+
+async def asked(probe: Probe, address: str = "127.0.0.1") -> Outcome:
+    return await Question(probe, address, lambda family: socket.socket(family, socket.SOCK_STREAM)).ask(NoLink())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.0 204\r\n\r\n", b"HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", b"HTTP/1.1 399 Hm\r\n\r\n"],
+)
+async def test_an_answer_from_200_to_399_is_a_success(server: Server, answer: bytes) -> None:
+    server.answer = answer
+    probe = Probe("httpGet", server.port, "/live?x=1", (("Host", "guest"), ("X-A", "b")))
+    assert await asked(probe) == Outcome(succeeded=True)
+    assert server.asked == [request(probe, "127.0.0.1")]
+    assert server.asked[0].split(b"\r\n") == [
+        *(b"GET /live?x=1 HTTP/1.1", b"User-Agent: kube-probe/kubevirt", b"Accept: */*", b"Host: guest", b"X-A: b", b"Connection: close"),
+        *(b"", b""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", "HTTP status 503"),
+        (b"HTTP/1.1 199 Hm\r\n\r\n", "HTTP status 199"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP status 400"),
+        (b"SSH-2.0-OpenSSH\r\n", "the answer is not HTTP"),
+        (b"", "the answer is not HTTP"),
+        (b"HTTP/1.1 200", "the answer is not HTTP"),
+        (b"HTTP/1.1 \xb2\xb0\xb0 OK\r\n", "the answer is not HTTP"),
+        (b"HTTP/1.1 200 " + b"a" * 100_000, "the answer is not HTTP"),
+        (b"HTTP/1.1 200 " + b"a" * 2_000 + b"\r\n\r\n", "the answer is not HTTP"),
+    ],
+)
+async def test_every_other_answer_is_a_failure_and_says_why(server: Server, answer: bytes, why: str) -> None:
+    server.answer = answer
+    assert await asked(Probe("httpGet", server.port)) == Outcome(succeeded=False, message=f"GET / at port {server.port}: {why}")
+
+
+async def test_a_connection_is_enough_for_tcp_and_nobody_at_the_port_is_a_failure(server: Server) -> None:
+    assert await asked(Probe("tcpSocket", server.port)) == Outcome(succeeded=True)
+    server.close()
+    told = f"connection to port {server.port}: "
+    found = await asked(Probe("tcpSocket", server.port))
+    assert (found.succeeded, found.message.startswith(told)) == (False, True)
+    assert "refused" in found.message.lower()
+
+
+async def test_who_does_not_answer_has_failed_in_time(server: Server) -> None:
+    server.answer = None
+    found = await asked(Probe("httpGet", server.port, timeout_seconds=1))
+    assert found == Outcome(succeeded=False, message=f"GET / at port {server.port}: no answer within 1 s")
+
+
+async def test_no_socket_stays_open_whatever_comes_of_a_question(server: Server) -> None:
+    made: list[socket.socket] = []
+
+    def make(family: socket.AddressFamily) -> socket.socket:
+        made.append(socket.socket(family, socket.SOCK_STREAM))
+        return made[-1]
+
+    async def ask(handler: str) -> None:
+        await Question(Probe(handler, server.port, timeout_seconds=1), "127.0.0.1", make).ask(NoLink())
+
+    for answer in (b"HTTP/1.1 200 OK\r\n\r\n", b"SSH-2.0\r\n", None):
+        server.answer = answer
+        await ask("httpGet")
+    await ask("tcpSocket")
+    server.close()
+    await ask("tcpSocket")
+    assert [each.fileno() for each in made] == [-1] * 5
+
+
+async def test_who_cannot_be_asked_has_not_failed() -> None:
+    def refuse(_: socket.AddressFamily) -> socket.socket:
+        raise OSError(24, "Too many open files")
+
+    assert await Question(Probe("tcpSocket", 1), "127.0.0.1", refuse).ask(NoLink()) == Outcome(None)
+    assert await asked(Probe("tcpSocket", 1), "") == Outcome(None)
+    assert await asked(Probe("guestAgentPing")) == Outcome(None)
+
+
+def test_an_address_of_ipv6_is_in_brackets() -> None:
+    assert b"Host: [fd00::1]:80\r\n" in request(Probe("httpGet", 80), "fd00::1")
+
+
+# --- in the loop of machines ------------------------------------------------------------------------------------------------------
+
+
+def ready(world: World) -> tuple[str, str]:
+    found = condition(world.status().get("conditions"), "Ready") or {}
+    return found.get("status", ""), found.get("reason", "")
+
+
+@asynccontextmanager
+async def probed(world: World, **spec: Any) -> AsyncIterator[Any]:
+    """Run virt-handler with a machine that has probes, of a guest on loopback."""
+    await world.vm()
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(spec))
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.address = "127.0.0.1"
+        await eventually(lambda: phase_is(world, "Running"))
+        yield launcher, handler
+
+
+def of_http(server: Server, **more: int) -> dict[str, Any]:
+    return {"httpGet": {"port": server.port}, "periodSeconds": 1, "failureThreshold": 1, **more}
+
+
+async def test_a_machine_is_ready_while_its_guest_says_so(world: World, server: Server) -> None:
+    server.answer = b"HTTP/1.1 503 Not yet\r\n\r\n"
+    async with probed(world, readinessProbe=of_http(server)):
+        await eventually(lambda: "HTTP status 503" in str(world.status()["conditions"]))
+        assert ready(world) == ("False", "ReadinessProbeFailed")
+        server.answer = b"HTTP/1.1 200 OK\r\n\r\n"
+        await eventually(lambda: ready(world) == ("True", "GuestRunning"))
+        server.answer = b"HTTP/1.1 500 Oh\r\n\r\n"
+        await eventually(lambda: ready(world) == ("False", "ReadinessProbeFailed"))
+        writes, count = world.writes(), len(server.asked)
+        await eventually(lambda: len(server.asked) >= count + 2)
+        assert world.writes() == writes
+    assert phase_is(world, "Running")
+    assert world.events() == ["Started", "ReadinessProbeFailed"]
+    assert world.refused == []
+
+
+async def test_a_restarted_handler_goes_on_from_what_the_machine_says(world: World, server: Server) -> None:
+    async with probed(world, readinessProbe=of_http(server)):
+        await eventually(lambda: ready(world)[0] == "True")
+    server.answer = None
+    writes = world.writes()
+    async with world.handler() as handler:
+        handler.node.address = "127.0.0.1"
+        count = len(server.asked)
+        await eventually(lambda: len(server.asked) > count)
+        assert (ready(world)[0], world.writes()) == ("True", writes)
+
+
+async def test_a_guest_that_is_not_alive_is_ended_and_has_failed(world: World, server: Server) -> None:
+    async with probed(world, livenessProbe=of_http(server)) as (launcher, _):
+        await eventually(lambda: len(server.asked) >= 2)
+        assert ready(world) == ("True", "GuestRunning")
+        server.answer = b"HTTP/1.1 500 Oh\r\n\r\n"
+        await eventually(lambda: launcher.status.stopping)
+        assert phase_is(world, "Stopping")
+        launcher.end("destroyed")
+        await eventually(lambda: phase_is(world, "Failed"))
+    (attempt,) = world.status()["attempts"]
+    assert attempt["result"] == "Failed"
+    assert attempt["message"] == f"the liveness probe failed: GET / at port {server.port}: HTTP status 500"
+    assert [each for each in launcher.received if isinstance(each, messages.Shutdown)] == [messages.Shutdown(30.0)]
+    assert set(world.events()) == {"Started", "LivenessProbeFailed", "ShuttingDown"}
+    (told,) = [each["message"] for each in world.api.all(EVENTS) if each["reason"] == "ShuttingDown"]
+    assert told == f"{attempt['message']}; the guest has 30 s to shut down"
+    assert world.refused == []
+
+
+async def test_a_handler_that_ends_between_the_verdict_and_the_end_leaves_both_to_the_next(world: World, server: Server) -> None:
+    async with probed(world, livenessProbe=of_http(server)) as (launcher, _):
+        launcher.mute = True
+        server.answer = b"HTTP/1.1 500 Oh\r\n\r\n"
+        await eventually(lambda: phase_is(world, "Stopping"))
+    launcher.mute = False
+    launcher.hang_up()
+    async with world.handler():
+        await eventually(lambda: launcher.status.stopping)
+        launcher.end("shutdown-requested")
+        await eventually(lambda: phase_is(world, "Failed"))
+    assert ready(world) == ("False", "LivenessProbeFailed")
+
+
+async def test_a_paused_guest_and_one_that_moves_are_not_ended(world: World, server: Server) -> None:
+    def moves(launcher: Any) -> None:
+        launcher.migration("mig-1", "outgoing", "running")
+
+    def stands(launcher: Any) -> None:
+        launcher.change(domain=replace(launcher.status.domain, state="paused", reason="I/O error"))  # another would be resumed
+
+    quiets: tuple[Callable[[Any], None], ...] = (moves, stands)
+    async with probed(world, livenessProbe=of_http(server)) as (launcher, handler):
+        for quiet in quiets:
+            await eventually(lambda: len(server.asked) >= 1)
+            before = launcher.status
+            quiet(launcher)
+            await eventually(lambda before=before: launcher.status is not before)  # type: ignore[misc]  # a default binds it
+            await eventually(lambda: handler.unasked >= 1)  # virt-handler has heard of it
+            server.answer, server.asked, handler.unasked = b"HTTP/1.1 500 Oh\r\n\r\n", [], 0
+            await eventually(lambda: handler.unasked >= 2)
+            assert server.asked == []
+            server.answer = b"HTTP/1.1 200 OK\r\n\r\n"
+            launcher.change(domain=before.domain, migrations=())
+            handler.unasked = 0
+        await eventually(lambda: len(server.asked) >= 1)
+        assert not launcher.status.stopping
+
+
+async def test_an_agent_is_asked_one_question_at_a_time(world: World) -> None:
+    probe = {"guestAgentPing": {}, "periodSeconds": 1, "failureThreshold": 1}
+    await world.vm()
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))
+    launcher = await world.launcher("pod-1")
+    launcher.texts[probes.PING] = "{}"
+
+    def pings() -> int:
+        return sum(each == messages.Read(probes.PING) for each in launcher.received)
+
+    async with world.handler() as handler:
+        await eventually(lambda: ready(world)[0] == "True")
+        launcher.mute_reads = True
+        await eventually(lambda: ready(world) == ("False", "ReadinessProbeFailed"))
+        told = condition(world.status()["conditions"], "Ready") or {}
+        assert told["message"] == "the readiness probe fails: guest agent: no answer within 1 s"
+        count, answered = pings(), handler.asked
+        await eventually(lambda: handler.asked >= answered + 4)  # before and after two questions
+        assert pings() == count
+
+
+async def test_an_agent_whose_launcher_hung_up_has_not_failed(world: World) -> None:
+    probe = {"guestAgentPing": {}, "periodSeconds": 1, "timeoutSeconds": 600, "failureThreshold": 1}
+    await world.vm()
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))
+    launcher = await world.launcher("pod-1")
+    launcher.texts[probes.PING] = "{}"
+
+    def pings() -> int:
+        return sum(each == messages.Read(probes.PING) for each in launcher.received)
+
+    async with world.handler():
+        await eventually(lambda: ready(world)[0] == "True")
+        launcher.mute_reads = True
+        before = pings()
+        await eventually(lambda: pings() > before)
+        before = pings()
+        launcher.hang_up()
+        await eventually(lambda: pings() > before)  # the next question, by the next connection
+        assert ready(world)[0] == "True"
+
+
+async def test_what_the_agent_says_no_to_is_a_failure_with_its_reason(world: World) -> None:
+    probe = {"guestAgentPing": {}, "periodSeconds": 1, "failureThreshold": 1}
+    await world.vm()
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))
+    launcher = await world.launcher("pod-1")
+    launcher.texts[probes.PING] = messages.Refusal(0, "Conflict", "no guest agent is connected", launcher.status)
+    async with world.handler():
+        await eventually(lambda: "guest agent: no guest agent is connected" in str(world.status().get("conditions")))
+        launcher.texts[probes.PING] = "{}"
+        await eventually(lambda: ready(world)[0] == "True")
+
+
+async def test_the_initial_delay_is_over_when_the_guest_ran_that_long_elsewhere(world: World, server: Server) -> None:
+    """runningTime is hours ago in this machine."""
+    await world.vm()
+
+    def edit(vm: Any) -> None:
+        vm["spec"]["readinessProbe"] = of_http(server, initialDelaySeconds=3600)
+        vm["status"]["attempts"][0]["runningTime"] = "2026-11-21T04:00:00Z"
+
+    await world.api.edit(VMS, "default", "testvm", edit)
+    await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.address = "127.0.0.1"
+        await eventually(lambda: ready(world)[0] == "True")
+
+
+async def test_the_initial_delay_is_waited_for(world: World, server: Server) -> None:
+    async with probed(world, readinessProbe=of_http(server, initialDelaySeconds=3600), livenessProbe=of_http(server)):
+        await eventually(lambda: len(server.asked) >= 3)
+        assert ready(world) == ("False", "ReadinessProbeFailed")
+
+
+async def test_a_probe_that_is_edited_is_asked_anew_and_one_that_is_taken_away_no_more(world: World, server: Server) -> None:
+    async with probed(world, readinessProbe={"tcpSocket": {"port": 1}, "periodSeconds": 1, "failureThreshold": 1}):
+        await eventually(lambda: "connection to port 1" in str(world.status()["conditions"]))
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=of_http(server)))
+        await eventually(lambda: ready(world)[0] == "True")
+        other = Server()
+        await other.open()
+
+        def exchange(vm: Any) -> None:
+            vm["spec"]["livenessProbe"] = of_http(other)
+            del vm["spec"]["readinessProbe"]
+
+        await world.api.edit(VMS, "default", "testvm", exchange)
+        await eventually(lambda: len(other.asked) >= 1)
+        count = len(server.asked)
+        await eventually(lambda: len(other.asked) >= 4)
+        assert len(server.asked) == count
+        other.close()
+
+
+async def test_a_guest_is_asked_at_the_address_that_its_network_was_given_and_at_no_other(world: World, server: Server) -> None:
+    """The status may have the address of a former pod, which is somebody else's by now."""
+    await world.vm(podIP="127.0.0.1")
+    probe = of_http(server)
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))
+    await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(podIP="127.0.0.1"))
+    async with world.handler() as handler:
+        handler.node.no_network = CommandFailed("no bridge")
+        agent = {"guestAgentPing": {}, "periodSeconds": 1}
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(livenessProbe=agent))
+        await eventually(lambda: handler.asked >= 4)  # the agent, twice
+        assert (handler.node.tried > 0, server.asked) == (True, [])
+    async with world.handler() as handler:
+        handler.node.address = "127.0.0.1"
+        await eventually(lambda: ready(world)[0] == "True")
+
+
+async def test_a_guest_that_has_no_address_in_the_pods_network_is_told_apart_from_one_that_is_slow(world: World, server: Server) -> None:
+    await world.vm(podIP="127.0.0.1")
+    probe = of_http(server)
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))
+    await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.address, handler.node.is_own = "127.0.0.1", False
+        await eventually(lambda: phase_is(world, "Running"))
+        told = condition(world.status()["conditions"], "Ready") or {}
+        assert told["message"] == "the readiness probe cannot be sent: the guest has no address in the pod's network"
+        assert ready(world) == ("False", "ReadinessProbeFailed")
+    async with world.handler() as handler:
+        handler.node.address = "127.0.0.1"
+        await eventually(lambda: ready(world)[0] == "True")

@@ -1,0 +1,150 @@
+"""``python -m importer`` against registries of containers that lie, and that send it elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.component.importer.test_importing import IMAGE, disk, run
+from tests.fakes.image_server import Files, a_layer, a_registry, authority_of, certificate, digest_of, serving
+
+LAYER = a_layer({"disk/a.img": IMAGE})
+LOGIN = "Basic dXNlcjpwYXNz"
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass
+class Here:
+    """A claim, a login for registries, and a certificate by which all servers of a test are trusted."""
+
+    path: Path
+
+    @property
+    def volume(self) -> Path:
+        return self.path / "claim"
+
+    @property
+    def pair(self) -> Path:
+        return self.path / "pair.pem"
+
+    @contextlib.contextmanager
+    def registry(self, files: Files, realm: str = "") -> Iterator[str]:
+        """Serve a registry whose tokens come from ``realm``, or from itself; yield its address."""
+        with serving(files, self.pair) as url:
+            files.challenge = f'Bearer realm="{realm or url}/token"'
+            yield url
+
+    def run(self, url: str, version: str = ":1") -> str:
+        reference = f"{url.removeprefix('https://')}/disks/a{version}"
+        more = {"secret": str(self.path / "secret"), "authorities": str(self.path / "ca.crt")}
+        return run(self.volume, {"registry": {"reference": reference}}, **more)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    found = Here(tmp_path)
+    found.volume.mkdir()
+    (tmp_path / "ca.crt").write_bytes(authority_of(certificate(found.pair)))
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "username").write_text("user")
+    (tmp_path / "secret" / "password").write_text("pass")
+    return found
+
+
+def sent_to(files: Files) -> list[str | None]:
+    """Return the credentials that each request to a server had."""
+    return [headers.get("Authorization") for _, headers in files.asked]
+
+
+def test_a_login_goes_to_the_server_of_tokens_and_to_none_that_it_redirects_to(here: Here) -> None:
+    elsewhere = Files({"/token": b'{"token": "t0ken"}'})
+    with serving(elsewhere, here.pair) as other:
+        tokens = Files(redirects={"/token": f"{other}/token"})
+        with serving(tokens, here.pair) as realm, here.registry(a_registry("disks/a", LAYER), realm) as url:
+            assert here.run(url) == ""
+    assert sent_to(tokens) == [LOGIN]
+    assert sent_to(elsewhere) == [None]
+    assert disk(here.volume) == IMAGE
+
+
+def test_a_login_is_not_sent_without_encryption(here: Here) -> None:
+    tokens = Files({"/token": b'{"token": "t0ken"}'})
+    with serving(tokens) as realm, here.registry(a_registry("disks/a", LAYER), realm) as url:
+        assert "answers 401" in here.run(url)
+    assert not tokens.asked
+
+
+def test_a_token_goes_to_no_server_that_the_registry_redirects_to(here: Here) -> None:
+    files, elsewhere = a_registry("disks/a", LAYER), Files({"/blob": LAYER})
+    with serving(elsewhere, here.pair) as other, here.registry(files) as url:
+        files.redirects = {f"/v2/disks/a/blobs/{digest_of(LAYER)}": f"{other}/blob"}
+        assert here.run(url) == ""
+    assert sent_to(elsewhere) == [None]
+    assert disk(here.volume) == IMAGE
+
+
+def test_a_manifest_has_the_digest_by_which_it_was_asked_for(here: Here) -> None:
+    files = a_registry("disks/a", LAYER)
+    asked = next(path for path in files.content if "/manifests/sha256:" in path)
+    files.content[asked] += b" "
+    with here.registry(files) as url:
+        for version in (":1", f"@{asked.rpartition('/')[2]}"):
+            assert "gives another manifest than sha256:" in here.run(url, version)
+
+
+def test_a_manifest_that_is_too_long_is_not_read(here: Here) -> None:
+    files = a_registry("disks/a", LAYER)
+    files.content["/v2/disks/a/manifests/1"] += bytes(4 << 20)
+    with here.registry(files) as url:
+        assert "gives nothing, or too much" in here.run(url)
+
+
+def extended(kind: bytes, data: bytes) -> bytes:
+    """Return an extended header of a member as an archive has it."""
+    header = tarfile.TarInfo("header")
+    header.type, header.size = kind, len(data)
+    return header.tobuf() + data.ljust(-(-len(data) // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE, b"\0")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        extended(tarfile.XHDTYPE, b"20 hdrcharset=\xff\xff\n"),
+        extended(tarfile.XHDTYPE, b"29 GNU.sparse.map=0,a,b,c,d\n"),
+        extended(tarfile.XHDTYPE, b"9" * 5000 + b" path=x\n"),
+        extended(tarfile.GNUTYPE_LONGNAME, b"disk/a.img\0") * 2000,
+    ],
+    ids=["characters that are none", "numbers that are none", "a long number", "headers of headers"],
+)
+def test_a_layer_whose_headers_make_no_sense_is_told(here: Here, headers: bytes) -> None:
+    layer = gzip.compress(headers + gzip.decompress(LAYER))
+    with here.registry(a_registry("disks/a", layer)) as url:
+        assert f"the layer {digest_of(layer)} is no archive" in here.run(url)
+
+
+def test_what_is_no_plain_file_is_no_disk(here: Here) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, kind in (("disk/link", tarfile.SYMTYPE), ("disk/same", tarfile.LNKTYPE), ("disk/device", tarfile.BLKTYPE)):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "/etc/passwd"
+            archive.addfile(member)
+    with here.registry(a_registry("disks/a", packed.getvalue())) as url:
+        assert "has no file below disk/" in here.run(url)
+
+
+def test_an_index_that_is_none_is_told(here: Here) -> None:
+    files = a_registry("disks/a", LAYER)
+    with here.registry(files) as url:
+        for manifest, words in (({"manifests": {"a": 1}}, "other platforms"), ({"layers": [1]}, "no manifest"), ({}, "no manifest")):
+            files.content["/v2/disks/a/manifests/1"] = json.dumps(manifest).encode()
+            assert words in here.run(url)

@@ -1,0 +1,241 @@
+"""The process that carries a guest's connections, with a program in place of passt; the real one serves guests on the host."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import layout
+from launcher.domain.passt import Settings
+from launcher.main import passt, unsandboxed
+from launcher.main.children import Children
+from launcher.main.passt import NetworkUnusable, Passt
+from tests.host.launcher.sandbox import alive
+
+PROGRAM = """#!{python}
+import os, sys, time
+options = dict(zip(sys.argv, sys.argv[1:]))
+directory = os.path.dirname(options["--pid"])
+with open(os.path.join(directory, "starts"), "a") as starts:
+    starts.write(options["--tcp-ports"] + "\\n")
+with open(os.path.join(directory, "pids"), "a") as pids:
+    pids.write(f"{{os.getpid()}}\\n")
+if os.path.exists(os.path.join(directory, "fail")):
+    sys.exit("Failed to bind port 22")
+print("x" * 200000, file=sys.stderr, flush=True)
+if not os.path.exists(os.path.join(directory, "silent")):
+    open(options["--pid"], "w").write(str(os.getpid()))
+time.sleep(60)
+"""
+
+
+def a_domain(*ports: int) -> dict[str, Any]:
+    return {"devices": {"interfaces": [{"name": "lan", "type": "passt", "ports": [{"port": each} for each in ports]}]}}
+
+
+class World:
+    """The process of a pod."""
+
+    keeping: asyncio.Task[None]
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.lost: list[str] = []
+        self.found = 0
+        self.passt = Passt(Children(), lost=self.lost.append, found=self.take)
+
+    def take(self) -> None:
+        self.found += 1
+
+    async def was_found(self, times: int) -> None:
+        await eventually(lambda: self.found == times)
+
+    def pid(self) -> int:
+        return int((self.directory / layout.PASST_PID).read_text())
+
+    def running(self) -> list[int]:
+        """Return the pids of all that were started and have not ended."""
+        return [pid for pid in map(int, (self.directory / "pids").read_text().split()) if is_there(pid)]
+
+    def starts(self) -> list[str]:
+        return (self.directory / "starts").read_text().split()
+
+
+def is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    program = tmp_path / "bin/passt"
+    program.parent.mkdir()
+    program.write_text(PROGRAM.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(layout, "RUN_DIRECTORY", str(tmp_path))
+    made = World(tmp_path)
+    with made.passt._children.reaping():
+        async with asyncio.TaskGroup() as group:
+            made.keeping = group.create_task(made.passt.run())
+            yield made
+            made.keeping.cancel()
+        last = made.passt._process
+        await eventually(lambda: last is None or last.exited.done())
+
+
+async def test_one_is_started_where_it_is_asked_for_and_in_place_of_an_earlier(world: World) -> None:
+    await world.passt.start({"devices": {}})
+    assert not (world.directory / "starts").exists()
+    await world.passt.start(a_domain(80, 22))
+    first = world.pid()
+    await world.passt.start(a_domain())
+    assert (is_there(first), is_there(world.pid())) == (False, True)
+    assert world.starts() == ["22,80", "none"]
+    assert (world.lost, world.found) == ([], 0)
+
+
+async def test_one_that_ends_by_itself_is_started_again(world: World) -> None:
+    await world.passt.start(a_domain(22))
+    for times in (1, 2):
+        before = world.pid()
+        os.kill(before, signal.SIGKILL)
+        await world.was_found(times)
+        assert len(world.lost) == times
+        assert world.lost[-1].startswith("passt ended with -9")
+        assert world.pid() != before
+        assert is_there(world.pid())
+
+
+async def test_it_is_tried_until_one_can_be_started(world: World) -> None:
+    await world.passt.start(a_domain(22))
+    (world.directory / "fail").touch()
+    os.kill(world.pid(), signal.SIGKILL)
+    await eventually(lambda: len(world.starts()) >= 3)
+    assert (len(world.lost), world.found) == (1, 0)
+    (world.directory / "fail").unlink()
+    await eventually(lambda: world.found)
+
+
+async def test_one_that_cannot_carry_is_told_with_its_words(world: World) -> None:
+    (world.directory / "fail").touch()
+    with pytest.raises(NetworkUnusable, match="interface 'lan': passt ended with 1: Failed to bind port 22"):
+        await world.passt.start(a_domain(22))
+
+
+async def test_one_that_is_never_ready_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.directory / "silent").touch()
+    monkeypatch.setattr(passt, "READY_SECONDS", 0.0)
+    with pytest.raises(NetworkUnusable, match="was not ready within 0 s"):
+        await world.passt.start(a_domain(22))
+
+
+async def test_one_that_is_not_ready_in_time_leaves_its_ports_to_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.passt.start(a_domain(22))
+    (world.directory / "silent").touch()
+    monkeypatch.setattr(passt, "READY_SECONDS", 1.0)
+    os.kill(world.pid(), signal.SIGKILL)
+    await eventually(lambda: len(world.starts()) >= 3)
+    (world.directory / "silent").unlink()
+    monkeypatch.setattr(passt, "READY_SECONDS", 30.0)
+    await world.was_found(1)
+    assert world.running() == [world.pid()]
+
+
+async def test_a_start_meanwhile_takes_the_place_of_the_one_that_would_be_started_again(world: World) -> None:
+    await world.passt.start(a_domain(22))
+    os.kill(world.pid(), signal.SIGKILL)
+    await eventually(lambda: world.lost)
+    await world.passt.start(a_domain(80))
+    assert (len(world.lost), world.found) == (1, 1)
+    os.kill(world.pid(), signal.SIGKILL)
+    await world.was_found(2)
+    assert world.starts() == ["22", "80", "80"]
+    assert world.running() == [world.pid()]
+
+
+async def test_a_start_takes_the_place_of_one_that_is_being_started_again(world: World) -> None:
+    await world.passt.start(a_domain(22))
+    (world.directory / "silent").touch()
+    os.kill(world.pid(), signal.SIGKILL)
+    await eventually(lambda: len(world.starts()) == 2)
+    (world.directory / "silent").unlink()
+    await world.passt.start(a_domain(80))
+    assert (len(world.lost), world.found) == (1, 1)
+    os.kill(world.pid(), signal.SIGKILL)
+    await world.was_found(2)
+    assert world.starts() == ["22", "22", "80", "80"]
+    assert world.running() == [world.pid()]
+
+
+async def test_it_ends_with_the_work_of_its_keeper(world: World) -> None:
+    await world.passt.start(a_domain(22))
+    assert world.passt._process is not None
+    world.keeping.cancel()
+    assert await world.passt._process.exited == -signal.SIGKILL
+    assert (world.lost, world.found) == ([], 0)
+
+
+def test_an_image_without_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(NetworkUnusable, match="interface 'lan': virt-launcher's image has no program passt"):
+        passt.command(Settings("lan", {"TCP": (), "UDP": ()}))
+
+
+CALLS = """
+import ctypes, os, resource, sys
+call = ctypes.CDLL(None, use_errno=True).syscall
+spaces = ("mnt", "uts", "ipc", "user")
+before = [os.readlink(f"/proc/self/ns/{each}") for each in spaces]
+path = os.fsencode(sys.argv[1])
+calls = (272, 0x10000000), (272, 0x0C020000), (165, b"none", path, b"tmpfs", 0, None), (155, b".", b"."), (166, path, 2)
+print([call(number, *arguments) for number, *arguments in calls])
+print([os.readlink(f"/proc/self/ns/{each}") for each in spaces] == before, os.path.ismount(path), os.path.isfile(path + b"/file"))
+print(resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+def test_calls_of_a_sandbox_succeed_and_do_nothing(tmp_path: Path) -> None:
+    """Whoever runs the test, with privileges or without: the namespaces stay the same, and so does what is mounted."""
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-I", "-S", unsandboxed.__file__, str(os.getpid()), "200", sys.executable, "-c", CALLS, str(tmp_path)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert told == ["[0, 0, 0, 0, 0]", "True False True", "(200, 200)"]
+
+
+PARENT = """
+import os, subprocess, sys
+process = subprocess.Popen([sys.executable, "-I", "-S", sys.argv[1], str(os.getpid()), "200", "/bin/sh", "-c", "echo $$; exec sleep 600"])
+sys.stdin.read()
+"""
+
+
+async def test_it_ends_with_a_launcher_that_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, unsandboxed.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as launcher:
+        assert launcher.stdout is not None
+        pid = int(launcher.stdout.readline())
+        assert is_there(pid)
+        launcher.kill()
+    await eventually(lambda: not alive(pid))
+
+
+def test_it_is_not_begun_for_a_launcher_that_has_ended(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", "-S", unsandboxed.__file__, "1", "200", "/bin/sh", "-c", f"touch {tmp_path}/begun"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (1, "process 1, which started this one, has ended")
+    assert not (tmp_path / "begun").exists()

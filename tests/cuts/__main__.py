@@ -1,0 +1,107 @@
+"""``python -m tests.cuts [WORDS]``: plays the cells in whose names one of the words occurs, and writes docs/faults.md.
+
+A cell of which a good outcome is kept in build/faults is not played again, unless ``--fresh`` says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from tests.cluster import turns
+from tests.cuts import description, outcomes, table
+from tests.cuts.description import Cell
+from tests.cuts.outcomes import Outcome
+from tests.cuts.playing import Player, playing
+from tests.cuts.reading import Late
+from tests.testbed import kubectl as testbed_kubectl
+from tests.testbed import layout
+from tests.testbed.progress import StepFailed
+
+FAULTS_OF_THE_RUN = (Late, AssertionError, LookupError, OSError, subprocess.SubprocessError, StepFailed)
+"""What a cell meets that was not its cut: a cluster that somebody deploys to, a kubectl that nobody answers."""
+AGAIN_SECONDS = 20
+TRIES = 3
+"""For a cell whose step did not come, or was missed."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.cuts", description=__doc__)
+    parser.add_argument("words", nargs="*", help="parts of names of cells, such as handler-source or drain.etcd; default: all cells")
+    parser.add_argument("--fresh", action="store_true", help="play cells again of which a good outcome is kept")
+    parser.add_argument("--list", action="store_true", help="print the names of the cells, and play none")
+    given = parser.parse_args()
+    try:
+        cells = description.chosen(" ".join(given.words))
+    except ValueError as error:
+        parser.error(str(error))
+    if given.list:
+        print("\n".join(each.name for each in cells))
+        return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is asked to end mends what it cut
+    if given.fresh:
+        outcomes.forget(cells)
+    if not testbed_kubectl.is_own_cluster():
+        parser.error("KUBECONFIG names another cluster than that of `make cluster-up`, whose processes and links this machine has")
+    known = outcomes.kept(cells)
+    left = [each for each in cells if each.name not in known or known[each.name].faults]
+    with turns.one_at_a_time(layout.cache() / ".tests-of-the-cluster.lock"):  # no test of the cluster meets the cuts
+        bad = play(left)
+    table.write(outcomes.kept(description.cells()), datetime.now(UTC).strftime("%Y-%m-%d"))
+    print(f"{len(cells) - len(bad)} of {len(cells)} cells are good; {table.DOCUMENT.relative_to(layout.REPOSITORY)} has them")
+    return 1 if bad else 0
+
+
+def play(cells: Sequence[Cell]) -> list[str]:
+    """Play cells, keep what comes of them, and return the names of those that are not good, or could not be played."""
+    bad: list[str] = []
+    began, left, failures = time.monotonic(), list(cells), 0
+    while left and failures < TRIES:
+        try:
+            with playing(layout.kubeconfig()) as player:
+                is_well = True
+                while left and is_well:
+                    cell = left.pop(0)
+                    found = play_one(player, cell)
+                    outcomes.write(found)
+                    passed = f"{len(cells) - len(left)}/{len(cells)} {(time.monotonic() - began) / 60:.1f} min"
+                    print(f"{passed} {cell.name}: {found.text} {'; '.join(found.faults) or 'good'}", flush=True)
+                    is_well, failures = not found.faults, 0  # after a bad one the next cells get guests of their own
+                    bad += [cell.name] if found.faults else []
+        except FAULTS_OF_THE_RUN as fault:
+            failures += 1
+            print(f"    the guests of the run cannot be made, or taken away: {type(fault).__name__}: {fault}", flush=True)
+            time.sleep(AGAIN_SECONDS)
+    return bad + [each.name for each in left]
+
+
+def play_one(player: Player, cell: Cell) -> Outcome:
+    """Play a cell; one whose step was missed is tried again."""
+    found = Outcome(cell.name, "", ("not played",), commit(), 0.0)
+    for _ in range(TRIES):
+        try:
+            seen, over = player.play(cell)
+        except FAULTS_OF_THE_RUN as fault:
+            words = f"{type(fault).__name__}: {fault}"[:500]
+            print(f"    {cell.name}: {words}", flush=True)
+            found = Outcome(cell.name, "", (f"missed: {words}",), commit(), 0.0)
+            continue
+        found = outcomes.outcome(cell, seen, over, commit())
+        if not seen.step_seen:
+            break
+    return found
+
+
+def commit() -> str:
+    """Return the short name of the commit that is checked out."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=layout.REPOSITORY, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

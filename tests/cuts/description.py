@@ -1,0 +1,199 @@
+"""What is cut, when, and what is expected of it: the rows, columns and cells of docs/faults.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, Literal
+
+Operation = Literal["migration", "drain", "upgrade"]
+OPERATIONS: Final[tuple[Operation, ...]] = ("migration", "drain", "upgrade")
+
+OFF_SECONDS: Final = 12.0
+"""How long a link is cut."""
+KUBELET_SECONDS: Final = 8.0
+"""How long a kubelet is away; in production its supervisor starts it again."""
+
+END_SECONDS: Final = 240.0
+"""For a Migration, a drain or an upgrade to be over, from the cut on; what takes longer hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One process or link that is cut: a row."""
+
+    name: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One moment of an operation: a column."""
+
+    operation: Operation
+    name: str
+    when: str
+    """What is true at the cut, and how that is made sure of."""
+
+
+class Expected(Enum):
+    """What has to become of the guest and of what moves it."""
+
+    MOVES = "it moves"
+    MOVES_OR_STAYS = "it moves, or the Migration fails and it stays"
+    BEGINS_ANEW = "the cut may end the guest itself, which begins anew from its disk"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cut at one step."""
+
+    cut: Cut
+    step: Step
+    expected: Expected
+
+    @property
+    def name(self) -> str:
+        """The cell's name, as ``FAULTS`` chooses cells by."""
+        return f"{self.step.operation}.{self.cut.name}.{self.step.name}"
+
+
+CUTS: Final = (
+    Cut("nothing", "nothing is cut"),
+    Cut("handler-source", "virt-handler of the source, with its relays: SIGKILL"),
+    Cut("handler-target", "virt-handler of the target, with its relays: SIGKILL"),
+    Cut("relay-source", "the process that carries the bytes at the source: SIGKILL"),
+    Cut("relay-target", "the process that carries the bytes at the target: SIGKILL"),
+    Cut("libvirtd-source", "libvirtd of the source's pod: SIGKILL"),
+    Cut("libvirtd-target", "libvirtd of the target's pod: SIGKILL"),
+    Cut("launcher-target", "virt-launcher of the target's pod, and so all of the pod: SIGKILL"),
+    Cut("qemu-target", "QEMU of the target's pod: SIGKILL"),
+    Cut("pod-target", "the target's pod is deleted"),
+    Cut("controller", "the virt-controller that leads: SIGKILL"),
+    Cut("api", "virt-api, all replicas: SIGKILL"),
+    Cut("etcd", "etcd, the only member: SIGKILL"),
+    Cut("kubelet-source", f"the source's kubelet: SIGKILL, started again after {KUBELET_SECONDS:.0f} s"),
+    Cut("kubelet-target", f"the target's kubelet: SIGKILL, started again after {KUBELET_SECONDS:.0f} s"),
+    Cut("nodes-apart", f"the nodes do not reach each other for {OFF_SECONDS:.0f} s; both reach kube-apiserver"),
+    Cut("source-off", f"the source reaches nobody, and nobody it, for {OFF_SECONDS:.0f} s"),
+    Cut("target-off", f"the target reaches nobody, and nobody it, for {OFF_SECONDS:.0f} s"),
+)
+
+STEPS: Final = (
+    Step(
+        "migration",
+        "Pending",
+        "the Migration exists and nobody did anything about it: both virt-controllers are stopped (SIGSTOP) meanwhile",
+    ),
+    Step("migration", "Scheduling", "the target pod has no node: the target is cordoned meanwhile"),
+    Step("migration", "PreparingTarget", "virt-handler of the target prepares the pod, and is stopped as soon as the phase is seen"),
+    Step("migration", "TargetReady", "the door is open, and virt-handler of the source, which is stopped meanwhile, has not begun"),
+    Step("migration", "Running", "memory moves, slowed by a MigrationPolicy: two MiB of it have left the source"),
+    Step(
+        "migration",
+        "hand-over",
+        "QEMU is gone from the source, and the guest is paused at the target: virt-handler of the source, which has to say so, is stopped",
+    ),
+    Step("migration", "Succeeded", "the phase has just been seen"),
+    Step("drain", "first", "kubectl drain runs, the first Migration exists and no guest has moved"),
+    Step("drain", "middle", "one of the two guests has moved, the other, which is slowed, has not"),
+    Step("drain", "last", "the last guest has just moved, and kubectl drain still runs"),
+    Step(
+        "upgrade",
+        "begin",
+        "virt-api, virt-controller and virt-handler are told to restart (kubectl rollout restart) while a guest's memory moves",
+    ),
+    Step("upgrade", "middle", "the first virt-handler has been replaced"),
+)
+
+_OF_MIGRATIONS: Final = tuple(each.name for each in STEPS if each.operation == "migration")
+_EVERYWHERE: Final = tuple((each.operation, each.name) for each in STEPS)
+
+
+def _at(*steps: str, operation: Operation = "migration") -> tuple[tuple[str, str], ...]:
+    return tuple((operation, each) for each in steps)
+
+
+_DRAIN: Final = _at("first", "middle", "last", operation="drain")
+_UPGRADE: Final = _at("begin", "middle", operation="upgrade")
+_WITH_TARGET: Final = _at("PreparingTarget", "TargetReady", "Running", "hand-over", "Succeeded")
+
+APPLIES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
+    {
+        "nothing": _at("Running", "hand-over") + _at("first", operation="drain") + _at("begin", operation="upgrade"),
+        "handler-source": _EVERYWHERE,
+        "handler-target": _EVERYWHERE,
+        "relay-source": _at("Running", "hand-over"),
+        "relay-target": _at("Running", "hand-over"),
+        "libvirtd-source": _at("Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running"),
+        "libvirtd-target": _WITH_TARGET,
+        "launcher-target": _WITH_TARGET,
+        "qemu-target": _at("Running", "hand-over", "Succeeded"),
+        "pod-target": _at("Scheduling") + _WITH_TARGET,
+        "controller": _EVERYWHERE,
+        "api": _EVERYWHERE,
+        "etcd": _EVERYWHERE,
+        "kubelet-source": _at(*_OF_MIGRATIONS) + _at("middle", operation="drain"),
+        "kubelet-target": _at(*_OF_MIGRATIONS) + _at("middle", operation="drain"),
+        "nodes-apart": _at(*_OF_MIGRATIONS) + _at("middle", operation="drain"),
+        "source-off": _at("Running", "hand-over") + _at("middle", operation="drain"),
+        "target-off": _at("Running", "hand-over") + _at("middle", operation="drain"),
+    }
+)
+"""The steps at which a cut means something: a process that does not exist yet, or serves nobody any more, cannot be cut."""
+
+WORST: Final = (
+    "migration.handler-source.Running",
+    "migration.handler-target.hand-over",
+    "migration.nodes-apart.hand-over",
+    "migration.qemu-target.hand-over",
+    "migration.etcd.Running",
+)
+"""The cells that ``make test`` runs."""
+
+_ENDS_THE_GUEST: Final = frozenset({"launcher-target", "qemu-target", "pod-target"})
+_MAY_FAIL_THE_MOVE: Final = _ENDS_THE_GUEST | {"nodes-apart", "source-off", "target-off"}
+"""The target or the way to it is gone. Whatever else of ours ends is started again, and the migration goes on or has another attempt."""
+
+
+def expected(cut: str, step: Step) -> Expected:
+    """Return what has to come of a cut at a step."""
+    if step.name in ("hand-over", "Succeeded") and cut in _ENDS_THE_GUEST:
+        return Expected.BEGINS_ANEW
+    if cut in _MAY_FAIL_THE_MOVE:
+        return Expected.MOVES_OR_STAYS
+    return Expected.MOVES
+
+
+def cells() -> Iterator[Cell]:
+    """Return all cells, in the order of the tables."""
+    for operation in OPERATIONS:
+        for cut in CUTS:
+            for step in steps(operation):
+                if (operation, step.name) in APPLIES[cut.name]:
+                    yield Cell(cut, step, expected(cut.name, step))
+
+
+def steps(operation: Operation) -> list[Step]:
+    """Return the steps of an operation, in their order."""
+    return [each for each in STEPS if each.operation == operation]
+
+
+def cuts(operation: Operation) -> list[Cut]:
+    """Return the cuts that an operation is met with, in the order of the table."""
+    return [each for each in CUTS if any(where == operation for where, _ in APPLIES[each.name])]
+
+
+def chosen(patterns: str) -> list[Cell]:
+    """Return the cells in whose names one of some words occurs; all without a word.
+
+    Raises:
+        ValueError: a word occurs in none.
+    """
+    words = patterns.split()
+    for word in words:
+        if not any(word in each.name for each in cells()):
+            raise ValueError(f"no cell has {word!r} in its name; cells: {' '.join(each.name for each in cells())}")
+    return [each for each in cells() if not words or any(word in each.name for word in words)]

@@ -1,0 +1,164 @@
+"""The guests of a run: machines that count on their consoles and disks, in a namespace of their own, and what the API says of them."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tests.cluster.kube import Kubectl, console
+from tests.cluster.manifests import blank_disk, claim_disk, shared_claim, tiny_vm, with_disks
+from tests.cluster.serving import PORT
+from tests.cuts.cutting import Place
+from tests.cuts.reading import Reader, until
+from tests.cuts.watching import SECTORS, Disk, Watch, Watched, qemus
+from tests.testbed import layout
+
+MOVER: Final = "mover"
+"""The guest that answers the Service's client."""
+OTHER: Final = "other"
+BANDWIDTH: Final = {MOVER: "20Mi", OTHER: "5Mi"}
+"""Of each guest's migrations: memory moves long enough that it can be cut in between, and one of two guests arrives first."""
+FINAL: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
+START_SECONDS: Final = 300
+LOOK_SECONDS: Final = 4.0
+"""For a guest that counts to write a further number."""
+CONSOLE_SECONDS: Final = 20
+"""For a console to be attached and to show a line."""
+QUIET_SAMPLES: Final = 6
+"""Looks at a guest before its operation begins, by which it is seen to run."""
+COUNT: Final = (
+    "b=$(cut -c1-8 /proc/sys/kernel/random/boot_id); i=%d; "
+    "(while :; do i=$((i+1)); printf '%%s %%d\\n' $b $i | dd of=/dev/vda bs=512 seek=$((i%%%d)) conv=fsync 2>/dev/null && echo tick $i; "
+    "sleep 0.2; done) &\n"
+)
+SERVE: Final = f"mkdir -p /www; echo ok >/www/index.html; httpd -p {PORT} -h /www\n"
+
+
+class Guests:
+    """Machines by their names, and looks at them."""
+
+    def __init__(self, kubectl: Kubectl, reader: Reader, watch: Watch) -> None:
+        self.kubectl = kubectl
+        self.reader = reader
+        self._watch = watch
+
+    def get(self, path: str) -> Any:
+        """Return an object of ours in the namespace; an empty one where there is none; None while nobody answers."""
+        return self.reader.get(f"/apis/kubevirt.io/v1alpha1/namespaces/{self.kubectl.namespace}/{path}")
+
+    def status(self, guest: str) -> dict[str, Any]:
+        """Return a machine's status; empty while nobody answers."""
+        found: dict[str, Any] = (self.get(f"virtualmachines/{guest}") or {}).get("status") or {}
+        return found
+
+    def migrations(self, guest: str) -> list[dict[str, Any]] | None:
+        """Return a guest's Migrations, the oldest first; None while nobody answers."""
+        found = self.get("migrations")
+        if found is None:
+            return None
+        mine = [each for each in found.get("items") or [] if each["spec"]["selector"]["name"] == guest]
+        return sorted(mine, key=lambda each: (str(each["metadata"]["creationTimestamp"]), each["metadata"]["name"]))
+
+    def migration(self, name: str) -> dict[str, Any]:
+        """Return a Migration's status; empty while nobody answers or wrote any."""
+        found: dict[str, Any] = (self.get(f"migrations/{name}") or {}).get("status") or {}
+        return found
+
+    def place(self, guest: str) -> Place:
+        """Return where a guest runs, and where it can go."""
+        status = until(lambda: self.status(guest), seconds=60, what=f"the status of {guest}")
+        source = str(status["nodeName"])
+        return Place(source, next(each.name for each in layout.NODES if each.name != source), str(status["podUID"]))
+
+    def qemus(self, guest: str) -> set[str]:
+        """Return the uids of the pods in which a guest has a QEMU."""
+        return {each.pod_uid for each in qemus(self._known_as(guest))}
+
+    def watched(self, guest: str) -> Watched:
+        """Return what is seen of a guest."""
+        return self._watch.guests[guest]
+
+    def start(self, guest: str) -> None:
+        """Make a machine with a disk that it counts on."""
+        machine = with_disks(tiny_vm(guest, evictionStrategy="LiveMigrate"), claim_disk(guest))
+        machine["metadata"]["labels"] = {"app": guest, "cut": guest}
+        machine["spec"]["domain"]["devices"]["graphics"] = []
+        self.kubectl.apply(shared_claim(guest), blank_disk(guest))
+        self.kubectl("wait", "job", f"make-{guest}", "--for=condition=Complete", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
+        volume = self.kubectl.json("get", "pvc", guest)["spec"]["volumeName"]
+        self.kubectl.apply(machine)
+        disk = Disk(layout.shared_volumes() / volume / "disk.img")
+        self._watch.guests[guest] = Watched(self._known_as(guest), disk)
+
+    def count_on(self, guest: str, *, seconds: float = START_SECONDS, on_console: bool = False) -> bool:
+        """Wait until a guest counts on its disk, and on its console if asked; one that began anew is told to go on after its last number.
+
+        Returns False if it does not.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            status, disk = self.status(guest), self.watched(guest).disk
+            if number := _grown(disk):
+                if not on_console or self._is_seen(guest, number):
+                    return True
+                continue  # nobody leads to the console yet, or this was a guest that has ended since
+            if status.get("phase") == "Running" and str(status.get("podUID")) in self.qemus(guest):
+                self._tell(guest, disk.newest())
+        return False
+
+    def _is_seen(self, guest: str, number: int) -> bool:
+        """Whether the console shows a number above this one, soon; its replay shows older ones first."""
+        try:
+            with console(self.kubectl, guest) as screen:
+                while int(screen.expect(r"tick (\d+)\r?\n", timeout=CONSOLE_SECONDS).group(1)) <= number:
+                    pass
+        except (AssertionError, OSError, subprocess.TimeoutExpired):
+            return False
+        return True
+
+    def _tell(self, guest: str, number: int) -> None:
+        """Have a guest count that is at the first prompt of its boot; one that has counted is only slow."""
+        try:
+            with console(self.kubectl, guest) as screen:
+                if "tick" in screen.expect(r"GUEST-READY|tick \d+", timeout=CONSOLE_SECONDS).group(0):
+                    return
+                screen.type(SERVE)
+                screen.type(COUNT % (number, SECTORS))
+                screen.expect(r"tick \d+\r?\n", timeout=CONSOLE_SECONDS)
+        except (AssertionError, OSError, subprocess.TimeoutExpired):  # it is not at its prompt yet, or nobody leads to it
+            return
+
+    def _known_as(self, guest: str) -> str:
+        return f"{self.kubectl.namespace}_{guest}"
+
+
+def _grown(disk: Disk) -> int:
+    """Return the newest number of a guest that counts; 0 where there is no other one for some seconds."""
+    before, deadline = disk.newest(), time.monotonic() + LOOK_SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+        if (number := disk.newest()) > before:
+            return number
+    return 0
+
+
+def policies(namespace: str) -> Sequence[dict[str, Any]]:
+    """Return the MigrationPolicies that slow the guests of a namespace."""
+    return [
+        {
+            "apiVersion": "kubevirt.io/v1alpha1",
+            "kind": "MigrationPolicy",
+            "metadata": {"name": f"{namespace}-{guest}"},
+            "spec": {
+                "selectors": {
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                    "virtualMachineSelector": {"matchLabels": {"cut": guest}},
+                },
+                "bandwidth": bandwidth,
+                "completionTimeoutPerGiB": 1600,
+            },
+        }
+        for guest, bandwidth in BANDWIDTH.items()
+    ]

@@ -1,0 +1,77 @@
+"""What came of the cells, kept as a file for each: a run that is ended, or repeated for some cells, goes on from there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.cuts import judging
+from tests.cuts.description import Cell
+from tests.cuts.judging import Seen
+from tests.testbed import layout
+
+DIRECTORY: Final = layout.REPOSITORY / "build" / "faults"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a cell."""
+
+    cell: str
+    text: str
+    """Of the table."""
+    faults: tuple[str, ...]
+    commit: str
+    seconds: float
+    """From the cut to the operation's end."""
+
+
+def outcome(cell: Cell, seen: Seen, over: float, commit: str) -> Outcome:
+    """Return what came of a cell that was over at a time of the monotonic clock."""
+    return Outcome(cell.name, _text(seen, over), tuple(judging.faults(seen)), commit, round(seen.operation_seconds or 0.0, 1))
+
+
+def _text(seen: Seen, over: float) -> str:
+    """Return a cell of the table: what became of the Migrations, when, and for how long no guest counted and no client was answered."""
+    words = []
+    for phase in sorted({each.phase for each in seen.guests}, reverse=True):
+        count = sum(each.phase == phase for each in seen.guests)
+        words.append(phase if len(seen.guests) == 1 else f"{count} {phase}")
+    attempts = max(each.attempts for each in seen.guests)
+    told = ", ".join(words)
+    if attempts > 1:
+        told += f" (attempt {attempts})"
+    if seen.repeated:
+        told += f", kubectl drain called {seen.repeated + 1} times"
+    if any(each.boots > 1 for each in seen.guests):
+        told += ", the guest began anew"
+    when = "hung" if seen.operation_seconds is None else f"{seen.operation_seconds:.0f} s"
+    stop = max(judging.longest_stop(each.samples, seen.cut_at) for each in seen.guests)
+    silence = judging.longest_silence(seen.answers, seen.cut_at, over)
+    return f"{told} {when}; {stop:.1f}/{silence:.1f}"
+
+
+def write(found: Outcome) -> None:
+    """Keep what came of a cell."""
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    (DIRECTORY / f"{found.cell}.json").write_text(json.dumps(dataclasses.asdict(found), indent=1) + "\n")
+
+
+def kept(cells: Iterable[Cell]) -> dict[str, Outcome]:
+    """Return what is kept of these cells."""
+    found = {}
+    for cell in cells:
+        path = DIRECTORY / f"{cell.name}.json"
+        if path.exists():
+            values = json.loads(path.read_text())
+            found[cell.name] = Outcome(**{**values, "faults": tuple(values["faults"])})
+    return found
+
+
+def forget(cells: Iterable[Cell]) -> None:
+    """Forget what came of these cells."""
+    for cell in cells:
+        (DIRECTORY / f"{cell.name}.json").unlink(missing_ok=True)

@@ -1,0 +1,210 @@
+"""One cell after the other on the test cluster: bring the operation to its step, cut, and see what comes of it."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cluster.conftest import RESTRICTED
+from tests.cluster.kube import Kubectl
+from tests.cluster.serving import a_service
+from tests.cuts import cutting
+from tests.cuts.cutting import Cuts
+from tests.cuts.description import END_SECONDS, Cell
+from tests.cuts.guests import FINAL, MOVER, OTHER, QUIET_SAMPLES, Guests, policies
+from tests.cuts.judging import Guest, Seen
+from tests.cuts.reading import Late, Reader, until
+from tests.cuts.steps import RESTARTED, Reached, Steps, drain
+from tests.cuts.watching import Answers, Watch, asking
+from tests.testbed import addons, build, layout, release
+
+COUNT_SECONDS: Final = 150
+"""For a guest to count after that, a start elsewhere included."""
+ANSWER_SECONDS: Final = 30
+"""For the Service to answer again, which is told and not judged."""
+BLIND_SECONDS: Final = 3
+"""Without a look at a guest, after which a cell says nothing of it."""
+DRAINS: Final = 6
+"""Calls of ``kubectl drain``, which gives up at what a repetition mends; people repeat it, too."""
+
+
+class Player:
+    """Plays cells, with guests that survive from cell to cell."""
+
+    def __init__(self, kubectl: Kubectl, reader: Reader, watch: Watch, answers: Answers) -> None:
+        system = Kubectl(kubectl.kubeconfig, release.NAMESPACE, kubectl.binary)
+        self._kubectl = kubectl
+        self._system = system
+        self._cuts = Cuts(kubectl, reader, release.NAMESPACE)
+        self._guests = Guests(kubectl, reader, watch)
+        self._steps = Steps(self._guests, self._cuts, system)
+        self._watch = watch
+        self._answers = answers
+
+    def prepare(self, *guests: str) -> None:
+        """Wait until all parts are well, and these guests exist and count.
+
+        Raises:
+            Late: something is not well.
+        """
+        until(self._cuts.recovered, seconds=240, what="all parts are ready", period=0.3)
+        until(self._nodes_are_well, seconds=180, what="both nodes are ready", period=0.3)
+        for guest in guests:
+            if guest not in self._watch.guests:
+                self._guests.start(guest)
+        for guest in guests:
+            until(partial(self._is_idle, guest), seconds=180, what=f"no Migration of {guest} is under way", period=0.3)
+            if not self._guests.count_on(guest):
+                raise Late(f"{guest} does not count: {self._guests.status(guest)}")
+
+    def play(self, cell: Cell) -> tuple[Seen, float]:
+        """Play a cell; return what was seen, and when (monotonic) it was over.
+
+        Raises:
+            Late: nothing was cut, because the step did not come or the cluster is not well.
+        """
+        guests = (MOVER, OTHER) if cell.step.operation == "drain" else (MOVER,)
+        self.prepare(*guests)
+        self._watch.forget()
+        first = {each: self._guests.watched(each).disk.newest() for each in guests}
+        until(
+            lambda: all(len(self._guests.watched(each).samples) > QUIET_SAMPLES for each in guests), seconds=30, what="looks at the guests"
+        )
+        begun = time.monotonic()
+        with ExitStack() as mending:
+            mending.callback(self._uncordon)
+            with ExitStack() as held:
+                reached = self._steps.reach(cell.step.operation, cell.step.name, held)
+                cut_at = time.monotonic()
+                mend = self._cuts.make(cell.cut.name, reached.place)
+            mend()
+            seconds, repeated = self._end(cell, reached, cut_at)
+        counts = {each: self._guests.count_on(each, seconds=COUNT_SECONDS, on_console=True) for each in guests}
+        self._wait_for_answers()
+        over = time.monotonic()
+        for each in guests:
+            if over - self._guests.watched(each).samples[-1].at > BLIND_SECONDS:
+                raise Late(f"nobody looks at {each} any more: {self._watch.fault or 'the thread ended'}")
+        seen = Seen(
+            expected=cell.expected,
+            cut_at=cut_at,
+            guests=[self._seen(each, reached, first[each], counts[each], seconds) for each in guests],
+            step_seen=reached.missed,
+            operation_seconds=seconds,
+            answers=[each for each in list(self._answers.times) if each >= begun],
+            repeated=repeated,
+        )
+        return seen, over
+
+    def _end(self, cell: Cell, reached: Reached, cut_at: float) -> tuple[float | None, int]:
+        """Wait for the operation's end; return how long it took from the cut on (None: too long), and how often a drain was repeated."""
+        repeated = 0
+        try:
+            if reached.migration:
+                until(
+                    lambda: self._guests.migration(reached.migration).get("phase") in FINAL, seconds=END_SECONDS, what="the end", period=0.1
+                )
+            if cell.step.operation == "upgrade":
+                for each in RESTARTED:
+                    until(partial(self._is_rolled_out, each), seconds=END_SECONDS, what=f"the rollout of {each}", period=0.5)
+            if reached.drain is not None:
+                repeated = self._drained(reached.drain, reached.place.source)
+        except Late as late:
+            print(f"    {late}", flush=True)
+            return None, repeated
+        return time.monotonic() - cut_at, repeated
+
+    def _drained(self, running: subprocess.Popen[bytes], node: str) -> int:
+        deadline = time.monotonic() + END_SECONDS
+        for repeated in range(DRAINS):
+            try:
+                if running.wait(max(1.0, deadline - time.monotonic())) == 0:
+                    return repeated
+            except subprocess.TimeoutExpired:
+                break
+            running = drain(self._kubectl, node)
+        running.kill()
+        running.wait()
+        raise Late(f"{node} is not drained within {END_SECONDS:.0f} s")
+
+    def _is_rolled_out(self, workload: str) -> bool:
+        done = self._system.try_run("rollout", "status", workload, "--watch=false")
+        return done.returncode == 0 and "successfully rolled out" in done.stdout
+
+    def _wait_for_answers(self) -> None:
+        heard = len(self._answers.times)
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while len(self._answers.times) < heard + 5 and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def _seen(self, guest: str, reached: Reached, first: int, counts: bool, seconds: float | None) -> Guest:
+        watched = self._guests.watched(guest)
+        last = watched.disk.newest()
+        status = self._of_migration(reached.migration) if reached.migration else self._newest_migration(guest)
+        phase = str(status.get("phase") or "")
+        return Guest(
+            name=guest,
+            samples=list(watched.samples),
+            lost=watched.disk.missing(first, last),
+            boots=watched.disk.boots(first, last),
+            counts=counts,
+            phase=phase,
+            seconds=seconds if phase in FINAL else None,
+            attempts=int(status.get("attempt") or 1),
+            message=str(status.get("message") or ""),
+        )
+
+    def _of_migration(self, name: str) -> dict[str, Any]:
+        found = until(lambda: self._guests.get(f"migrations/{name}"), seconds=60, what=f"Migration {name} is read")
+        status: dict[str, Any] = found.get("status") or {}
+        return status
+
+    def _newest_migration(self, guest: str) -> dict[str, Any]:
+        found = until(lambda: self._guests.migrations(guest), seconds=60, what=f"the Migrations of {guest}")
+        status: dict[str, Any] = found[-1].get("status") or {}
+        return status
+
+    def _is_idle(self, guest: str) -> bool:
+        found = self._guests.migrations(guest)
+        return found is not None and all((each.get("status") or {}).get("phase") in FINAL for each in found)
+
+    def _nodes_are_well(self) -> bool:
+        found = (self._guests.reader.get("/api/v1/nodes") or {}).get("items") or []
+        ready = [
+            not each["spec"].get("unschedulable")
+            and any(condition["type"] == "Ready" and condition["status"] == "True" for condition in each["status"]["conditions"])
+            for each in found
+        ]
+        return len(ready) == len(layout.NODES) and all(ready)
+
+    def _uncordon(self) -> None:
+        self._kubectl("uncordon", *(each.name for each in layout.NODES))
+
+
+@contextmanager
+def playing(kubeconfig: Path) -> Iterator[Player]:
+    """Make a namespace with guests and a Service's client, and take all of it away in the end; heal what an ended run left."""
+    kubectl = Kubectl(kubeconfig, f"cuts-{secrets.token_hex(3)}", str(build.program("kubernetes", "kubectl")))
+    cutting.heal()
+    kubectl("uncordon", *(each.name for each in layout.NODES))
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kubectl.namespace, "labels": RESTRICTED}}
+    kubectl.create(namespace)
+    made = policies(kubectl.namespace)
+    try:
+        kubectl.apply(*made)
+        kubectl.apply(a_service(MOVER, MOVER))
+        address = str(kubectl.json("get", "service", MOVER)["spec"]["clusterIP"])
+        with closing(Reader(kubectl.kubeconfig)) as reader, Watch() as watch, asking(layout.NODES[0], address) as answers:
+            yield Player(kubectl, reader, watch, answers)
+    finally:
+        cutting.heal()
+        names = [each["metadata"]["name"] for each in made]
+        kubectl.try_run("delete", "migrationpolicies", *names, "--ignore-not-found", timeout=90)
+        kubectl.try_run("delete", "namespace", kubectl.namespace, "--ignore-not-found", "--timeout=150s", timeout=160)
+        addons.recycle_shared_volumes()

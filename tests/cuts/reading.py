@@ -1,0 +1,87 @@
+"""Reads of Kubernetes' API that cost little, many in a second: one connection, no process for each."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import ssl
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+PERIOD_SECONDS = 0.04
+
+
+class Reader:
+    """Reads objects with the credentials of a kubeconfig as the test cluster has it."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = json.loads(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        self._server = urlsplit(cluster["server"])
+        self._context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        with tempfile.NamedTemporaryFile() as pair:  # OpenSSL reads files alone
+            pair.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
+            pair.flush()
+            self._context.load_cert_chain(pair.name)
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def get(self, path: str) -> Any:
+        """Return an object or list; an empty one where there is none; None while nobody answers."""
+        try:
+            if self._connection is None:
+                self._connection = http.client.HTTPSConnection(
+                    self._server.hostname or "", self._server.port, timeout=5, context=self._context
+                )
+            self._connection.request("GET", path, headers={"Accept": "application/json"})
+            answer = self._connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException):
+            self.close()
+            return None
+        if answer.status == http.HTTPStatus.NOT_FOUND:
+            return {}
+        return json.loads(body) if answer.status == http.HTTPStatus.OK else None
+
+    def close(self) -> None:
+        """Close the connection; the next read opens another one."""
+        with contextlib.suppress(OSError):
+            if self._connection is not None:
+                self._connection.close()
+        self._connection = None
+
+    def pods(self, namespace: str, selector: str) -> list[dict[str, Any]]:
+        """Return pods by a label selector.
+
+        Raises:
+            LookupError: nobody answers.
+        """
+        found = self.get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector.replace('=', '%3D').replace('/', '%2F')}")
+        if found is None:
+            raise LookupError("kube-apiserver does not answer")
+        items: list[dict[str, Any]] = found.get("items") or []
+        return items
+
+
+class Late(Exception):
+    """Something did not come about in its time; the message says what, and what was seen last."""
+
+
+def until(look: Callable[[], Any], *, seconds: float, what: str, period: float = PERIOD_SECONDS) -> Any:
+    """Return the first true value of ``look()``.
+
+    Raises:
+        Late: none came in time.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        if value := look():
+            return value
+        if time.monotonic() > deadline:
+            raise Late(f"{what}: not within {seconds:.0f} s; last seen: {str(value)[:300]}")
+        time.sleep(period)

@@ -1,0 +1,248 @@
+"""A guest whose tap is a macvtap on a further network of its pod: real kernel, real guest, frames made by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import socket
+import stat
+import struct
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import attachments, layout, network
+from handler.devices import macvtap
+from handler.network import namespaces, setup
+from handler.network.namespaces import CommandFailed
+from tests.host.handler import frames, pods
+from tests.host.handler.frames import ARP, IPV4, arp, bpdu, ethernet, ping, tagged, udp
+from tests.host.handler.macvtaps import free_minor
+from tests.host.handler.pods import CALLER, IFF_NO_PI, IFF_TAP, POD, TUNSETIFF, Ear, Pod, Tap, run
+
+pytestmark = pytest.mark.host
+
+MAC, OTHER = "52:54:00:00:00:77", "52:54:00:00:00:99"
+GUEST, NEIGHBOUR = "192.168.7.2", "192.168.7.1"
+LINK, TAP = attachments.link("lan"), attachments.tap("lan")
+EVIL, LAST = b"EVIL-FRAME", b"LAST-FRAME"
+SWITCH = "02:00:00:00:aa:01"
+"""Of the other end, where the kernel speaks, too."""
+VM: dict[str, Any] = {
+    "metadata": {"name": "testvm", "namespace": "default", "uid": "3f0e"},
+    "spec": {
+        "domain": {"devices": {"interfaces": [{"name": "default"}, {"name": "lan", "type": "macvtap", "network": "lan", "mac": MAC}]}}
+    },
+}
+
+
+@contextlib.contextmanager
+def with_device(pod: Pod, root: Path) -> Iterator[tuple[Pod, int]]:
+    """Yield the pod with a root directory in which lies the device that the kubelet gave it, and the minor number of that."""
+    (root / "dev").mkdir(parents=True)
+    minor = free_minor()
+    os.mknod(root / macvtap.path_of(minor)[1:], 0o600 | stat.S_IFCHR, os.makedev(macvtap.driver() or 0, minor))
+    descriptor = os.open(root, os.O_PATH)
+    try:
+        yield dataclasses.replace(pod, launcher=dataclasses.replace(pod.launcher, root=descriptor)), minor
+    finally:
+        os.close(descriptor)
+
+
+@pytest.fixture(params=["veth", "macvlan"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pod, int]]:
+    """A pod with a second link, as the CNI plugin ``bridge`` or ``macvlan`` leaves it: the guest's MAC address on it."""
+    with pods.a_pod() as pod, with_device(pod, tmp_path / "root") as found:
+        node = f"{pod.caller}n"
+        if request.param == "veth":
+            run(
+                "ip",
+                "-n",
+                pod.caller,
+                "link",
+                "add",
+                "lan",
+                "address",
+                SWITCH,
+                "mtu",
+                "1400",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                LINK,
+                "netns",
+                pod.name,
+            )
+            run("ip", "-n", pod.name, "link", "set", LINK, "mtu", "1400", "address", MAC)
+        else:
+            run("ip", "netns", "add", node)
+            run(
+                "ip",
+                "-n",
+                pod.caller,
+                "link",
+                "add",
+                "lan",
+                "address",
+                SWITCH,
+                "mtu",
+                "1400",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "card",
+                "netns",
+                node,
+            )
+            run("ip", "-n", node, "link", "set", "card", "mtu", "1400", "up")
+            run("ip", "-n", node, "link", "add", "link", "card", "name", "new", "address", MAC, "type", "macvlan", "mode", "bridge")
+            run("ip", "-n", node, "link", "set", "new", "netns", pod.name, "name", LINK)
+        run("ip", "-n", pod.caller, "address", "add", f"{NEIGHBOUR}/24", "dev", "lan")
+        for name, link in ((pod.name, LINK), (pod.caller, "lan")):
+            run("ip", "-n", name, "link", "set", link, "up")
+        yield found
+        if request.param == "macvlan":
+            run("ip", "netns", "del", node)
+
+
+class Macvtap(Tap):
+    """The guest's end of a macvtap."""
+
+    def __init__(self, pod: Pod, minor: int) -> None:
+        at = pod.launcher.root
+        self._file = pod.inside(lambda: os.open(macvtap.path_of(minor)[1:], os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=at))
+        fcntl.ioctl(self._file, TUNSETIFF, struct.pack("16sH22x", b"", IFF_TAP | IFF_NO_PI))
+
+
+class World:
+    def __init__(self, pod: Pod, minor: int) -> None:
+        self.pod, self.minor = pod, minor
+        self.tap = Macvtap(pod, minor)
+        self.lan = pod.outside(lambda: Ear("lan"))
+
+    def close(self) -> None:
+        self.tap.close()
+        self.lan.close()
+
+
+@pytest.fixture
+async def world(made: tuple[Pod, int]) -> AsyncIterator[World]:
+    await setup.prepare(VM, made[0].launcher)
+    found = World(*made)
+    yield found
+    found.close()
+
+
+def mine(payload: bytes, kind: int = IPV4, destination: str = frames.BROADCAST) -> bytes:
+    return ethernet(MAC, kind, payload, destination)
+
+
+LEGAL = mine(udp(GUEST, NEIGHBOUR, LAST))
+
+
+async def test_the_guest_is_a_neighbour_with_its_own_mac_and_whatever_address_it_likes(world: World) -> None:
+    assert world.tap.send(mine(arp(1, MAC, GUEST, NEIGHBOUR), ARP))
+    answered = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2")
+    assert answered[:6] == frames.mac(MAC)
+    neighbour = ":".join(f"{byte:02x}" for byte in answered[6:12])
+    world.tap.send(mine(ping(GUEST, NEIGHBOUR), destination=neighbour))
+    world.tap.receive(lambda frame: frame[12:14] == b"\x08\x00" and frame[23] == 1 and frame[34] == 0)  # ICMP: echo reply
+
+
+async def test_the_guest_hears_what_is_said_to_groups_and_nothing_that_is_said_to_others(world: World) -> None:
+    for destination, payload in ((OTHER, EVIL), ("33:33:ff:00:00:01", LAST)):
+        world.lan.send(ethernet(OTHER, IPV4, udp(NEIGHBOUR, GUEST, payload), destination))
+    assert LAST in world.tap.receive(lambda frame: EVIL in frame or LAST in frame)
+
+
+async def test_the_pods_user_may_open_the_device_that_is_the_guests(world: World) -> None:
+    found = os.stat(macvtap.path_of(world.minor)[1:], dir_fd=world.pod.launcher.root)
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (layout.USER_ID, 0o660)
+    links = {each["ifname"]: each for each in await namespaces.links(world.pod.launcher.network)}
+    assert (links[TAP]["ifindex"], links[TAP]["mtu"], links[TAP]["address"]) == (network.MACVTAP_INDEX + world.minor, 1400, MAC)
+    assert not [each for each in links if each.startswith(network.MACVTAP_HOLDER)]
+    assert [each["local"] for each in links["eth0"]["addr_info"] if each["family"] == "inet"] == [POD]
+    assert links[LINK]["addr_info"] == links[TAP]["addr_info"] == []
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)),
+        ethernet(OTHER, ARP, arp(2, OTHER, GUEST, NEIGHBOUR) + EVIL),
+        tagged(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)), 7),
+        bpdu(MAC) + EVIL,
+    ],
+    ids=["another MAC address", "ARP from another MAC address", "another MAC address in a VLAN", "a bridge's message"],
+)
+async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame: bytes) -> None:
+    for _ in range(3):
+        world.tap.send(frame)
+    world.tap.send(LEGAL)
+    assert EVIL not in b"".join(world.lan.until(LAST))
+    counters = run("ip", "netns", "exec", world.pod.name, "nft", "list", "counters", "table", "netdev", f"kubevirt_{TAP}")
+    assert counters.count("packets 3 ") == 1, counters
+
+
+async def test_the_pod_neither_answers_on_the_network_nor_forwards_from_it(world: World) -> None:
+    (link,) = (each["address"] for each in await namespaces.links(world.pod.launcher.network) if each["ifname"] == LINK)
+    peer = world.pod.outside(lambda: Ear("peer"))
+    for destination in (link, frames.BROADCAST):
+        world.lan.send(ethernet(OTHER, ARP, arp(1, OTHER, NEIGHBOUR, POD), destination))
+        world.lan.send(ethernet(OTHER, IPV4, udp(NEIGHBOUR, CALLER, EVIL), destination))
+        world.lan.send(ethernet(OTHER, IPV4, ping(NEIGHBOUR, POD), destination))
+    world.tap.send(LEGAL)
+    assert [each for each in world.lan.until(LAST) if each[6:12] not in (frames.mac(MAC), frames.mac(OTHER), frames.mac(SWITCH))] == []
+    world.pod.inside(_call)
+    assert EVIL not in b"".join(peer.until(LAST))
+    peer.close()
+
+
+def _call() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
+        caller.sendto(LAST, (CALLER, 4001))
+
+
+async def test_it_can_be_done_again_and_the_filters_stay(world: World) -> None:
+    await setup.prepare(VM, world.pod.launcher)
+    await test_the_guest_is_a_neighbour_with_its_own_mac_and_whatever_address_it_likes(world)
+    for _ in range(3):
+        world.tap.send(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)))
+    world.tap.send(LEGAL)
+    assert EVIL not in b"".join(world.lan.until(LAST))
+
+
+async def test_a_number_that_another_link_of_the_node_has_is_told_and_its_device_stays_roots(made: tuple[Pod, int]) -> None:
+    pod, minor = made
+    run("ip", "-n", pod.caller, "tuntap", "add", "dev", "lower", "mode", "tap")
+    for each in range(1, minor + 1):
+        if not Path(f"/sys/dev/char/{macvtap.driver()}:{each}").is_symlink():
+            run("ip", "-n", pod.caller, "link", "add", "link", "lower", "name", f"other{each}", "type", "macvtap", "mode", "bridge")
+    with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
+        await setup.prepare(VM, pod.launcher)
+    assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
+    assert os.stat(macvtap.path_of(minor)[1:], dir_fd=pod.launcher.root).st_uid == 0
+    run("ip", "-n", pod.caller, "link", "delete", "lower")
+    await setup.prepare(VM, pod.launcher)
+    assert os.stat(macvtap.path_of(minor)[1:], dir_fd=pod.launcher.root).st_uid == layout.USER_ID
+
+
+async def test_a_macvtap_of_the_same_name_and_number_that_outlived_its_pod_is_not_the_pods(made: tuple[Pod, int]) -> None:
+    """Two tenants' interfaces of one name have links of one name, and a descriptor keeps a link whose pod is gone."""
+    pod, minor = made
+    run("ip", "-n", pod.caller, "tuntap", "add", "dev", "lower", "mode", "tap")
+    for each in range(1, minor):
+        if not Path(f"/sys/dev/char/{macvtap.driver()}:{each}").is_symlink():
+            run("ip", "-n", pod.caller, "link", "add", "link", "lower", "name", f"other{each}", "type", "macvtap", "mode", "bridge")
+    like = ("name", TAP, "index", str(network.MACVTAP_INDEX + minor))
+    run("ip", "-n", pod.caller, "link", "add", "link", "lower", *like, "type", "macvtap", "mode", "bridge")
+    with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
+        await setup.prepare(VM, pod.launcher)
+    assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
+    assert os.stat(macvtap.path_of(minor)[1:], dir_fd=pod.launcher.root).st_uid == 0

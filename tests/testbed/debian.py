@@ -1,0 +1,43 @@
+"""Programs of Debian 13, as virt-launcher's image has them, for tests on a machine with another release."""
+
+import pathlib
+import shutil
+from collections.abc import Mapping, Sequence
+
+from tests.testbed import progress, project_images
+
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+"""Below ``root``: the dynamic linker is there, too."""
+
+
+def unpack(target: pathlib.Path, packages: Sequence[str], scripts: Mapping[str, str]) -> None:
+    """Unpack packages to ``root`` in a directory, and write scripts beside it.
+
+    Args:
+        target: the directory.
+        packages: names of Debian packages, all that are needed: nothing is resolved.
+        scripts: texts by name of the file.
+
+    Raises:
+        progress.StepFailed: a package could not be fetched.
+    """
+    work = target / "work"
+    for name in ("lists/partial", "archives/partial"):
+        (work / name).mkdir(parents=True)
+    source = work / "debian.list"
+    source.write_text(
+        f"deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] {project_images.mirror()} {project_images.RELEASE} main\n"
+    )
+    places = {"Dir::Etc::SourceList": source, "Dir::Etc::SourceParts": "/dev/null", "Dir::State::Lists": work / "lists"}
+    places |= {"Dir::Cache": work, "Acquire::Languages": "none", "APT::Sandbox::User": "root"}
+    apt = ["apt-get", "--quiet", *(f"--option={name}={value}" for name, value in places.items())]
+    progress.run([*apt, "update"])
+    progress.run([*apt, "download", *packages], directory=work)
+    for package in sorted(work.glob("*.deb")):
+        progress.run(["dpkg-deb", "--extract", package, target / "root"])
+    shutil.rmtree(work)
+    for name, text in scripts.items():
+        (target / name).write_text(text)
+    progress.run(["chmod", "--recursive", "a+rX", target])
+    for name in scripts:
+        (target / name).chmod(0o755)

@@ -1,0 +1,189 @@
+"""systemd-logind as a node's kubelet knows it: D-Bus on a socket in the node, of which a test orders the shutdown. Nothing else of it.
+
+The kubelet's graceful shutdown asks logind to delay shutdowns (``Inhibit``) and hears ``PrepareForShutdown``; a node of the test bed has no
+systemd. This is bus and logind in one, since the kubelet, its one client, tells them apart by names alone. The wire format is that of the
+D-Bus specification, little-endian, of which these few messages need six types; a library for it would be needed here only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+SOCKET: Final = "run/dbus/system_bus_socket"
+"""In the node's file system."""
+PATH: Final = "/org/freedesktop/login1"
+INTERFACE: Final = "org.freedesktop.login1.Manager"
+DELAY_SECONDS: Final = 600
+"""``InhibitDelayMaxSec``: longer than what any kubelet of a test asks for, which would edit logind's configuration else."""
+CALL, RETURN, ERROR, SIGNAL = 1, 2, 3, 4
+NO_REPLY: Final = 1
+_PATH, _INTERFACE, _MEMBER, _ERROR, _REPLY_TO, _SENDER, _SIGNATURE, _FDS = 1, 2, 3, 4, 5, 7, 8, 9
+_TYPES: Final = {_PATH: "o", _INTERFACE: "s", _MEMBER: "s", _ERROR: "s", _REPLY_TO: "u", _SENDER: "s", _SIGNATURE: "g", _FDS: "u"}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What this needs of a message that came in."""
+
+    kind: int
+    flags: int
+    serial: int
+    member: str
+
+
+def encode(kind: int, serial: int, fields: dict[int, str | int], body: bytes = b"", flags: int = 0) -> bytes:
+    """Return a message; ``fields`` are those of its header, by their numbers."""
+    packed = bytearray()
+    for code, value in fields.items():
+        packed += bytes(-len(packed) % 8) + bytes([code, 1]) + _TYPES[code].encode() + b"\0"
+        if isinstance(value, int):
+            packed += struct.pack("<I", value)  # aligned to 4 here, as each of them begins at a multiple of 8
+        elif _TYPES[code] == "g":
+            packed += bytes([len(value)]) + value.encode() + b"\0"
+        else:
+            packed += struct.pack("<I", len(value)) + value.encode() + b"\0"
+    head = struct.pack("<cBBBIII", b"l", kind, flags, 1, len(body), serial, len(packed)) + packed
+    return head + bytes(-len(head) % 8) + body
+
+
+def decode(head: bytes, fields: bytes) -> Message:
+    """Return a message of which these are the first 16 bytes and the fields."""
+    _, kind, flags, _, _, serial, _ = struct.unpack("<cBBBIII", head)
+    at, member = 0, ""
+    while at < len(fields):
+        at += -at % 8
+        code, type_ = fields[at], chr(fields[at + 2])
+        at += 4
+        if type_ == "g":
+            at += fields[at] + 2
+            continue
+        (number,) = struct.unpack_from("<I", fields, at)
+        at += 4
+        if type_ == "u":
+            continue
+        if code == _MEMBER:
+            member = fields[at : at + number].decode()
+        at += number + 1
+    return Message(kind, flags, serial, member)
+
+
+class Logind:
+    """The service. ``inhibited`` is set once the kubelet delays shutdowns, ``released`` once it does not any more."""
+
+    def __init__(self) -> None:
+        self.inhibited = threading.Event()
+        self.released = threading.Event()
+        self._client: socket.socket | None = None
+        self._sending = threading.Lock()
+        self._serial = 0
+
+    def prepare_for_shutdown(self, begins: bool) -> None:
+        """Say that the node is about to shut down, or that it is not any more."""
+        fields: dict[int, str | int] = {_PATH: PATH, _INTERFACE: INTERFACE, _MEMBER: "PrepareForShutdown", _SENDER: ":1.0", _SIGNATURE: "b"}
+        self._send(SIGNAL, fields, struct.pack("<I", begins))
+
+    def serve(self, listener: socket.socket) -> None:
+        """Serve one client after the other until the socket is closed."""
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                with client, contextlib.suppress(OSError, EOFError), client.makefile("rb") as stream:
+                    self._client = client
+                    while True:
+                        line = stream.readline()
+                        if not line or line == b"BEGIN\r\n":
+                            break
+                        client.sendall(_authenticated(line.lstrip(b"\0")))
+                    while line:
+                        self._answer(_read(stream))
+
+    def _answer(self, message: Message) -> None:
+        if message.kind != CALL or message.flags & NO_REPLY:
+            return
+        answer: dict[int, str | int] = {_REPLY_TO: message.serial, _SENDER: ":1.0"}
+        match message.member:
+            case "Hello":
+                self._send(RETURN, {**answer, _SIGNATURE: "s"}, struct.pack("<I", 4) + b":1.1\0")
+            case "AddMatch" | "RemoveMatch":
+                self._send(RETURN, answer)
+            case "Get":  # a variant with a uint64 in it
+                self._send(RETURN, {**answer, _SIGNATURE: "v"}, b"\1t\0" + bytes(5) + struct.pack("<Q", DELAY_SECONDS * 1_000_000))
+            case "Inhibit":
+                self._inhibit(answer)
+            case _:
+                self._send(ERROR, {**answer, _ERROR: "org.freedesktop.DBus.Error.UnknownMethod"})
+
+    def _inhibit(self, answer: dict[int, str | int]) -> None:
+        """Give away one end of a pipe: the shutdown is delayed until nobody has it any more."""
+        ours, theirs = os.pipe()
+        try:
+            self._send(RETURN, {**answer, _SIGNATURE: "h", _FDS: 1}, struct.pack("<I", 0), theirs)
+        finally:
+            os.close(theirs)
+        self.released.clear()
+        self.inhibited.set()
+        threading.Thread(target=self._until_released, args=(ours,), daemon=True).start()
+
+    def _until_released(self, end: int) -> None:
+        os.read(end, 1)
+        os.close(end)
+        self.released.set()
+
+    def _send(self, kind: int, fields: dict[int, str | int], body: bytes = b"", *fds: int) -> None:
+        with self._sending:
+            if self._client is None:
+                raise ConnectionError("no kubelet has called")
+            self._serial += 1
+            socket.send_fds(self._client, [encode(kind, self._serial, fields, body)], fds)
+
+
+@contextlib.contextmanager
+def running(root: pathlib.Path) -> Iterator[Logind]:
+    """Serve on the socket of the node whose file system is at ``root``."""
+    path, logind = root / SOCKET, Logind()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        threading.Thread(target=logind.serve, args=(listener,), daemon=True).start()
+        try:
+            yield logind
+        finally:
+            path.unlink(missing_ok=True)
+            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+
+
+def _authenticated(line: bytes) -> bytes:
+    """Return the answer to a line of the authentication: whoever reaches the socket is root."""
+    match line.split():
+        case [b"AUTH", b"EXTERNAL", *_]:
+            return b"OK 0123456789abcdef0123456789abcdef\r\n"
+        case [b"NEGOTIATE_UNIX_FD"]:
+            return b"AGREE_UNIX_FD\r\n"
+        case _:
+            return b"REJECTED EXTERNAL\r\n"
+
+
+def _read(stream: BinaryIO) -> Message:
+    """Raises EOFError."""
+    head = _exactly(stream, 16)
+    body, fields = struct.unpack("<4xI4xI", head)
+    found = decode(head, _exactly(stream, fields))
+    _exactly(stream, -fields % 8 + body)
+    return found
+
+
+def _exactly(stream: BinaryIO, count: int) -> bytes:
+    found = stream.read(count)
+    if len(found) < count:
+        raise EOFError
+    return found

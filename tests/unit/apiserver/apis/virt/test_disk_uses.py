@@ -1,0 +1,73 @@
+"""What machines hold of claims and of files of nodes, and which of them may hold the same at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import disk_uses
+from apiserver.apis.virt.disk_uses import Hold, Use
+
+IMPORT = {"http": {"url": "https://images.example/a.img"}}
+
+
+def a_disk(**said: Any) -> dict[str, Any]:
+    return {"type": "PersistentVolumeClaim", "source": {"name": "data", **said.pop("source", {})}, **said}
+
+
+def held(uid: str = "u", node: str = "", **domain: Any) -> set[Hold]:
+    firmware = {"firmware": domain.pop("firmware")} if "firmware" in domain else {}
+    return set(disk_uses.holds({"devices": domain, **firmware}, uid, node))
+
+
+@pytest.mark.parametrize(
+    ("disk", "use"),
+    [
+        (a_disk(), "writes"),
+        (a_disk(readOnly=True), "reads"),
+        (a_disk(device="cdrom"), "reads"),
+        (a_disk(shareable=True), "shares"),
+        (a_disk(source={"ephemeral": True}), "reads"),
+        (a_disk(readOnly=True, source={"import": IMPORT}), "writes"),
+        (a_disk(shareable=True, source={"import": IMPORT}), "writes"),
+    ],
+)
+def test_the_use_of_a_claim_follows_from_its_disk(disk: dict[str, Any], use: Use) -> None:
+    assert disk_uses.uses({"devices": {"disks": [disk]}}) == {"data": use}
+    assert held(disks=[disk]) == {Hold("disk/data", "" if use == "writes" else use)}
+
+
+def test_other_disks_use_no_claim() -> None:
+    image = {"type": "Image", "source": {"reference": "a"}}
+    assert disk_uses.uses({"devices": {"disks": [image, {"device": "cdrom"}, {"type": "PersistentVolumeClaim"}]}}) == {}
+    assert held(disks=[image]) == set()
+
+
+def test_a_file_system_that_is_written_to_is_held_against_disks_and_firmware() -> None:
+    files = {"type": "PersistentVolumeClaim", "source": {"name": "Files"}}
+    assert held(filesystems=[files]) == {Hold("disk/files", "files"), Hold("files/files", "files")}
+    assert held(filesystems=[{**files, "readOnly": True}]) == set()
+    assert held(filesystems=[{"type": "ConfigMap", "source": {"name": "files"}}, {"type": "PersistentVolumeClaim"}]) == set()
+
+
+def test_the_state_of_firmware_is_its_machines_in_a_claim_of_many() -> None:
+    state = {"persistentState": {"claimName": "state"}}
+    assert held("u1", firmware=state) == {Hold("files/state", "state"), Hold("state/state/u1", "")}
+    assert held("u1", firmware={**state, "uuid": "AB"}) == {Hold("files/state", "state"), Hold("state/state/ab", "")}
+    assert held("u1", firmware={"uuid": "ab"}) == set()
+
+
+def test_a_file_of_a_node_is_held_on_that_node() -> None:
+    disk = {"type": "HostDisk", "source": {"path": "/var/vms/a.img"}}
+    name = f"host/n1/{disk_uses.digest('/var/vms/a.img')}"
+    assert held(node="n1", disks=[disk]) == {Hold(name, "")}
+    assert held(node="n1", disks=[{**disk, "readOnly": True}]) == {Hold(name, "reads")}
+    assert held(node="n2", disks=[disk]) == {Hold(f"host/n2/{disk_uses.digest('/var/vms/a.img')}", "")}
+    assert "/" not in disk_uses.digest("/var/vms/a.img") != disk_uses.digest("/var/vms/b.img")
+
+
+def test_two_have_a_claim_at_once_where_both_read_or_both_share() -> None:
+    found = {(mine, theirs) for mine in ("reads", "shares", "writes") for theirs in ("reads", "shares", "writes")}
+    fine = {(mine, theirs) for mine, theirs in found if not disk_uses.clash(mine, theirs)}  # type: ignore[arg-type]  # they are words of Use
+    assert fine == {("reads", "reads"), ("shares", "shares")}

@@ -1,0 +1,116 @@
+"""Small decisions about an eviction, one by one: whose migration it is, what is said of it, and what is counted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import uid_of
+from controller.evictions.eviction_plan import Limits
+from tests.unit.controller.evictions.test_eviction_plan import NOW, a_running_vm, elsewhere, evacuation, judged
+from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm, an_attempt
+
+
+def test_without_flags_two_leave_a_node_and_five_move() -> None:
+    assert Limits() == Limits("LiveMigrateIfPossible", 2, 5)
+
+
+@pytest.mark.parametrize(("part", "value"), [("namespace", "aaa"), ("namespace", "zzz"), ("machine", "aaa"), ("machine", "zzz")])
+def test_unfinished_migrations_of_others_are_not_the_machines(part: str, value: str) -> None:
+    """Before their source is written down they seem to leave whatever pod the machine is in that they are held against."""
+    theirs, own = a_migration(), a_migration(phase="Running", sourcePod=a_pod()["metadata"]["name"], sourcePodUID=uid_of(a_pod()))
+    if part == "namespace":
+        theirs["metadata"]["namespace"] = value
+    else:
+        theirs["spec"]["selector"]["name"] = value
+    assert judged(migrations=(theirs,)).migration is not None
+    assert judged(migrations=(theirs, own)).migration is None, "those after it are looked at"
+
+
+def test_each_pod_of_a_migration_is_told_what_it_is() -> None:
+    leaves = {"sourcePod": a_pod()["metadata"]["name"], "sourcePodUID": uid_of(a_pod())}
+    migration = a_migration(phase="Running", **leaves)
+    source, target = judged(migrations=(migration,)), judged(pod=a_pod(migration="migration-uid"), migrations=(migration,))
+    assert source.message == "the guest of virtual machine testvm moves to another node first: migration move, Running"
+    assert target.message == "the guest of virtual machine testvm is on its way here: migration move, Running"
+    migration["status"]["message"] = "half of it"
+    assert judged(migrations=(migration,)).message.endswith(": migration move, Running: half of it")
+
+
+@pytest.mark.parametrize("name", ["virt-launcher-testvm-00000", "virt-launcher-testvm-zzzzz"])
+def test_another_pod_of_a_machine_that_moves_may_go(name: str) -> None:
+    migration = a_migration(phase="Running", sourcePod=a_pod()["metadata"]["name"], sourcePodUID=uid_of(a_pod()))
+    left_over = a_pod()
+    left_over["metadata"] |= {"name": name, "uid": f"uid-of-{name}"}
+    assert judged(pod=left_over, migrations=(migration,)).allowed
+
+
+def test_a_machine_that_is_in_no_pod_keeps_none() -> None:
+    vm = a_running_vm()
+    del vm["status"]["podName"], vm["status"]["podUID"]
+    assert judged(vm, migrations=(a_migration(),)).allowed
+
+
+def test_a_guest_that_is_to_restart_may_go() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    assert judged(vm).migration is not None
+    vm["status"]["request"] = {"action": "Restart", "attempt": 2, "runStrategy": "RerunOnFailure"}
+    assert judged(vm).allowed
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"reason": "HostDisk", "message": "a disk is on its node"}, "a disk is on its node"),
+        ({"reason": "HostDisk"}, "HostDisk"),
+        ({}, "its condition Migratable is False"),
+    ],
+)
+def test_what_the_machine_says_of_why_it_cannot_migrate_is_repeated(told: dict[str, str], said: str) -> None:
+    vm = a_running_vm(evictionStrategy="LiveMigrate")
+    vm["status"]["conditions"] = [{"type": "Migratable", "status": "False", **told}]
+    assert f"virtual machine testvm cannot migrate: {said}. Stop it" in judged(vm).message
+
+
+@pytest.mark.parametrize("status", ["True", "Unknown"])
+def test_a_machine_that_does_not_say_that_it_cannot_migrate_does(status: str) -> None:
+    vm = a_running_vm(evictionStrategy="LiveMigrate")
+    vm["status"]["conditions"] = [{"type": "Migratable", "status": status, "message": "it can"}]
+    assert judged(vm).migration is not None
+
+
+@pytest.mark.parametrize("change", [{"namespace": "aaa"}, {"namespace": "zzz"}, {"machine": "aaa"}, {"machine": "zzz"}, {"labels": {}}])
+def test_only_failures_of_the_very_machine_make_a_pause(change: dict[str, Any]) -> None:
+    failed: dict[str, Any] = evacuation(endTime=times.to_rfc3339(NOW))
+    assert judged(migrations=(failed,)).migration is None
+    failed["spec"]["selector"]["name"] = change.pop("machine", "testvm")
+    failed["metadata"] |= change
+    assert judged(migrations=(failed,)).migration is not None
+
+
+@pytest.mark.parametrize("change", [{"labels": {"kubevirt.io/evicted-pod": "before"}}, {"ownerReferences": []}])
+def test_a_pause_is_the_machines_whatever_pod_it_had_and_whoever_owns_the_migration_by_now(change: dict[str, Any]) -> None:
+    failed: dict[str, Any] = evacuation(endTime=times.to_rfc3339(NOW))
+    failed["metadata"] |= change
+    assert judged(migrations=(failed,)).migration is None
+
+
+def test_a_pause_ends_and_its_last_moment_is_a_second() -> None:
+    for since, seconds in ((15.0, None), (86400.0, None), (14.8, 1), (13.2, 2)):
+        failed = evacuation(endTime=times.to_rfc3339_micro(NOW - timedelta(seconds=since)))
+        told = judged(migrations=(failed,))
+        assert (told.migration is None) == (seconds is not None)
+        assert seconds is None or f"the next begins in {seconds} s" in told.message
+
+
+def test_more_than_the_limits_are_too_many_as_well_and_other_nodes_count_for_the_cluster_only() -> None:
+    limits = Limits(migrations_per_node=1, migrations_per_cluster=3)
+    near = [elsewhere(number, "node1") for number in range(2)]
+    assert "2 migrations from node node1 are under way" in judged(migrations=near, limits=limits).message
+    for name in ("node0", "node2", ""):
+        far = [elsewhere(number, name) for number in range(4)]
+        assert judged(migrations=far[:2], limits=limits).migration is not None
+        assert "4 migrations are under way in the cluster" in judged(migrations=far, limits=limits).message

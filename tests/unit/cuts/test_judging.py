@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.cuts import judging
+from tests.cuts.description import Expected
+from tests.cuts.judging import Guest, Sample, Seen
+
+SOURCE, TARGET = 10, 20
+CUT = 3.0
+
+
+def looks(seconds: float, *, until: float = 99.0, since: float = 99.0, counter: float = 5.0) -> list[Sample]:
+    """A guest that runs in the source until a time, and in the target since another; both are there all the time."""
+    times = [number / 5 for number in range(int(seconds * 5))]
+    return [Sample(at, int(at * counter), {SOURCE: min(at, until) * 0.3, TARGET: max(0.0, at - since) * 0.3}) for at in times]
+
+
+GOOD = Guest(name="mover", samples=looks(10), lost=(), boots=1, counts=True, phase="Succeeded", seconds=4.0)
+SEEN = Seen(expected=Expected.MOVES, cut_at=CUT, guests=[GOOD], step_seen="", operation_seconds=4.0)
+
+
+def of(guest: Guest, expected: Expected = Expected.MOVES) -> list[str]:
+    return judging.faults(replace(SEEN, guests=[guest], expected=expected))
+
+
+def test_a_guest_that_moves_and_counts_on_is_good() -> None:
+    assert judging.faults(SEEN) == []
+    assert of(replace(GOOD, samples=looks(10, until=5, since=6))) == []
+
+
+def test_a_guest_that_runs_in_two_places_at_once_is_seen() -> None:
+    (fault,) = of(replace(GOOD, samples=looks(10, until=8, since=4)))
+    assert fault.startswith("mover: ran two: QEMU 10 and 20 within ")
+
+
+def test_a_guest_that_is_paused_in_the_other_place_is_none_that_runs() -> None:
+    paused = [replace(each, processors={**each.processors, TARGET: 0.5}) for each in looks(10)]
+    assert of(replace(GOOD, samples=paused)) == []
+
+
+def test_looks_that_cannot_see_a_guest_run_say_so() -> None:
+    blind = [replace(each, processors={SOURCE: 1.0}) for each in looks(10)]
+    assert of(replace(GOOD, samples=blind)) == ["mover: unseen: no QEMU was seen to run before the cut"]
+    assert of(replace(GOOD, samples=[])) == ["mover: unseen: no QEMU was seen to run before the cut"]
+
+
+def test_numbers_that_are_gone_are_lost_data() -> None:
+    assert of(replace(GOOD, lost=(17, 18))) == ["mover: lost data: 2 numbers that were written, from 17 on"]
+
+
+def test_a_counter_that_goes_back_is_lost_data() -> None:
+    back = [*looks(5), *(replace(each, at=each.at + 5, counter=each.counter) for each in looks(5))]
+    assert "mover: lost data: its counter went back" in of(replace(GOOD, samples=back))
+
+
+@pytest.mark.parametrize(
+    ("guest", "fault"),
+    [
+        (replace(GOOD, counts=False), "mover: hung: it does not count any more"),
+        (replace(GOOD, phase="Running", seconds=None), "mover: hung: its Migration is still Running"),
+    ],
+)
+def test_what_hangs_hangs_whatever_is_expected(guest: Guest, fault: str) -> None:
+    for expected in Expected:
+        assert fault in of(guest, expected)
+
+
+def test_an_operation_that_is_not_over_hangs() -> None:
+    assert "hung: the operation was not over in time" in judging.faults(replace(SEEN, operation_seconds=None))
+
+
+def test_a_step_that_was_missed_is_no_result() -> None:
+    assert judging.faults(replace(SEEN, step_seen="the phase was Running")) == ["missed: the phase was Running"]
+
+
+def test_what_has_to_become_of_the_guest_is_the_cells() -> None:
+    failed, anew = replace(GOOD, phase="Failed", message="it broke"), replace(GOOD, boots=2)
+    assert of(failed) == ["mover: did not move: its Migration is Failed (it broke)"]
+    assert of(failed, Expected.MOVES_OR_STAYS) == []
+    assert of(anew) == of(anew, Expected.MOVES_OR_STAYS) == ["mover: began anew"]
+    assert of(replace(anew, phase="Failed"), Expected.BEGINS_ANEW) == []
+
+
+def test_the_longest_silence_is_between_answers_or_at_an_end() -> None:
+    assert judging.longest_silence([1.0, 2.5, 7.0, 7.5], 2.0, 8.0) == 4.5
+    assert judging.longest_silence([1.0], 2.0, 8.0) == 6.0
+
+
+def test_the_longest_stop_is_between_numbers_from_the_cut_on() -> None:
+    samples = [Sample(at, counter, {}) for at, counter in ((0.0, 1), (1.0, 2), (2.0, 2), (3.0, 2), (6.0, 3), (7.0, 4))]
+    assert judging.longest_stop(samples, 2.0) == 4.0
+    assert judging.longest_stop(samples, 5.0) == 1.0

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.cuts import table
+from tests.cuts.description import APPLIES, CUTS, OPERATIONS, STEPS, WORST, Expected, cells, chosen, cuts, steps
+from tests.cuts.outcomes import Outcome
+
+NAME = "drain.etcd.middle"
+
+
+def outcome(*faults: str) -> Outcome:
+    return Outcome(NAME, "2 Succeeded 20 s; 0.8/1.2", faults, "abc1234", 20.0)
+
+
+def test_what_is_written_is_read_again() -> None:
+    document = table.written({NAME: outcome()}, {}, "2030-01-02")
+    assert table.read(document) == {NAME: "2 Succeeded 20 s; 0.8/1.2"}
+    assert "Last run 2030-01-02, at abc1234 (1 cells)." in document
+
+
+def test_cells_of_which_nothing_is_kept_keep_their_text() -> None:
+    document = table.written({}, table.read(table.written({NAME: outcome()}, {}, "d")), "d")
+    assert table.read(document)[NAME] == "2 Succeeded 20 s; 0.8/1.2"
+
+
+def test_a_fault_is_in_bold_letters() -> None:
+    assert "2 Succeeded 20 s; 0.8/1.2 **other: began anew; hung** |" in table.written({NAME: outcome("other: began anew", "hung")}, {}, "d")
+
+
+def test_the_axes_are_those_of_the_description() -> None:
+    for operation, (rows, columns) in table.axes(table.written({}, {}, "d")).items():
+        if operation in OPERATIONS:
+            assert rows == [each.name for each in cuts(operation)]
+            assert columns == [each.name for each in steps(operation)]
+
+
+def test_every_cut_is_made_somewhere_and_every_step_is_met() -> None:
+    there = {each.name for each in cells()}
+    assert set(APPLIES) == {each.name for each in CUTS}
+    assert {(each.step.operation, each.step.name) for each in cells()} == {(each.operation, each.name) for each in STEPS}
+    assert len(there) == sum(len(each) for each in APPLIES.values())
+    assert there >= set(WORST)
+
+
+def test_cells_are_chosen_by_words_in_their_names() -> None:
+    assert [each.name for each in chosen("drain.etcd")] == ["drain.etcd.first", "drain.etcd.middle", "drain.etcd.last"]
+    assert chosen("") == list(cells())
+    with pytest.raises(ValueError, match="no cell has 'etdc'"):
+        chosen("drain etdc")
+
+
+def test_only_what_ends_the_guest_itself_may_have_it_begin_anew() -> None:
+    anew = {each.name for each in cells() if each.expected is Expected.BEGINS_ANEW}
+    assert anew == {
+        f"migration.{cut}.{step}" for cut in ("launcher-target", "qemu-target", "pod-target") for step in ("hand-over", "Succeeded")
+    }

@@ -1,0 +1,102 @@
+"""What docs/plugins.md shows is what virt-handler tells, and takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import attachments
+from handler.network import results, setup
+from handler.plugins import answers, contract, deleting, requests
+from handler.plugins.answers import Output
+from handler.plugins.calling import AT_ONCE, PATIENCE_SECONDS
+from handler.plugins.contract import Command
+from handler.plugins.faults import PluginRefused
+from handler.plugins.turns import LEFT_FOR_OTHERS
+from handler.reconcilers import wiring
+from handler.storage import adding
+from handler.storage import answers as of_disks
+from handler.storage import requests as storage
+
+TEXT = (Path(__file__).parents[3] / "docs/plugins.md").read_text()
+ERROR, DESCRIPTION, REQUEST, RESULT = (json.loads(each) for each in re.findall(r"^```json\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE))
+
+
+STORAGE = (Path(__file__).parents[3] / "docs/storage-plugins.md").read_text()
+DISK_REQUEST, DISK_RESULT = (json.loads(each) for each in re.findall(r"^```json\n(.*?)^```", STORAGE, re.DOTALL | re.MULTILINE))
+
+
+NAMED: dict[float, str] = {5: "five", 10: "ten"}
+
+
+def vm() -> dict[str, Any]:
+    interface = {each: REQUEST["interface"][each] for each in ("name", "type", "plugin", "options", "mac")}
+    return {"metadata": REQUEST["machine"], "spec": {"domain": {"devices": {"interfaces": [interface]}}}}
+
+
+def said(command: Command, document: Any, status: int = 0) -> Mapping[str, Any]:
+    return answers.judge("isolated", command, Output(status, json.dumps(document).encode()), answers.members_of("network", command))
+
+
+def test_what_a_plugin_is_told() -> None:
+    (wanted,) = setup.wanted(vm())
+    told = setup.over_the_wire({**requests.common(vm(), REQUEST["pod"]["uid"]), "interface": results.told(wanted)})
+    links = {"tap": attachments.tap("private"), "bridge": attachments.bridge("private"), "uplink": attachments.link("private")}
+    shown = {**REQUEST, "interface": {**REQUEST["interface"], **links}}  # whose names follow from a sum
+    assert {"version": "1.0.0", "kind": "network", "plugin": "isolated", **told} == shown
+    assert {key: len(REQUEST["interface"][key]) for key in links} == {key: len(each) for key, each in links.items()}
+    variables = {contract.COMMAND_VARIABLE, contract.NETNS_VARIABLE, contract.NODE_NETNS_VARIABLE}
+    assert set(re.findall(r"^\| `(KUBEVIRT_\w+)`", TEXT, re.MULTILINE)) == variables
+
+
+def test_what_a_plugin_says() -> None:
+    described = answers.describe("isolated", "network", said("VERSION", DESCRIPTION))
+    assert not described.live_migration
+    result = said("ADD", RESULT)
+    wanted = results.wanted(REQUEST["interface"])
+    assert results.of_theirs(wanted, result, live_migration=True).addresses == ("10.9.0.7",)
+    with pytest.raises(PluginRefused, match="unknown option vlan: there is segment"):
+        said("ADD", ERROR, status=1)
+
+
+def test_what_a_plugin_of_disks_is_told_and_says() -> None:
+    shown = DISK_REQUEST["disk"]
+    disk = {"name": shown["name"], "type": "Plugin", "source": {"plugin": DISK_REQUEST["plugin"], "options": shown["options"]}}
+    vm = {"metadata": DISK_REQUEST["machine"], "spec": {"domain": {"devices": {"disks": [disk]}}}}
+    (found,) = storage.disks_of(vm)
+    told = storage.document(vm, DISK_REQUEST["pod"]["uid"], found, PurePath(shown["directory"]))
+    paths = {each: f"{shown['directory']}/{shown[each].rpartition('/')[2]}" for each in ("socket", "image")}  # which the page cuts short
+    assert {"version": "1.0.0", "kind": "storage", "plugin": "images", **told} == {**DISK_REQUEST, "disk": {**shown, **paths}}
+    result = {**DISK_RESULT, "disk": {**DISK_RESULT["disk"], "path": paths["socket"]}}
+    judged = answers.judge("images", "ADD", Output(0, json.dumps(result).encode()), answers.members_of("storage", "ADD"))
+    served = of_disks.judge("images", told["disk"], judged, live_migration=True)
+    assert (served.protocol, served.size, served.live_migration) == ("nbd", 16 << 30, False)
+    members = set(re.findall(r"^\| `(\w+)` \|", STORAGE, re.MULTILINE))
+    assert members == set(DISK_RESULT["disk"]) == of_disks.MEMBERS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"A call has {contract.SECONDS:g} seconds, {contract.MAX_OUTPUT >> 10} KiB of standard output",
+        f"and {contract.MAX_ERRORS >> 10} KiB of standard error",
+        f"may have {contract.MAX_DATA >> 20} MiB of memory of its own",
+        f"All interfaces of a pod together have {setup.PREPARE_SECONDS:g} seconds in each try, and each disk has {adding.ALL_SECONDS:g}.",
+        f"after one second, then after twice as long each time, up to {adding.LONGEST_RETRY_SECONDS:g} seconds",
+        f"every {NAMED[wiring.NETWORK_SECONDS]} seconds after {NAMED[wiring.TRIES_BURST]} tries",
+        f"with pauses of up to {NAMED[deleting.LONGEST_RETRY_SECONDS / 60]} minutes",
+    ],
+)
+def test_the_numbers_of_the_page_are_those_of_the_code(words: str) -> None:
+    assert words in TEXT.replace("\n", " ")
+
+
+def test_turns_are_as_the_page_says() -> None:
+    assert (AT_ONCE, AT_ONCE - LEFT_FOR_OTHERS) == (4, 3)
+    assert f"A call waits up to {PATIENCE_SECONDS:g} seconds for its turn" in TEXT
+    assert "at most four `ADD`, four `CHECK` and four `DEL` at a time, and at most three of each for machines of one namespace" in TEXT

@@ -1,0 +1,239 @@
+"""Turns are shared by namespaces: whoever has many calls under way keeps nobody else from the next turn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from handler.plugins.calling import AT_ONCE, PATIENCE_SECONDS
+from handler.plugins.contract import SECONDS
+from handler.plugins.turns import MAX_SILENT, NoTurn, Turns
+from tests.unit.controller import virtualtime
+
+
+class World:
+    """Calls that last until they are told to end."""
+
+    def __init__(self, number: int) -> None:
+        self.turns = Turns(number)
+        self.under_way: list[str] = []
+        self.begun: list[str] = []
+        self.ends: dict[str, asyncio.Event] = {}
+
+    async def call(self, name: str) -> None:
+        """Hold a turn of the namespace before the dash."""
+        async with self.turns.turn(name.partition("-")[0], None):
+            self.begun.append(name)
+            self.under_way.append(name)
+            await self.ends.setdefault(name, asyncio.Event()).wait()
+            self.under_way.remove(name)
+
+    async def end(self, name: str) -> None:
+        self.ends[name].set()
+        await settled()
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@contextmanager
+def ended(*tasks: asyncio.Task[None]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for each in tasks:
+            each.cancel()
+
+
+async def test_one_namespace_never_has_the_last_turn() -> None:
+    world = World(4)
+    async with asyncio.TaskGroup() as group:
+        with ended(*(group.create_task(world.call(f"greedy-{each}")) for each in range(8))):
+            await settled()
+            assert world.under_way == ["greedy-0", "greedy-1", "greedy-2"]
+            await world.end("greedy-0")
+            assert world.under_way == ["greedy-1", "greedy-2", "greedy-3"]
+            other = group.create_task(world.call("other-0"))
+            await settled()
+            assert world.under_way[-1] == "other-0"
+            await world.end("other-0")
+            await other
+            assert len(world.under_way) == 3
+
+
+async def test_the_next_turn_is_that_of_who_waited_longest_since_its_last_one() -> None:
+    world = World(2)
+    async with asyncio.TaskGroup() as group:
+        names = ["a-0", "b-0", "a-1", "a-2", "a-3", "b-1", "c-0"]
+        tasks = []
+        for each in names:
+            tasks.append(group.create_task(world.call(each)))
+            await settled()
+        with ended(*tasks):
+            assert world.begun == ["a-0", "b-0"]
+            for each in ("a-0", "b-0", "a-1", "b-1", "c-0"):
+                await world.end(each)
+            assert world.begun == ["a-0", "b-0", "a-1", "b-1", "c-0", "a-2"]
+
+
+async def test_who_waits_no_longer_costs_no_turn() -> None:
+    turns = Turns(2)
+    async with turns.turn("a", None):
+        with pytest.raises(TimeoutError):
+            async with turns.turn("a", 0.0):
+                pytest.fail("a has its share")
+    for namespace in ("a", "b") * 2:
+        async with turns.turn(namespace, 0.0):
+            pass
+
+
+async def test_a_turn_that_was_given_while_its_wait_was_ended_goes_to_the_next() -> None:
+    world = World(1)
+    async with asyncio.TaskGroup() as group:
+        async with world.turns.turn("a", None):
+            second, third = (group.create_task(world.call(each)) for each in ("a-1", "b-0"))
+            await settled()
+        second.cancel()  # nothing ran since the turn was given
+        with ended(second, third):
+            await settled()
+            assert world.under_way == ["b-0"]
+    await there_is_one(world.turns)
+
+
+async def test_who_waits_no_longer_when_a_turn_is_free_is_passed_over() -> None:
+    world = World(1)
+    async with asyncio.TaskGroup() as group:
+        async with world.turns.turn("a", None):
+            second, third = (group.create_task(world.call(each)) for each in ("a-1", "b-0"))
+            await settled()
+            second.cancel()  # it has not heard of it when the turn is given
+        with ended(second, third):
+            await settled()
+            assert world.under_way == ["b-0"]
+    await there_is_one(world.turns)
+
+
+async def there_is_one(turns: Turns) -> None:
+    async with turns.turn("a", 0.0):
+        with pytest.raises(TimeoutError):
+            async with turns.turn("b", 0.0):
+                pytest.fail("there is one turn")
+
+
+async def test_a_single_turn_is_everybodys() -> None:
+    turns = Turns(1)
+    for _ in range(2):
+        async with turns.turn("a", 0.0):
+            pass
+
+
+async def hang(turns: Turns, namespace: str, began: asyncio.Event | None = None) -> None:
+    """Make a call to which nobody answers."""
+    with contextlib.suppress(TimeoutError):
+        async with turns.turn(namespace, PATIENCE_SECONDS), asyncio.timeout(SECONDS):
+            if began is not None:
+                began.set()
+            await asyncio.Event().wait()
+
+
+async def without_end(turns: Turns, namespace: str) -> None:
+    while True:
+        await hang(turns, namespace)
+
+
+@pytest.mark.parametrize(("namespaces", "disks"), [(1, 24), (2, 6), (3, 6), (4, 6), (5, 2), (6, 4), (12, 6)])
+def test_namespaces_whose_calls_all_hang_keep_nobody_else_from_a_plugin(namespaces: int, disks: int) -> None:
+    """It may be one storage server of many tenants. The first call of each is nobody's to know."""
+
+    async def play() -> list[float]:
+        turns, loop, waited = Turns(AT_ONCE), asyncio.get_running_loop(), []
+        async with asyncio.TaskGroup() as group:
+            names = [f"hostile{each}" for each in range(namespaces)] * disks
+            with ended(*(group.create_task(without_end(turns, each)) for each in names)):
+                await asyncio.sleep(SECONDS / 3)
+                for _ in range(8):
+                    began = loop.time()
+                    async with turns.turn("victim", PATIENCE_SECONDS):
+                        waited.append(loop.time() - began)
+                    await asyncio.sleep(SECONDS / 6)
+        return waited
+
+    first, *further = virtualtime.run(play())
+    assert first < PATIENCE_SECONDS
+    assert sum(further) < 2 * SECONDS
+
+
+def test_who_had_no_answer_has_one_turn_until_there_is_one() -> None:
+    async def play() -> None:
+        turns = Turns(4)
+        for end in ("timeout", "cancelled"):
+            if end == "timeout":
+                await hang(turns, "a")
+            else:
+                began = asyncio.Event()
+                async with asyncio.TaskGroup() as group:
+                    cancelled = group.create_task(hang(turns, "a", began))
+                    await began.wait()
+                    cancelled.cancel()
+            with contextlib.suppress(ValueError):
+                async with turns.turn("a", 0.0):
+                    with pytest.raises(NoTurn):
+                        async with turns.turn("a", 0.0):
+                            pytest.fail("a has one turn")
+                    raise ValueError("an answer that says what is wrong is one")
+            async with turns.turn("a", 0.0), turns.turn("a", 0.0), turns.turn("a", 0.0):
+                pass
+
+    virtualtime.run(play())
+
+
+def test_those_who_had_no_answer_leave_a_turn_for_others_and_have_theirs_when_one_is_answered() -> None:
+    async def play() -> list[str]:
+        turns, begun = Turns(4), []
+        for each in "abcd":
+            await hang(turns, each)
+
+        async def call(namespace: str) -> None:
+            async with turns.turn(namespace, None):
+                begun.append(namespace)
+                await asyncio.sleep(1)
+
+        async with asyncio.TaskGroup() as group:
+            for each in "abcde":
+                group.create_task(call(each))
+            await settled()
+            assert begun == ["a", "b", "c", "e"]
+        return begun
+
+    assert virtualtime.run(play()) == ["a", "b", "c", "e", "d"]
+
+
+def test_a_single_turn_is_also_theirs_who_had_no_answer() -> None:
+    async def play() -> None:
+        turns = Turns(1)
+        await hang(turns, "a")
+        async with turns.turn("a", 0.0):
+            pass
+
+    virtualtime.run(play())
+
+
+def test_no_more_namespaces_are_remembered_than_there_may_be() -> None:
+    async def play() -> None:
+        turns = Turns(4)
+        for each in range(MAX_SILENT + 1):
+            await hang(turns, str(each))
+        async with turns.turn("0", 0.0), turns.turn("0", 0.0):
+            pass
+        async with turns.turn("1", 0.0):
+            with pytest.raises(NoTurn):
+                async with turns.turn("1", 0.0):
+                    pytest.fail("it is remembered")
+
+    virtualtime.run(play())

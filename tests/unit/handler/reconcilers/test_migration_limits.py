@@ -1,0 +1,170 @@
+"""A migration that takes too long is aborted, or its guest paused, and says why; a restart of virt-handler changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from handler.reconcilers import migration_limits as limits
+from handler.reconcilers import migration_plan as plan
+from handler.reconcilers.migration_limits import STALL_SECONDS
+from handler.reconcilers.migration_plan import Observed
+from launcher.protocol import messages
+from tests.unit.handler.reconcilers.builders import a_migrating, a_migration
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+STAMPS = [
+    {"phase": "TargetReady", "time": "2025-12-31T23:00:00.000000Z"},
+    {"phase": "Running", "time": "2026-01-01T00:00:00.000000Z"},
+]
+MOVING = a_migrating("running")
+
+
+def moving(*, deleting: bool = False, policy: str = "", **options: Any) -> dict[str, Any]:
+    status: dict[str, Any] = {"phaseTransitionTimestamps": STAMPS, "options": {"completionTimeoutSeconds": 150, **options}}
+    if policy:
+        status["policy"] = policy
+    return a_migration("Running", deleting=deleting, **status)
+
+
+def planned(
+    migration: dict[str, Any], seconds: float, launcher: messages.Status = MOVING, *, stalled: float = 0.0, can_pause: bool = True
+) -> plan.Action:
+    now = BEGAN + timedelta(seconds=seconds)
+    return plan.plan_source(
+        Observed(migration, launcher, connected=True, gone=False, now=now, stalled_seconds=stalled, can_pause=can_pause)
+    )
+
+
+def standing_still() -> messages.Status:
+    assert MOVING.domain is not None
+    return replace(MOVING, domain=replace(MOVING.domain, state="paused", reason="migrating"))
+
+
+def test_a_migration_has_its_time_and_no_more() -> None:
+    assert planned(moving(), 149.9) == plan.Wait()
+    assert planned(moving(), 150) == plan.Abort()
+    assert planned(moving(), 10_000) == plan.Abort()
+    assert planned(moving(completionTimeoutSeconds=10_001), 10_000) == plan.Wait()
+
+
+@pytest.mark.parametrize("options", [{}, {"completionTimeoutSeconds": None}], ids=["none", "null"])
+def test_without_a_time_it_has_all_the_time(options: dict[str, Any]) -> None:
+    """virt-controller was of the release before when it began."""
+    migration = a_migration("Running", phaseTransitionTimestamps=STAMPS, options=options)
+    assert planned(migration, 1e6) == plan.Wait()
+    assert planned(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == plan.Wait()
+
+
+def test_time_counts_from_running_on() -> None:
+    unbegun = a_migration("TargetReady", phaseTransitionTimestamps=STAMPS[:1], options={"completionTimeoutSeconds": 1})
+    assert planned(unbegun, 1e6) == plan.Begin()
+    assert planned(a_migration("Running", options={"completionTimeoutSeconds": 1}), 1e6) == plan.Wait()
+
+
+def test_a_guest_that_may_be_paused_is_and_has_as_long_again() -> None:
+    migration = moving(allowPause=True)
+    assert planned(migration, 149) == plan.Wait()
+    assert planned(migration, 150) == plan.Pause()
+    assert planned(migration, 299, standing_still()) == plan.Wait()
+    assert planned(migration, 300, standing_still()) == plan.Abort()
+    assert planned(migration, 300) == plan.Abort()
+
+
+def test_a_launcher_that_does_not_know_how_to_pause_is_not_asked() -> None:
+    assert planned(moving(allowPause=True), 150, can_pause=False) == plan.Abort()
+
+
+def test_a_deletion_goes_before_all_of_it() -> None:
+    assert planned(moving(deleting=True, allowPause=True), 150) == plan.Abort()
+    assert planned(moving(deleting=True), 1) == plan.Abort()
+
+
+def test_nothing_moves_for_so_long_and_it_ends() -> None:
+    assert planned(moving(), 1, stalled=STALL_SECONDS - 0.1) == plan.Wait()
+    assert planned(moving(completionTimeoutSeconds=10_000, allowPause=True), 1, stalled=STALL_SECONDS) == plan.Abort()
+
+
+def cancelled(**figures: Any) -> messages.Status:
+    known = messages.MigrationStatus("mig-1", "outgoing", "cancelled", "aborted", **figures)
+    return replace(MOVING, migrations=(known,))
+
+
+MIB = 1 << 20
+FIGURES = {
+    "elapsed_milliseconds": 150_000,
+    "memory_total_bytes": 4096 * MIB,
+    "memory_processed_bytes": 1500 * MIB,
+    "memory_remaining_bytes": 700 * MIB,
+    "iteration": 5,
+}
+
+
+@pytest.mark.parametrize(
+    ("migration", "seconds", "words"),
+    [
+        (
+            moving(),
+            151,
+            "timed out: the guest did not arrive within 150 s (completionTimeoutPerGiB of the cluster's default): 1.46Gi were sent, "
+            "10Mi a second, 700Mi of 4Gi remain; the guest writes memory as fast as it is sent; a MigrationPolicy with "
+            "allowPause, allowAutoConverge or a longer completionTimeoutPerGiB may help",
+        ),
+        (
+            moving(policy="slow", allowPause=True),
+            301,
+            "timed out: the guest did not arrive within 150 s (completionTimeoutPerGiB of MigrationPolicy slow), and as long again paused "
+            "(allowPause of MigrationPolicy slow): 1.46Gi were sent, 10Mi a second, 700Mi of 4Gi remain; a MigrationPolicy with "
+            "a longer completionTimeoutPerGiB may help",
+        ),
+        (moving(), 10, "aborted"),
+    ],
+)
+def test_the_migration_says_that_it_timed_out_and_what_may_help(migration: dict[str, Any], seconds: float, words: str) -> None:
+    """It follows from the Migration and the launcher alone: virt-handler may have been restarted since it asked for the end."""
+    assert planned(migration, seconds, cancelled(**FIGURES)) == plan.Conclude("Failed", words)
+
+
+def test_what_moved_are_disks_that_are_copied_along_too() -> None:
+    copying = cancelled(
+        elapsed_milliseconds=10_000, data_total_bytes=900 * MIB, data_processed_bytes=300 * MIB, data_remaining_bytes=600 * MIB
+    )
+    action = planned(moving(), 151, copying)
+    assert isinstance(action, plan.Conclude)
+    assert ": 300Mi were sent, 30Mi a second, 600Mi of 900Mi remain;" in action.message
+
+
+def test_figures_of_a_hostile_launcher_break_nothing() -> None:
+    wild = cancelled(elapsed_milliseconds=-5, memory_total_bytes=-1, memory_processed_bytes=-1, memory_remaining_bytes=-(1 << 62))
+    action = planned(moving(), 151, wild)
+    assert isinstance(action, plan.Conclude)
+    assert "0 were sent, 0 of 0 remain" in action.message
+
+
+def test_a_migration_in_which_nothing_moved_says_so() -> None:
+    action = planned(moving(), 20, cancelled(), stalled=STALL_SECONDS)
+    assert isinstance(action, plan.Conclude)
+    assert action.message.startswith("timed out: nothing of the guest moved for 150 s")
+
+
+def test_a_deleted_migration_is_cancelled_and_a_stopped_guest_stopped_however_late() -> None:
+    assert planned(moving(deleting=True), 1e4, cancelled()) == plan.Conclude("Cancelled", "deleted while the guest moved")
+    action = planned(moving(), 1e4, replace(cancelled(), stopping=True))
+    assert isinstance(action, plan.Conclude)
+    assert action.message == "the virtual machine was stopped while it moved: its pod was asked to end"
+
+
+def test_a_launcher_is_told_what_the_migration_says() -> None:
+    options: dict[str, Any] = {
+        "bandwidth": "5Mi",
+        "maxDowntimeMilliseconds": 700,
+        "parallelConnections": 3,
+        "allowAutoConverge": True,
+        "allowPause": True,
+    }
+    assert limits.request(moving(**options)) == messages.Migrate("mig-1", 5 * MIB, 700, 3, auto_converge=True, relays_disks=True)
+    assert limits.request(moving(bandwidth=0, allowAutoConverge=False)) == messages.Migrate("mig-1", relays_disks=True)
+    assert limits.request(a_migration("Running")) == messages.Migrate("mig-1", relays_disks=True)

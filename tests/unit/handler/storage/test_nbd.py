@@ -1,0 +1,77 @@
+"""What an NBD server may say when it is asked for an export: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+
+from handler.storage import nbd
+from handler.storage.nbd import Export, NoExport
+
+GREETING = b"NBDMAGICIHAVEOPT\x00\x03"
+
+
+def reply(kind: int, data: bytes = b"", *, option: int = 7, magic: int = 0x3E889045565A9, length: int | None = None) -> bytes:
+    return struct.pack(">QIII", magic, option, kind, len(data) if length is None else length) + data
+
+
+def info(size: int, flags: int = 1, kind: int = 0) -> bytes:
+    return reply(3, struct.pack(">HQH", kind, size, flags))
+
+
+class Said:
+    """A writer that remembers."""
+
+    def __init__(self) -> None:
+        self.bytes = b""
+
+    def write(self, data: bytes) -> None:
+        self.bytes += data
+
+    async def drain(self) -> None:
+        await asyncio.sleep(0)
+
+
+async def ask(answer: bytes, name: str = "") -> tuple[Export, bytes]:
+    reader, said = asyncio.StreamReader(), Said()
+    reader.feed_data(answer)
+    reader.feed_eof()
+    return await nbd.ask(reader, said, name), said.bytes  # type: ignore[arg-type]  # it only writes
+
+
+async def test_size_and_rights_of_an_export_are_learned_and_nothing_is_left_open() -> None:
+    found, said = await ask(GREETING + reply(3, b"\x00\x03\x00\x00\x02\x00") + info(4096, 3) + reply(1), "vms/a")
+    assert found == Export(4096, read_only=True)
+    option = b"IHAVEOPT" + struct.pack(">II", 7, 11) + struct.pack(">I", 5) + b"vms/a" + b"\0\0"
+    assert said == struct.pack(">I", 1) + option + struct.pack(">IHHQQI", 0x25609513, 0, 2, 0, 0, 0)
+    assert (await ask(GREETING + info(512) + reply(1)))[0] == Export(512, read_only=False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"", "hung up"),
+        (b"220 smtp.example ESMTP", "does not greet as an NBD server"),
+        (b"NBDMAGIC\x00\x00\x42\x02\x81\x86\x12\x53" + bytes(200), "does not greet"),
+        (b"NBDMAGICIHAVEOPT\x00\x00", "fixed newstyle"),
+        (GREETING, "hung up"),
+        (GREETING + reply(1 << 31 | 6, b"no such export"), "it has no such export"),
+        (GREETING + reply(1 << 31 | 1), "it does not know NBD_OPT_GO"),
+        (GREETING + reply(1 << 31 | 99), "error 99"),
+        (GREETING + reply(1), "says nothing of the export"),
+        (GREETING + info(512, kind=9) + reply(1), "says nothing of the export"),
+        (GREETING + reply(1, magic=7), "no reply"),
+        (GREETING + reply(1, option=6), "no reply"),
+        (GREETING + reply(3, length=1 << 31), "no reply"),
+        (GREETING + info(512) * 40, ""),
+    ],
+    ids=lambda each: repr(each)[-40:],
+)
+async def test_what_is_no_export_is_told(answer: bytes, words: str) -> None:
+    if words:
+        with pytest.raises(NoExport, match=words):
+            await ask(answer)
+    else:
+        assert (await ask(answer))[0].size == 512  # it is asked no more, however much it says

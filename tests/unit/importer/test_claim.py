@@ -1,0 +1,85 @@
+"""The file in a claim while it is made: whose it is, what is left of an earlier try, and what it is never written over."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from importer import claim
+from importer.failures import ImportFailed
+
+
+@pytest.fixture
+def partial(tmp_path: Path) -> Path:
+    return tmp_path / claim.PARTIAL
+
+
+@pytest.fixture
+def file(partial: Path) -> Iterator[claim.File]:
+    with claim.File(partial) as made:
+        made.begin()
+        made.write(b"whole")
+        yield made
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path, partial: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"somebody's")
+    partial.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+        claim.File(partial)
+
+
+def test_one_of_two_may_write(partial: Path) -> None:
+    with claim.File(partial) as first, claim.File(partial) as second:
+        first.lock()
+        with pytest.raises(ImportFailed, match="goes on"):
+            second.lock()
+
+
+def test_who_opened_what_another_one_has_ended_with_may_not_write(partial: Path) -> None:
+    with claim.File(partial) as late:
+        partial.unlink()
+        with pytest.raises(ImportFailed, match="goes on"):
+            late.lock()
+    with claim.File(partial) as late:
+        partial.rename(partial.with_name("kept"))
+        partial.touch()
+        with pytest.raises(ImportFailed, match="just ended"):
+            late.lock()
+
+
+def test_nothing_is_left_of_an_earlier_try(partial: Path) -> None:
+    partial.write_bytes(b"earlier" * 2000)
+    with claim.File(partial) as file:
+        file.begin()
+        file.write(b"later")
+        assert file.grown(0) == claim.BLOCK
+    assert partial.read_bytes() == b"later".ljust(claim.BLOCK, b"\0")
+
+
+def test_a_disk_that_came_meanwhile_stays_also_where_there_are_no_links(
+    tmp_path: Path, file: claim.File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / claim.IMAGE).write_bytes(b"a guest's")
+    with pytest.raises(claim.Taken):
+        claim.finish(tmp_path, file)
+    monkeypatch.setattr(os, "link", _no_links)
+    with pytest.raises(claim.Taken):
+        claim.finish(tmp_path, file)
+    assert (tmp_path / claim.IMAGE).read_bytes() == b"a guest's"
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_whole_disk_gets_its_name(tmp_path: Path, file: claim.File, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not links:
+        monkeypatch.setattr(os, "link", _no_links)
+    claim.finish(tmp_path, file)
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [(claim.IMAGE, b"whole")]
+
+
+def _no_links(*_paths: Path) -> None:
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))

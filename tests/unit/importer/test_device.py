@@ -1,0 +1,72 @@
+"""A block device while an image is written to it, here a file: a try that ends at any moment leaves nothing that counts as a disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from importer import device
+from importer.failures import ImportFailed
+
+MIB = 1 << 20
+IMAGE = b"boot".ljust(3 * MIB, b"x") + bytes(device.PIECE)
+_pwrite = os.pwrite
+
+
+class PowerFailure(Exception):
+    """The end of a try."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "device"
+    found.write_bytes(bytes(MIB) + b"former".ljust(4 * MIB, b"y"))
+    return found
+
+
+def write(path: Path) -> None:
+    with device.Device(path) as disk:
+        disk.lock()
+        disk.begin()
+        disk.write(IMAGE)
+        disk.finish()
+
+
+def failing_after(writes: int) -> Callable[[int, bytes, int], int]:
+    """Return a ``pwrite`` that writes a sector at a time, and so many."""
+    left = [writes]
+
+    def pwrite(file: int, data: bytes, offset: int) -> int:
+        if not left[0]:
+            raise PowerFailure
+        left[0] -= 1
+        return _pwrite(file, data[: device.SECTOR], offset)
+
+    return pwrite
+
+
+def test_an_import_that_ends_at_any_moment_is_done_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sectors = len(IMAGE) // device.SECTOR + 1  # with the mark
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", failing_after(sectors))
+        write(path)
+    assert device.is_taken(path)
+    for writes in (1, 2, 3 * MIB // device.SECTOR, sectors - MIB // device.SECTOR, sectors - 2, sectors - 1):
+        path.write_bytes(bytes(5 * MIB))
+        monkeypatch.setattr(os, "pwrite", failing_after(writes))
+        with pytest.raises(PowerFailure):
+            write(path)
+        assert not device.is_taken(path), writes
+    monkeypatch.undo()
+    write(path)
+    assert path.read_bytes().startswith(IMAGE)
+
+
+def test_one_of_two_may_write(path: Path) -> None:
+    with device.Device(path) as first, device.Device(path) as second:
+        first.lock()
+        with pytest.raises(ImportFailed, match="goes on"):
+            second.lock()

@@ -1,0 +1,59 @@
+"""Errors of disks that stop no guest: the last of each, and how often they are worth a look."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from launcher.hypervisor import facts
+from launcher.hypervisor.disk_faults import NEWS_SECONDS, DiskFaults
+from launcher.hypervisor.port import NO_SPACE, DiskFault
+
+TARGETS = {"virtio-disk0": "vda", "ua-b": "vdb"}
+
+
+def test_the_last_error_of_each_disk_is_kept_by_the_domain_and_libvirts_name() -> None:
+    faults = DiskFaults()
+    assert faults.of("a", TARGETS) == ()
+    faults.take("a", "ua-b", "", ignored=False, now=1.0)
+    faults.take("a", "virtio-disk0", "", ignored=False, now=2.0)
+    faults.take("a", "virtio-disk0", "enospc", ignored=True, now=3.0)
+    faults.take("a", "unplugged", "", ignored=False, now=3.0)
+    assert faults.of("a", TARGETS) == (DiskFault("vda", NO_SPACE, True, 3.0), DiskFault("vdb", "I/O error", False, 1.0))
+    assert faults.of("b", TARGETS) == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "ignored", "later", "worth"),
+    [
+        ("", False, NEWS_SECONDS - 0.1, False),
+        ("", False, NEWS_SECONDS, True),
+        ("enospc", False, 0.0, True),
+        ("", True, 0.0, True),
+        ("esomething", False, 0.0, False),
+    ],
+)
+def test_the_same_error_again_is_worth_a_look_only_now_and_then(reason: str, ignored: bool, later: float, worth: bool) -> None:
+    faults = DiskFaults()
+    assert faults.take("a", "ua-b", "", ignored=False, now=0.0)
+    assert faults.take("a", "ua-b", reason, ignored=ignored, now=later) is worth
+    assert [each.time for each in faults.of("a", TARGETS)] == [later]
+
+
+def test_a_guest_that_fails_without_an_end_is_looked_at_now_and_then() -> None:
+    faults = DiskFaults()
+    looks = [faults.take("a", "ua-b", "", ignored=False, now=tenth / 10) for tenth in range(1000)]
+    assert sum(looks) == 100 / NEWS_SECONDS
+
+
+def test_an_error_of_nobody_is_nobodys() -> None:
+    faults = DiskFaults()
+    assert not faults.take("a", "", "enospc", ignored=False, now=0.0)
+    assert faults.of("a", {"": "vda"}) == ()
+
+
+def test_disks_are_found_by_their_aliases_while_the_domain_is_active() -> None:
+    disks = "<disk><target dev='vda'/><alias name='virtio-disk0'/></disk><disk><alias name='ua-b'/><target dev='vdb'/></disk>"
+    off = "<disk><target dev='vdc'/></disk><disk><alias name='ua-c'/></disk>"
+    assert facts.targets_by_alias(ET.fromstring(f"<domain><devices>{disks}{off}</devices></domain>")) == TARGETS

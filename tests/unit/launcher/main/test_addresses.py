@@ -1,0 +1,21 @@
+"""Looks at the server that tells the guest its addresses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launcher.main.addresses import Addresses
+from launcher.main.record import Record
+from launcher.protocol import messages
+
+
+def test_each_look_mends_what_is_dead_and_takes_in_how_it_is(tmp_path: Path) -> None:
+    told: list[int] = []
+    record = Record(qemu_log=lambda _name: tmp_path / "log", status_changed=lambda: told.append(1))
+    states = [messages.DhcpStatus(), messages.DhcpStatus(0, "no bridge", "gone"), messages.DhcpStatus(1, "", "gone")]
+    left = list(states)
+    addresses = Addresses(lambda: left.pop(0), record)
+    for state in states:
+        addresses.look()
+        assert record.known.status.dhcp == state
+    assert len(told) == 2

@@ -1,0 +1,121 @@
+"""Certificates for NBD servers: where they are written, and what is told of those that are none. Servers are asked by tests on the host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.main import disk_certificates
+from launcher.main.children import Children, CommandFailed
+from launcher.main.made_disks import SourceUnusable
+from launcher.main.servers import ServersSilent
+from tests.mounted import mount
+
+NBD: dict[str, Any] = {"name": "data", "type": "NBD", "source": {"host": "nbd.example", "tlsSecretRef": {"name": "certificates"}}}
+OPEN: dict[str, Any] = {"name": "open", "type": "NBD", "source": {"host": "nbd.example", "export": "open"}}
+VALUES = {"ca-cert.pem": b"authority", "client-cert.pem": b"certificate", "client-key.pem": b"key"}
+
+
+class Commands(Children):
+    """Instead of a process: it notes what is asked, and answers as a server that is as it should be, fails, or hangs."""
+
+    def __init__(self, said: str = "", *, hangs: bool = False) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self._said, self._hangs = said, hangs
+
+    async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+        assert set(environment) == {"PATH", "LC_ALL"}
+        self.asked.append(arguments[-1])
+        if self._hangs:
+            await asyncio.sleep(3600)
+        if self._said:
+            raise CommandFailed(f"qemu-img ended with 1: qemu-img: {self._said.format(place=arguments[-1])}")
+        return ""
+
+
+@pytest.fixture
+def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Return where the Secret is mounted, and where the certificates are to be."""
+    monkeypatch.setattr("apiserver.apis.virt.layout.NBD_TLS_DIRECTORY", str(tmp_path / "secret"))
+    monkeypatch.setattr("apiserver.apis.virt.layout.NBD_CERTIFICATES_DIRECTORY", str(tmp_path / "certificates"))
+    return tmp_path / "secret", tmp_path / "certificates"
+
+
+async def prepare(*disks: dict[str, Any], children: Children | None = None) -> None:
+    await disk_certificates.prepare(children or Commands(), {"devices": {"disks": list(disks)}})
+
+
+async def test_certificates_are_nobody_elses_and_each_try_has_those_of_its_time(directories: tuple[Path, Path]) -> None:
+    source, written = directories
+    for values in (VALUES, {"ca-cert.pem": b"another"}):
+        mount(source, values)
+        await prepare(OPEN, NBD)
+        assert {each.name: each.read_bytes() for each in written.iterdir()} == values
+        assert {each.stat().st_mode & 0o777 for each in written.iterdir()} == {0o400}
+    assert written.stat().st_mode & 0o777 == 0o700
+
+
+async def test_each_server_is_asked_as_qemu_will_ask_it(directories: tuple[Path, Path]) -> None:
+    mount(directories[0], VALUES)
+    commands = Commands()
+    named = {**NBD["source"], "export": "vms/a=1", "port": 7, "tlsHostname": "other.example"}
+    await prepare(NBD, OPEN, {"name": "named", "type": "NBD", "source": named}, children=commands)
+    server = '"driver": "nbd", "server": {"type": "inet", "host": "nbd.example", "port": "%d"}, "tls-creds": "tls"'
+    assert commands.asked == [
+        f'json:{{"driver": "raw", "file": {{{server % 10809}}}}}',
+        f'json:{{"driver": "raw", "file": {{{server % 7}, "export": "vms/a=1", "tls-hostname": "other.example"}}}}',
+    ]
+
+
+async def test_nothing_is_asked_or_written_for_disks_without_tls(directories: tuple[Path, Path]) -> None:
+    commands = Commands()
+    await prepare(OPEN, children=commands)
+    assert (commands.asked, directories[1].exists()) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"ca-cert.pem": b""}, "ca.crt is empty"),
+        ({"ca-cert.pem": b" \n"}, "ca.crt is empty"),
+        ({"ca-cert.pem": None}, "ca.crt is empty"),
+        ({"client-cert.pem": None}, "it has tls.key and no tls.crt"),
+        ({"client-key.pem": b"\n"}, "it has tls.crt and no tls.key"),
+        ({"ca-cert.pem": b"a" * (disk_certificates.MAX_BYTES + 1)}, "its values are larger than any that Kubernetes takes"),
+        ({"other": b""}, "it has 4 keys, more than 3"),
+    ],
+)
+async def test_a_secret_that_cannot_be_one_is_told(
+    directories: tuple[Path, Path], changed: Mapping[str, bytes | None], words: str
+) -> None:  # fmt: skip
+    mount(directories[0], {name: value for name, value in {**VALUES, **changed}.items() if value is not None})
+    with pytest.raises(SourceUnusable) as told:
+        await prepare(NBD)
+    assert str(told.value) == f"Secret 'certificates' of tlsSecretRef: {words}"
+
+
+async def test_what_qemu_says_is_told_without_the_options_and_with_the_keys_of_the_secret(directories: tuple[Path, Path]) -> None:
+    source, written = directories
+    mount(source, VALUES)
+    for said, words in (
+        ("Could not open '{place}': It's no server:\nsays 'nobody': ever", "It's no server: says 'nobody': ever"),
+        (f"{written}/client-cert.pem against {written}/ca-cert.pem", "tls.crt against ca.crt"),
+    ):
+        with pytest.raises(SourceUnusable) as told:
+            await prepare(NBD, children=Commands(said))
+        assert str(told.value) == f"disk 'data': TLS with its server: {words}"
+
+
+async def test_a_server_that_says_nothing_is_waited_for_as_one_that_is_away(
+    directories: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount(directories[0], VALUES)
+    monkeypatch.setattr("launcher.main.disk_certificates.SECONDS", 0.01)
+    with pytest.raises(ServersSilent) as told:
+        await prepare(NBD, children=Commands(hangs=True))
+    assert told.value.disks == ("data",)

@@ -1,0 +1,43 @@
+"""The source of the release before, out of this repository's history."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.testbed import images, progress, project_images, release_before
+
+
+def git(directory: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(directory), "-c", "user.name=x", "-c", "user.email=x@example.com", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_it_is_what_the_commit_holds_whatever_lies_in_the_working_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = tmp_path / "origin"
+    origin.mkdir()
+    git(origin, "init", "-q")
+    (origin / "release").write_text("before")
+    git(origin, "add", "release")
+    git(origin, "commit", "-q", "-m", "before")
+    monkeypatch.setattr(release_before, "COMMIT", git(origin, "rev-parse", "HEAD"))
+    (origin / "release").write_text("now")
+    (origin / "more").touch()
+    release_before.check_out(tmp_path / "old" / "source", origin)
+    assert [(each.name, each.read_text()) for each in (tmp_path / "old" / "source").iterdir()] == [("release", "before")]
+
+
+def test_a_clone_without_its_history_is_told_what_it_lacks(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    with pytest.raises(progress.StepFailed, match="whole history"):
+        release_before.check_out(tmp_path / "source", tmp_path)
+
+
+def test_its_archive_is_not_taken_for_an_older_one_of_todays_image() -> None:
+    today = project_images.image_of("virt-launcher").archive
+    prefix = today.name.removesuffix(f"{project_images.image_of('virt-launcher').digest}.tar")
+    before = release_before.launcher().archive
+    assert isinstance(release_before.launcher(), images.Image)
+    assert not before.match(f"{prefix}{'[0-9a-f]' * 12}.tar")
