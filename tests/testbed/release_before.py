@@ -11,7 +11,7 @@ import tempfile
 
 from tests.testbed import cluster, images, layout, nodes, progress, project_images
 
-COMMIT = "dc7e298e0633eb35316f8f459a3efa05ec549059"
+COMMIT = "9dd20759081315c1188a679c94d19d5cb86fca77"
 LAUNCHER = "virt-launcher"
 _REFERENCE = f"localhost/kubevirt/{LAUNCHER}-before:{COMMIT[:12]}"
 

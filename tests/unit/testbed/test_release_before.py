@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testbed import images, progress, project_images, release_before
+from tests.testbed import images, layout, progress, project_images, release_before
 
 
 def git(directory: Path, *arguments: str) -> str:
@@ -27,6 +27,10 @@ def test_it_is_what_the_commit_holds_whatever_lies_in_the_working_tree(tmp_path:
     (origin / "more").touch()
     release_before.check_out(tmp_path / "old" / "source", origin)
     assert [(each.name, each.read_text()) for each in (tmp_path / "old" / "source").iterdir()] == [("release", "before")]
+
+
+def test_its_commit_is_an_earlier_one_of_this_history() -> None:
+    git(layout.REPOSITORY, "merge-base", "--is-ancestor", release_before.COMMIT, "HEAD")
 
 
 def test_a_clone_without_its_history_is_told_what_it_lacks(tmp_path: Path) -> None:
