@@ -234,7 +234,7 @@ def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> D
     """Return the refusal of a guest that has to wait until others have moved."""
     node, namespace = pod_state.node_of(pod), namespace_of(vm)
     limits = seen.limits if is_emptied else seen.limits.shared()
-    there = tuple(places.found(seen.migrations, node, limits.migrations_per_node, limits.migrations_per_cluster))
+    there = tuple(places.found(seen.migrations, node, limits.migrations_per_node, limits.migrations_per_cluster, seen.now))
     told = f"virtual machine {name_of(vm)} waits to be moved to another node: "
     if (full := next((each for each in there if each.are_full()), None)) is not None:
         why = "" if is_emptied else f", and nobody empties node {node}: half of the limits is for such"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, labels_of, namespace_of
 from apiserver.apis.virt import evictions, phases
+from controller.reconcilers import migration_bounds
 
 CLUSTER: Final = ""
 """Where the places for all such migrations are, beside nodes' names."""
@@ -46,8 +48,9 @@ class Places:
         return f"{many}{of} from node {self.where} {are} under way" if self.where else f"{many}{of} {are} under way in the cluster"
 
 
-def found(migrations: Sequence[Object], node: str, per_node: int, per_cluster: int) -> Iterator[Places]:
-    """Yield the places that a migration from a node would take, those of the node first."""
-    ours = [each for each in migrations if evictions.POD_LABEL in labels_of(each) and phases.is_unfinished(each)]
+def found(migrations: Sequence[Object], node: str, per_node: int, per_cluster: int, now: datetime) -> Iterator[Places]:
+    """Yield the places that a migration from a node would take, those of the node first. An overdue one has none."""
+    unfinished = (each for each in migrations if phases.is_unfinished(each) and not migration_bounds.is_overdue(each, now))
+    ours = [each for each in unfinished if evictions.POD_LABEL in labels_of(each)]
     yield Places(node, per_node, Counter(namespace_of(each) for each in ours if evictions.node_left_by(each) == node))
     yield Places(CLUSTER, per_cluster, Counter(map(namespace_of, ours)))

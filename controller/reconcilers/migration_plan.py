@@ -5,6 +5,7 @@ Up to ``PreparingTarget`` this loop decides; from ``TargetReady`` on only the tw
 loop ends a Migration only when the pods themselves leave no doubt; it releases the guest (``apis.virt.release``) when the source's pod
 says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was looked
 at, and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
+Each phase has its time (``migration_bounds``): one that stays ``TargetReady`` ends, one that stays ``Running`` gives its place to another.
 An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``).
 """
 
@@ -31,24 +32,15 @@ from apiserver.apis.virt import chosen_cpu, evictions, migration_attempts, migra
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, memory
-from controller.reconcilers import disk_claims, migration_queue, migration_retries, ownership, pod_state
+from controller.reconcilers import disk_claims, migration_bounds, migration_queue, migration_retries, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
+from controller.reconcilers.migration_bounds import NODE_SECONDS, PREPARE_SECONDS, RUN_SECONDS, START_SECONDS
 from controller.reconcilers.migration_queue import Turn
 from controller.reconcilers.settings import MigrationLimits, Settings
 
-NODE_SECONDS: Final = 60
-"""For the target of a migration that an eviction caused to have a node. Beyond it, the next guest's turn has come: there are only so many
-such migrations at a time (``controller.evictions``), and this one would begin whenever there is room, days after the drain. For those that
-people made, ``MigrationLimits.scheduling_seconds``."""
-START_SECONDS: Final = 300
-"""For such a target to run once it has a node: its image may have to be pulled."""
-RUN_SECONDS: Final = 900
-"""For the target of a migration that people made to run, from when it has a node."""
 QUEUE_SECONDS: Final = 20
 """Before one that waits for its turn is looked at again: what ends tells the others, but for a machine that is lost."""
-PREPARE_SECONDS: Final = 120
-"""For virt-handler of the target to get network and libvirtd ready, which takes a second: beyond it, it does not work there."""
 HANDLER_SECONDS: Final = 3
 """For virt-handler of the target to write the end and its figures, after it moved the machine: what it writes meets no other write then."""
 LAST_WORDS_SECONDS: Final = 15
@@ -64,6 +56,8 @@ ATTEMPT_FAILED: Final = "AttemptFailed"
 """Reason of one that waits for its next attempt."""
 QUEUED: Final = "Queued"
 """Reason of one that waits for its turn."""
+OVERDUE: Final = "Overdue"
+"""Reason of one whose end nobody says, and whose place is another's."""
 MAX_STRANGERS: Final = 3
 """Nodes whose virt-handlers speak another contract, that are named."""
 SUCCEEDED: Final = "Succeeded"
@@ -123,7 +117,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
             return _wait(seen)
         if rest := migration_retries.rest(seen.migration, seen.now):
             return (LookAgain(rest),)
-        left = _left(seen)
+        left = migration_bounds.target_left(seen.migration, seen.target, seen.now, seen.limits, is_refused=bool(seen.refusal))
         if left is not None and left <= 0:
             return _give_up(seen)
         actions = _create_target(seen) if phase in ("", phases.PENDING) else _schedule(seen)
@@ -145,28 +139,6 @@ def _wait(seen: Observed) -> tuple[Action, ...]:
     known = condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     new = () if known.get("reason") == QUEUED else (Emit("Normal", QUEUED, seen.turn.message),)
     return (WriteStatus(status), *new, again)
-
-
-def _left(seen: Observed) -> float | None:
-    """Return how many seconds are left for a target to run; None where nothing bounds that.
-
-    They count from when its turn came, as virt-controller wrote that. One without a target that nobody refused is tried first: it may have
-    waited in the queue, or virt-controller may have been away.
-    """
-    begun = migration_retries.begun_again(seen.migration) or dig(seen.migration, "status", "startTime")
-    if phases.phase_of(seen.migration) in migration_queue.WAITING:
-        if seen.target is None and not seen.refusal:
-            return None
-    elif begun is None and (stamps := dig(seen.migration, "status", "phaseTransitionTimestamps")):
-        begun = stamps[0]["time"]
-    if begun is None or pod_state.is_running(seen.target):
-        return None
-    has_node = bool(pod_state.node_of(seen.target))
-    if _is_ours(seen):
-        return (START_SECONDS if has_node else NODE_SECONDS) - _ago(seen, begun)
-    if seen.target is not None and has_node:
-        return RUN_SECONDS - _ago(seen, pod_state.bound_at(seen.target) or begun)
-    return seen.limits.scheduling_seconds - _ago(seen, begun) if seen.limits.scheduling_seconds else None
 
 
 def _give_up(seen: Observed) -> tuple[Action, ...]:
@@ -325,9 +297,28 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
         return ended
     if pod_state.is_over(seen.source) and not release.is_released(seen.migration):
         return _source_ended(seen)
+    return _bound(seen)
+
+
+def _bound(seen: Observed) -> tuple[Action, ...]:
+    """Wait for the virt-handlers, and no longer than they need whatever the launchers do."""
+    phase = phases.phase_of(seen.migration)
+    if phase == phases.TARGET_READY and not release.is_released(seen.migration):
+        left = migration_bounds.begin_left(seen.migration, seen.now)
+        if left is not None and left <= 0:
+            # Whoever begins writes Running first, and one of the two writes comes too late.
+            message = f"virt-handler of node {dig(seen.migration, 'status', 'sourceNode')} did not begin in time once the target was ready"
+            ended = (phases.CANCELLED, "Cancelled") if is_deleting(seen.migration) else (phases.FAILED, "SourceNotReady")
+            return _finish(seen, *ended, message)
+    else:
+        left = migration_bounds.place_left(seen.migration, seen.now)
+        if left is not None and left <= 0:
+            message = "neither side has said how it ended, long after its time; it goes on, and its place in the queue is another's"
+            return _say(seen, phase, OVERDUE, message)
+    again = () if left is None else (LookAgain(max(left, 0.5)),)
     if is_deleting(seen.migration):
-        return _say(seen, phases.phase_of(seen.migration), "Cancelling", "waiting for virt-handler of the source to stop the migration")
-    return ()
+        return (*_say(seen, phase, "Cancelling", "waiting for virt-handler of the source to stop the migration"), *again)
+    return again
 
 
 def _source_ended(seen: Observed) -> tuple[Action, ...]:

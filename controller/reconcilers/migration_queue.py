@@ -9,7 +9,7 @@ network, and the guests that are on their way write twice. All of them count, wh
 
 A target that finds no node holds a place for minutes, and a tenant can ask for nodes that there are none of. So such migrations hold no
 place before those of (2), once they have had ``PLACE_SECONDS``. Those that were tried in vain are tried again after all others, and
-none waits for them.
+none waits for them. One that is under way and does not end in its time (``migration_bounds``) holds no place any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Key, Object, dig, is_deleting, key_of
 from apiserver.apis.virt import evictions, migration_attempts, phases
-from controller.reconcilers import migration_retries
+from controller.reconcilers import migration_bounds, migration_retries
 from controller.reconcilers.settings import MigrationLimits
 
 AGED_SECONDS: Final = 600
@@ -80,6 +80,8 @@ class _Entry:
     waits: bool
     is_slow: bool
     """Its target does not run in time."""
+    is_overdue: bool
+    """It has had its time, and nobody says how it ended."""
 
     @property
     def namespace(self) -> str:
@@ -116,7 +118,7 @@ def waits(migration: Object) -> bool:
 def turns(seen: Observed) -> dict[Key, Turn]:
     """Return the turn of each Migration that has not begun."""
     entries = [_entry(each, seen) for each in seen.migrations if not (is_deleting(each) and waits(each))]
-    begun = [each for each in entries if not each.waits and not is_lost(seen.machines.get(each.machine))]
+    begun = [each for each in entries if not each.waits and not each.is_overdue and not is_lost(seen.machines.get(each.machine))]
     ordinary, before_drains = _Places(seen.limits), _Places(seen.limits)
     for each in begun:
         ordinary.take(each.node)
@@ -157,6 +159,7 @@ def _entry(migration: Object, seen: Observed) -> _Entry:
         started=started,
         waits=is_waiting,
         is_slow=is_slow,
+        is_overdue=migration_bounds.is_overdue(migration, seen.now),
     )
 
 

@@ -19,7 +19,7 @@ from apiserver.apis.meta.objects import Key, Object, dig, key_of, labels_of, nam
 from apiserver.apis.virt import evictions, names, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
-from controller.reconcilers import migration_queue, ownership, workload_update_plan
+from controller.reconcilers import migration_bounds, migration_queue, ownership, workload_update_plan
 from controller.reconcilers.settings import FIELD_MANAGER, MigrationLimits, Settings
 from controller.reconcilers.virtual_machines import BY_AGE, BY_STATE, OUTDATED, UNFINISHED, Informers, age_of_vm, claims_for
 from controller.reconcilers.workload_update_plan import Candidate, Observed, Plan
@@ -106,7 +106,7 @@ class WorkloadUpdates:
         migrations, vms = self._informers.migrations, self._informers.vms
         unfinished = tuple(migrations.by_index(BY_STATE, UNFINISHED))
         ours = tuple(migrations.by_index(BY_UPDATE, workload_update_plan.mark(self._settings)))
-        moved = {(namespace_of(each), evictions.machine_of(each)) for each in unfinished}
+        moved = {(namespace_of(each), evictions.machine_of(each)) for each in unfinished if not migration_bounds.is_overdue(each, now)}
         return Observed(
             candidates=candidates,
             migrations=tuple({key_of(each): each for each in (*unfinished, *ours)}.values()),

@@ -16,10 +16,10 @@ from apiserver.apis.virt.migration_policies import Defaults
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers import pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.migration_bounds import PREPARE_SECONDS
 from controller.reconcilers.migration_plan import (
     HANDLER_SECONDS,
     LAST_WORDS_SECONDS,
-    PREPARE_SECONDS,
     SOURCE_END_SECONDS,
     Observed,
     begins,

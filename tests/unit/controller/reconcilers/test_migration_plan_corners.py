@@ -12,11 +12,10 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition, name_of, uid_of
 from apiserver.apis.virt import names, release
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.migration_bounds import PREPARE_SECONDS, RUN_SECONDS
 from controller.reconcilers.migration_plan import (
     LAST_WORDS_SECONDS,
-    PREPARE_SECONDS,
     QUEUE_SECONDS,
-    RUN_SECONDS,
     SOURCE_END_SECONDS,
     STALE_SECONDS,
     Observed,
@@ -238,9 +237,9 @@ def test_a_migration_that_people_made_has_its_own_time_to_find_a_node() -> None:
 
 def test_a_migration_that_people_made_has_its_own_time_for_its_target_to_run() -> None:
     bound = times.to_rfc3339(NOW - timedelta(seconds=RUN_SECONDS - 3))
-    migration = by_people(9999)
-    assert plan(seen(migration, target=a_target(**PULLING, bound_at=bound))) == (LookAgain(3.0),)
-    late = plan(seen(migration, now=NOW + timedelta(seconds=3), target=a_target(**PULLING, bound_at=bound)))
+    migration, patient = by_people(9999), MigrationLimits(scheduling_seconds=9999)
+    assert plan(seen(migration, target=a_target(**PULLING, bound_at=bound), limits=patient)) == (LookAgain(3.0),)
+    late = plan(seen(migration, now=NOW + timedelta(seconds=3), target=a_target(**PULLING, bound_at=bound), limits=patient))
     said = f"the target pod did not run on node node2 within {RUN_SECONDS} s: pod x: 0/2 nodes"
     assert told(late) == ("Failed", "False", "TargetNotRunning", said)
     unknown = a_target(**PULLING)

@@ -15,7 +15,8 @@ from apiserver.apis.meta.objects import condition, name_of, uid_of
 from apiserver.apis.virt import migration_attempts, names, phases, progress, release
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, WriteStatus
-from controller.reconcilers.migration_plan import NODE_SECONDS, SOURCE_WORD_SECONDS, Observed, plan, relies_on_node
+from controller.reconcilers.migration_bounds import NODE_SECONDS
+from controller.reconcilers.migration_plan import SOURCE_WORD_SECONDS, Observed, plan, relies_on_node
 from controller.reconcilers.migration_queue import Turn
 from controller.reconcilers.migration_retries import BACK_OFF_SECONDS, END_SECONDS, GRACE_SECONDS
 from controller.reconcilers.settings import Settings

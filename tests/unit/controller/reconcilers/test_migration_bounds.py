@@ -1,0 +1,131 @@
+"""Each phase of a migration has its time, whatever the launchers and the nodes of its sides do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import condition
+from apiserver.apis.virt import evictions, names, phases, release
+from apiserver.apis.virt.v1alpha1 import status_validation
+from controller.evictions import places
+from controller.reconcilers import migration_bounds, migration_queue
+from controller.reconcilers.actions import Action, Emit, LookAgain, WriteStatus
+from controller.reconcilers.migration_bounds import BEGIN_SECONDS, END_SECONDS, PREPARE_SECONDS, RUN_SECONDS, UNTOLD_SECONDS
+from controller.reconcilers.migration_plan import Observed, plan
+from controller.reconcilers.settings import MigrationLimits, Settings
+from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SOURCE = names.launcher_pod_name("testvm", UID, 1)
+TARGET = names.target_pod_name("testvm", "migration-uid")
+HANDED_OVER = PREPARE_SECONDS + BEGIN_SECONDS
+
+
+def ago(seconds: float) -> str:
+    return times.to_rfc3339_micro(NOW - timedelta(seconds=seconds))
+
+
+def under_way(phase: str, since: float, *, deleting: bool = False, **status: Any) -> dict[str, Any]:
+    """Return a Migration whose target is prepared for so long; its virt-handlers wrote times of tomorrow."""
+    stamps = [{"phase": phases.PREPARING_TARGET, "time": ago(since)}, {"phase": phase, "time": ago(-86_400)}]
+    sides = {"sourcePod": SOURCE, "targetPod": TARGET, "sourceNode": "node1", "targetNode": "node2"}
+    given = {**sides, "options": {"completionTimeoutSeconds": 600}, **status}
+    return a_migration(phase=phase, deleting=deleting, phaseTransitionTimestamps=stamps, **given)
+
+
+def planned(migration: dict[str, Any], **rest: Any) -> tuple[Action, ...]:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"] |= {"podName": SOURCE, "nodeName": "node1"}
+    given: dict[str, Any] = {"target": a_pod(migration="migration-uid", node="node2"), **rest}
+    return plan(Observed(migration, vm, a_pod(), claims={}, now=NOW, settings=Settings("launcher"), **given))
+
+
+def written(actions: tuple[Action, ...]) -> dict[str, Any]:
+    found = next(each.status for each in actions if isinstance(each, WriteStatus))
+    assert not status_validation.validate_migration_status({"status": found}, {})  # virt-api takes it
+    return found
+
+
+@pytest.mark.parametrize(
+    ("deleting", "phase", "reason"), [(False, "Failed", "SourceNotReady"), (True, "Cancelled", "Cancelled")], ids=["kept", "deleted"]
+)
+def test_a_source_that_never_begins_ends_the_migration_of_which_nothing_moved(phase: str, reason: str, *, deleting: bool) -> None:
+    actions = planned(under_way(phases.TARGET_READY, HANDED_OVER - 2, deleting=deleting))
+    assert actions[-1] == LookAgain(2.0)
+    status = written(planned(under_way(phases.TARGET_READY, HANDED_OVER, deleting=deleting)))
+    found = condition(status["conditions"], "Succeeded") or {}
+    assert (status["phase"], found["status"], found["reason"]) == (phase, "False", reason)
+    assert status["message"] == "virt-handler of node node1 did not begin in time once the target was ready"
+
+
+def test_a_guest_that_was_released_is_not_said_to_have_stayed() -> None:
+    released = {"type": release.RELEASED, "status": "True", "reason": release.BY_POD, "message": "", "lastTransitionTime": ago(9)}
+    migration = under_way(phases.TARGET_READY, HANDED_OVER, conditions=[released])
+    assert planned(migration) == (LookAgain(600.0 + END_SECONDS),)
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed"),
+    [
+        ({"completionTimeoutSeconds": 600}, 600),
+        ({"completionTimeoutSeconds": 600, "allowPause": True}, 1200),
+        ({}, UNTOLD_SECONDS),
+    ],
+    ids=["as long as it may take", "twice where it may be paused", "an hour where nothing says how long"],
+)
+def test_one_that_never_ends_goes_on_and_its_place_is_anothers(options: dict[str, Any], allowed: int) -> None:
+    whole = HANDED_OVER + allowed + END_SECONDS
+    assert planned(under_way(phases.RUNNING, whole - 3, options=options)) == (LookAgain(3.0),)
+    overdue = under_way(phases.RUNNING, whole, options=options)
+    actions = planned(overdue)
+    status = written(actions)
+    found = condition(status["conditions"], "Succeeded") or {}
+    assert (status["phase"], found["status"], found["reason"]) == ("Running", "Unknown", "Overdue")
+    assert "endTime" not in status
+    assert [each.reason for each in actions if isinstance(each, Emit)] == ["Overdue"]
+    assert planned({**overdue, "status": status}) == (), "it is said once"
+
+
+def test_a_deletion_does_not_keep_the_place() -> None:
+    status = written(planned(under_way(phases.RUNNING, 1e6, deleting=True)))
+    assert (condition(status["conditions"], "Succeeded") or {})["reason"] == "Overdue"
+
+
+@pytest.mark.parametrize(("since", "begins"), [(HANDED_OVER + 600 + END_SECONDS - 1, False), (HANDED_OVER + 600 + END_SECONDS, True)])
+def test_the_next_one_begins_instead_of_one_that_never_ends(since: float, *, begins: bool) -> None:
+    stuck, waiting = under_way(phases.RUNNING, since), a_migration()
+    waiting["metadata"] = {"name": "waits", "namespace": "default", "creationTimestamp": ago(5)}
+    machines = {("default", "testvm"): {"status": {"phase": "Running", "nodeName": "node1"}}}
+    limits = MigrationLimits(per_node=1)
+    turns = migration_queue.turns(migration_queue.Observed([stuck, waiting], machines, frozenset(), NOW, limits))
+    assert turns["default", "waits"].may_begin is begins
+
+
+def test_it_holds_no_place_before_evictions_either() -> None:
+    stuck = under_way(phases.RUNNING, HANDED_OVER + 600 + END_SECONDS)
+    stuck["metadata"] |= {"labels": {evictions.POD_LABEL: "pod"}, "annotations": {evictions.NODE_ANNOTATION: "node1"}}
+    earlier = NOW - timedelta(seconds=1)
+    assert [each.are_full() for each in places.found([stuck], "node1", 1, 1, earlier)] == [True, True]
+    assert [each.are_full() for each in places.found([stuck], "node1", 1, 1, NOW)] == [False, False]
+
+
+def test_a_node_that_says_again_and_again_that_it_got_the_target_just_now_wins_no_time() -> None:
+    target = a_pod(phase="Pending", migration="migration-uid", node="node2")
+    target["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": ago(-60)}]
+    limits = MigrationLimits(scheduling_seconds=300)
+
+    def left(since: float) -> float | None:
+        migration = a_migration(phase=phases.SCHEDULING, startTime=ago(since))
+        return migration_bounds.target_left(migration, target, NOW, limits, is_refused=False)
+
+    assert left(RUN_SECONDS + 300 - 4) == 4.0
+    assert left(RUN_SECONDS + 300) == 0.0
+
+
+@pytest.mark.parametrize("phase", [*sorted(phases.MIGRATION_FINAL), phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET])
+def test_other_phases_have_bounds_of_their_own(phase: str) -> None:
+    assert migration_bounds.place_left(under_way(phase, 1e6), NOW) is None
