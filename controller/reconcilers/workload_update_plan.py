@@ -3,7 +3,7 @@
 Guests are moved by Migrations of the lowest priority, and such a Migration is only made when it could begin at once: neither its node's
 places nor the cluster's are taken. So nobody who migrates a machine, or drains a node, finds that an upgrade came first. At most
 ``batch_size`` guests are on their way at a time, and no more than that begin in ``batch_seconds``; what was made is counted from the
-Migrations that are there.
+Migrations, those among them that somebody deleted since.
 
 One that failed is tried again after ``FIRST_PAUSE_SECONDS``, and twice as long with each further one; after one that somebody cancelled
 that is the longest pause at once. Namespaces take turns, and in each those go first that were tried least: neither a guest that cannot be
@@ -53,7 +53,7 @@ class Observed:
 
     candidates: Sequence[Candidate]
     migrations: Sequence[Object]
-    """Of all namespaces."""
+    """Of all namespaces, with those of upgrades that were deleted."""
     nodes: Mapping[Key, str]
     """The nodes of the machines that unfinished ones of these move, by namespace and name; of machines that are known to be somewhere."""
     now: datetime

@@ -1,8 +1,9 @@
 """The loop that takes guests into pods of the release after an upgrade, a few at a time: gather, plan, carry out.
 
 It looks at all machines at once, for they share the pace, and again every ``LOOK_SECONDS`` while there is one that is outdated: time passes
-without an event. Two things are remembered here alone, and forgotten with the process: who was evicted, and for whom a server took nothing.
-So a process that begins lets an interval pass before anybody is moved or evicted; during an upgrade, virt-handlers are replaced meanwhile.
+without an event. Three things are remembered here alone, and forgotten with the process: who was evicted, for whom a server took nothing,
+and the Migrations that were deleted since (``workload_update_memory``). So a process that begins lets an interval pass before anybody is
+moved or evicted; during an upgrade, virt-handlers are replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from apiserver.client.rest import Client
 from controller.reconcilers import migration_bounds, migration_queue, ownership, workload_update_plan
 from controller.reconcilers.settings import FIELD_MANAGER, MigrationLimits, Settings
 from controller.reconcilers.virtual_machines import BY_AGE, BY_STATE, OUTDATED, UNFINISHED, Informers, age_of_vm, claims_for
+from controller.reconcilers.workload_update_memory import Memory
 from controller.reconcilers.workload_update_plan import Candidate, Observed, Plan
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
@@ -64,6 +66,7 @@ class WorkloadUpdates:
         self._evicted: dict[str, datetime] = {}
         """By uid of the pod."""
         self._refused: dict[Key, datetime] = {}
+        self._memory = Memory(clock)
 
     def subscribe(self, controller: Controller) -> None:
         """Have all looked at when a machine says that it is outdated, or does not say so any more."""
@@ -73,6 +76,7 @@ class WorkloadUpdates:
                 controller.enqueue(ALL.namespace, ALL.name)
 
         self._informers.vms.subscribe(changed)
+        self._informers.migrations.subscribe(self._memory.note)
 
     async def reconcile(self, request: Request) -> Result:
         """Have those begin whose turn it is."""
@@ -109,7 +113,7 @@ class WorkloadUpdates:
         moved = {(namespace_of(each), evictions.machine_of(each)) for each in unfinished if not migration_bounds.is_overdue(each, now)}
         return Observed(
             candidates=candidates,
-            migrations=tuple({key_of(each): each for each in (*unfinished, *ours)}.values()),
+            migrations=self._memory.with_forgotten({key_of(each): each for each in (*unfinished, *ours)}.values()),
             nodes={
                 key: str(dig(vm, "status", "nodeName") or "")
                 for key in moved

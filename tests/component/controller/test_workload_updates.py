@@ -177,6 +177,20 @@ async def test_a_migration_that_a_quota_refuses_is_told_and_holds_up_nobody(api:
         await cluster.until(lambda: "FailedWorkloadUpdate" in cluster.events(), "Event")
 
 
+async def test_who_deletes_the_migration_of_an_upgrade_has_a_pause(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine's owner may: without one, its guest was sent to another node again and again."""
+    monkeypatch.setattr(workload_updates, "LOOK_SECONDS", 0.05)
+    async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=1"):
+        cluster = Cluster(api)
+        await started(cluster, "a", "b")
+        await age(cluster)
+        await cluster.until(lambda: moved(api) == ["a"], "its migration")
+        (made,) = api.all(MIGRATIONS)
+        await api.edit(MIGRATIONS, "ns", name_of(made), lambda obj: obj["metadata"].update(ownerReferences=[], finalizers=[]))
+        await api.remove(MIGRATIONS, "ns", name_of(made))
+        await cluster.until(lambda: moved(api) == ["b"], "the migration of the other one")
+
+
 async def test_a_machine_that_is_not_sound_holds_up_nobody_else(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload_updates, "LOOK_SECONDS", 0.05)
     async with working(api, "--no-leader-elect", QUICK):
