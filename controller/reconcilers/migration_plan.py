@@ -194,6 +194,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
     selector = dig(seen.migration, "spec", "nodeSelector") or {}
     placement = scheduling.Placement(
         kvm=kvm,
+        avoid_nodes=migration_attempts.nodes_of(seen.migration),
         not_on_node=node,
         never_on=tuple(sorted(seen.strangers)),
         node_selector=selector,

@@ -2,7 +2,8 @@
 
 The next attempt begins once nothing of the last one's target pod runs any more: QEMU of a guest that did not arrive may still have its
 disks open there, and the guest could not run on in the next target while that holds a lock. A target pod that does not end is the end of
-the Migration. Between two attempts the Migration is ``Pending``, and keeps its place in the queue.
+the Migration. Between two attempts the Migration is ``Pending``, and keeps its place in the queue. The next target rather
+goes to another node: what failed may be that of the last.
 """
 
 from __future__ import annotations

@@ -46,6 +46,12 @@ def failure_of(migration: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((each for each in failed if each["number"] == number), None) if number else None
 
 
+def nodes_of(migration: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the nodes of the targets of the attempts that failed, each once, in order."""
+    failed = objects.dig(migration, "status", "attempts") or ()
+    return tuple(sorted({str(node) for each in failed if (node := each.get("targetNode"))}))
+
+
 def is_reported(migration: Mapping[str, Any]) -> bool:
     """Return whether virt-handler of the source has said that the present attempt failed and that the guest stayed."""
     failure = failure_of(migration)

@@ -20,7 +20,7 @@ class Placement:
 
     kvm: bool = False
     avoid_nodes: tuple[str, ...] = ()
-    """Start attempts failed there: another node is preferred."""
+    """Attempts to start the machine, or to migrate it, failed there: another node is preferred."""
     not_on_node: str = ""
     """Never there: the source of a migration."""
     never_on: tuple[str, ...] = ()

@@ -155,6 +155,20 @@ def test_the_next_attempt_waits_a_while_and_goes_to_another_pod() -> None:
         assert (status["startTime"], status["options"]) == (BEGUN["startTime"], {"bandwidth": "5Mi"})
 
 
+def test_the_next_attempt_rather_goes_to_another_node() -> None:
+    """Rather: of two nodes there is no other one."""
+    failed = [{**BROKE, "targetNode": "node3"}, {**BROKE, "number": 0, "targetNode": "node3"}, {**ENDED, "number": 9}]
+    retry = a_retry()
+    retry = replace(retry, migration={**retry.migration, "status": {**retry.migration["status"], "attempts": failed}})
+    create = plan(retry)[0]
+    assert isinstance(create, CreatePod)
+    affinity = create.pod["spec"]["affinity"]["nodeAffinity"]
+    other = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node3"]}]}
+    assert affinity["preferredDuringSchedulingIgnoredDuringExecution"] == [{"weight": 100, "preference": other}]
+    required = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert required == [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node1"]}]}]
+
+
 def test_a_policy_that_was_edited_meanwhile_changes_nothing() -> None:
     policy = {"metadata": {"name": "other"}, "spec": {"bandwidth": "10Mi"}}
     status = written(plan(a_retry(policy=policy)))
