@@ -225,7 +225,7 @@ def _terms(vm: Object, policy: Object, settings: Settings) -> Object:
     """Return the fields that say how the guest moves, whatever becomes of the policy meanwhile."""
     domain = domain_of(vm)
     copied = sum(disks.overlay_bytes(each) for each in disks.defaulted(domain))
-    options = migration_policies.options(policy, memory.guest_bytes(domain) + copied, settings.migrations)
+    options = migration_policies.options(policy, memory.guest_bytes(domain), settings.migrations, copied_bytes=copied)
     return {"policy": name_of(policy), "options": options} if policy else {"options": options}
 
 

@@ -26,6 +26,11 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 }
 """Least and most of the numbers of a policy, both allowed."""
 GIB: Final = 1 << 30
+COPY_SECONDS: Final = 3600
+"""That disks which are copied along add at most, whatever their sizes: who sizes a blank disk need not fill it, and these are sent once.
+
+A gigabit a second moves 400 GiB in it. A policy that says ``completionTimeoutPerGiB`` is the operator's word, and holds for disks, too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +70,40 @@ def asks_for_namespaces(policies: Iterable[Object]) -> bool:
     return any(not _selectors(each)[0].is_everything for each in policies)
 
 
-def options(policy: Object, moved_bytes: int, defaults: Defaults) -> dict[str, Any]:
+def options(policy: Object, memory_bytes: int, defaults: Defaults, *, copied_bytes: int = 0) -> dict[str, Any]:
     """Return ``status.options`` of a migration.
 
     Args:
         policy: the one that holds, or ``NO_POLICY``.
-        moved_bytes: the memory of the guest that is moved, and the sizes of the disks that are copied along.
+        memory_bytes: of the guest that is moved.
         defaults: the cluster's.
+        copied_bytes: the sizes of the disks that are copied along.
     """
     spec = policy.get("spec") or {}
-    per_gib = _given(spec.get("completionTimeoutPerGiB"), defaults.completion_timeout_per_gib)
+    told = spec.get("completionTimeoutPerGiB")
+    per_gib, bandwidth = _given(told, defaults.completion_timeout_per_gib), str(_given(spec.get("bandwidth"), defaults.bandwidth))
+    seconds = per_gib * _gibibytes(memory_bytes + copied_bytes)
+    if told is None:
+        seconds = min(seconds, per_gib * _gibibytes(memory_bytes) + _copying_seconds(copied_bytes, bandwidth))
     found = {
-        "bandwidth": str(_given(spec.get("bandwidth"), defaults.bandwidth)),
+        "bandwidth": bandwidth,
         "maxDowntimeMilliseconds": spec.get("maxDowntimeMilliseconds"),
         "parallelConnections": spec.get("parallelConnections"),
         "allowAutoConverge": _given(spec.get("allowAutoConverge"), defaults.allow_auto_converge),
         "allowPause": _given(spec.get("allowPause"), defaults.allow_pause),
-        "completionTimeoutSeconds": per_gib * max(-(-moved_bytes // GIB), 1),
+        "completionTimeoutSeconds": seconds,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _gibibytes(amount: int) -> int:
+    return max(-(-amount // GIB), 1)
+
+
+def _copying_seconds(copied_bytes: int, bandwidth: str) -> int:
+    """Return what disks of these sizes add at most: twice what they take at the bandwidth that the operator allows, if that is longer."""
+    allowed = quantity.parse(bandwidth).bytes
+    return max(COPY_SECONDS, -(-2 * copied_bytes // allowed) if allowed else 0)
 
 
 def _given(value: Any, default: Any) -> Any:  # noqa: ANN401 - any JSON value

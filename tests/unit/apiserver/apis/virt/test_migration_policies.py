@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from apiserver.apis.meta import decoding
 from apiserver.apis.virt import migration_policies as policies
 from apiserver.apis.virt import structure
-from apiserver.apis.virt.migration_policies import GIB, NO_POLICY, Defaults
+from apiserver.apis.virt.migration_policies import COPY_SECONDS, GIB, NO_POLICY, Defaults
 from apiserver.apis.virt.v1alpha1 import migration_policy, status_validation
 from apiserver.registry.virt.migration_policies import MigrationPolicyStrategy
 from tests import hostile
@@ -89,6 +89,24 @@ def test_what_a_policy_says_wins_over_the_defaults_false_and_zero_as_well() -> N
         "allowPause": False,
         "completionTimeoutSeconds": 50,
     }
+
+
+@pytest.mark.parametrize(
+    ("policy", "copied", "seconds"),
+    [
+        ({}, 3, 600),
+        ({}, 23, 3600),
+        ({}, 24, 150 + COPY_SECONDS),
+        ({}, 10_000, 150 + COPY_SECONDS),
+        ({"bandwidth": "64Mi"}, 1024, 150 + 2 * 16 * 1024),
+        ({"completionTimeoutPerGiB": 10}, 1023, 10_240),
+    ],
+    ids=["few", "a little less than an hour", "an hour", "a tenant's number", "as the bandwidth asks for", "the operator's word"],
+)
+def test_the_sizes_of_disks_give_a_migration_an_hour_at_most(policy: dict[str, Any], copied: int, seconds: int) -> None:
+    """Who sizes a blank disk need not fill it."""
+    found = policies.options({"spec": policy}, GIB, Defaults(), copied_bytes=copied * GIB)
+    assert found["completionTimeoutSeconds"] == seconds
 
 
 def test_the_policy_with_the_most_conditions_holds_and_of_equal_ones_the_first_by_name() -> None:
