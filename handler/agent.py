@@ -45,7 +45,16 @@ from handler.pods.reads import Reads
 from handler.probes.asking import Question
 from handler.probes.node_sockets import NodeSockets
 from handler.probes.prober import Prober
-from handler.reconcilers import guest_plan, migrate_guest, migration_plan, migration_ports, run_guest, tell_progress, validation
+from handler.reconcilers import (
+    guest_plan,
+    migrate_source,
+    migrate_target,
+    migration_plan,
+    migration_ports,
+    run_guest,
+    tell_progress,
+    validation,
+)
 from handler.reconcilers.wiring import Wiring
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
@@ -129,8 +138,8 @@ class Agent:
             for informer in (self.leaving, self.coming)
         )
         moves = functools.partial(Validated, events=self._recorder, resource=MIGRATIONS, validate=validation.validate_migration)
-        leaves = migrate_guest.MigrateSource(source, self._relays)
-        comes = migrate_guest.MigrateTarget(target, self._incoming, self._address)
+        leaves = migrate_source.MigrateSource(source, self._relays)
+        comes = migrate_target.MigrateTarget(target, self._incoming, self._address)
         self._sides = (leaves, comes)
         reconcilers: dict[str, Reconciler] = {
             "vm": Validated(run_guest.RunGuest(run), self.machines, self._recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),

@@ -20,7 +20,8 @@ from handler.agent import Agent
 from handler.plugins.calling import Plugins
 from handler.plugins.records import Record, Records
 from handler.probes.asking import Question
-from handler.reconcilers.migrate_guest import MigrateSource, MigrateTarget
+from handler.reconcilers.migrate_source import MigrateSource
+from handler.reconcilers.migrate_target import MigrateTarget
 from handler.reconcilers.run_guest import RunGuest
 from handler.reconcilers.tell_progress import TellProgress
 from tests.component.handler.live import NODE, Live, live

@@ -36,7 +36,7 @@ from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
 from handler.probes.asking import Question
 from handler.probes.prober import Prober
-from handler.reconcilers import guest_plan, migrate_guest, migration_ports, run_guest, tell_progress, validation
+from handler.reconcilers import guest_plan, migrate_source, migrate_target, migration_ports, run_guest, tell_progress, validation
 from handler.reconcilers.wiring import Wiring
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
@@ -201,9 +201,9 @@ class Handler:
                 Validated(run_guest.RunGuest(vm), self.machines, recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
                 workers=None,
             ),
-            "source": Controller("source", moves(migrate_guest.MigrateSource(sides[0], way.relays), leaving), workers=None),
+            "source": Controller("source", moves(migrate_source.MigrateSource(sides[0], way.relays), leaving), workers=None),
             "target": Controller(
-                "target", moves(migrate_guest.MigrateTarget(sides[1], way.door, lambda: way.address), coming), workers=None
+                "target", moves(migrate_target.MigrateTarget(sides[1], way.door, lambda: way.address), coming), workers=None
             ),
             "progress": Controller("progress", tell_progress.TellProgress(sides[0]), workers=None),
         }

@@ -1,0 +1,73 @@
+"""One node's side of live migrations, source or target: knows a Migration again, and writes it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import migration_attempts, phases, structure
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from controller.runtime.reconciling import InvalidObject, Request
+from handler.pods.launcher import Connection, Disconnected
+from handler.pods.links import Link
+from handler.reconcilers import migration_progress
+from handler.reconcilers.migration_ports import Ports
+
+MAX_STEPS: Final = 8
+LOOK_AGAIN_SECONDS: Final = 10.0
+
+
+class Side:
+    """Base of both reconcilers."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self.ending = False
+        """This virt-handler ends soon: no migration begins."""
+        self._uids: dict[Request, str] = {}
+        """Of the attempts (``migration_attempts.uid_of``), as everywhere here."""
+
+    def _is_another(self, request: Request, migration: Object) -> bool:
+        """Return whether this is another attempt than at the last look, or another Migration of the name: something is held for that."""
+        return self._uids.setdefault(request, migration_attempts.uid_of(migration)) != migration_attempts.uid_of(migration)
+
+    async def _write(self, migration: Object, phase: str, **more: str | Object | list[Object]) -> None:
+        now = self._ports.clock.now()
+        old = migration.get("status") or {}
+        status = {**phases.enter(old, phase, now), **more}
+        if phase in phases.MIGRATION_FINAL:
+            status.setdefault("endTime", times.to_rfc3339(now))
+        if status == old:
+            return
+        written = await self._ports.api.update(MIGRATIONS, {**migration, "status": status}, subresource="status")
+        self._ports.migrations.remember(written)
+
+    def _figures(self, migration: Object, link: Link | None) -> dict[str, Object]:
+        known = link.status.migration_of(migration_attempts.uid_of(migration)) if link is not None and link.status is not None else None
+        return migration_progress.at_end(known, self._ports.clock.now(), objects.dig(migration, "status", "progress"))
+
+    def _say(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Say it of the Migration, and of its virtual machine where this node knows it."""
+        self._ports.events.event(migration, MIGRATIONS, type_, reason, message)
+        if (vm := self._ports.machines.get(objects.namespace_of(migration), vm_name(migration))) is not None:
+            self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)
+
+
+def vm_name(migration: Object) -> str:
+    """Return the name of the machine that it moves, or an empty string."""
+    return str(objects.dig(migration, "spec", "selector", "name") or "")
+
+
+def sound(vm: Object) -> Object:
+    """Return a machine that no loop of this process has looked at yet. Raises InvalidObject."""
+    if faults := structure.of_virtual_machine(vm):
+        raise InvalidObject(f"virtual machine {objects.name_of(vm)}: {'; '.join(faults)}")
+    return vm
+
+
+def live(link: Link | None) -> Connection:
+    """Return the connection to the launcher of this link. Raises Disconnected."""
+    if link is None or link.connection is None:
+        raise Disconnected("the launcher is not connected")
+    return link.connection
