@@ -44,7 +44,7 @@ class Evictions:
     """Answers whether a pod may be evicted, and has its guest moved first."""
 
     def __init__(self, client: Client, clock: Clock, limits: Limits, migrations: Informer, *, namespace: str = "") -> None:
-        """``migrations``: a copy of all of them (``virtual_machines.trim_migration``), which the caller runs.
+        """``migrations``: a copy of all of them (``trimming.trim_migration``), which the caller runs.
 
         ``namespace``: the installation's, where etcd is.
         """

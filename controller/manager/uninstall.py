@@ -24,7 +24,7 @@ from apiserver.apis.virt import names
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client, TransportError
-from controller.reconcilers import ownership, virtual_machines
+from controller.reconcilers import ownership, trimming
 
 POLL_SECONDS: Final = 2.0
 SAY_EVERY: Final = 5
@@ -100,7 +100,7 @@ async def _observe(client: Client) -> Left:
             return ()
 
     marked = f"{names.COMPONENT_LABEL}={names.LAUNCHER}"
-    pods = await client.list(PODS, label_selector=marked, limit=PODS_AT_ONCE, trim=virtual_machines.trim_pod)
+    pods = await client.list(PODS, label_selector=marked, limit=PODS_AT_ONCE, trim=trimming.trim_pod)
     # Anybody may put our label on a pod. One that claims a machine as its controller goes with it, whoever made it.
     owned = tuple(each for each in pods.get("items") or () if ownership.owner_of(each) is not None)
     return Left(await items(MIGRATIONS), await items(VIRTUAL_MACHINES), owned)

@@ -37,11 +37,13 @@ from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
 from controller.reconcilers import (
+    copies,
     migration_turns,
     migrations,
     node_certificates,
     node_reports,
     ownership,
+    trimming,
     validation,
     virtual_machines,
     workload_updates,
@@ -116,37 +118,37 @@ class Machines:
     def __init__(self, environment: Environment) -> None:
         client, options = environment.client, environment.options
         lease_namespace = options.node_lease_namespace or names.node_lease_namespace(environment.namespace)
-        self._informers = virtual_machines.Informers(
+        self._informers = copies.Informers(
             vms=Informer(
                 client,
                 VIRTUAL_MACHINES,
                 indexers={
-                    virtual_machines.BY_CLAIM: virtual_machines.claims_of_vm,
-                    virtual_machines.BY_MAC: virtual_machines.macs_of_vm,
-                    virtual_machines.BY_WANTED_NODE: virtual_machines.wanted_node_of_vm,
-                    virtual_machines.BY_AGE: virtual_machines.age_of_vm,
+                    copies.BY_CLAIM: copies.claims_of_vm,
+                    copies.BY_MAC: copies.macs_of_vm,
+                    copies.BY_WANTED_NODE: copies.wanted_node_of_vm,
+                    copies.BY_AGE: copies.age_of_vm,
                 },
-                trim=virtual_machines.trim_object,
+                trim=trimming.trim_object,
             ),
             migrations=Informer(
                 client,
                 MIGRATIONS,
                 indexers={
-                    virtual_machines.BY_MACHINE: virtual_machines.machine_of,
-                    virtual_machines.BY_STATE: migration_turns.state_of,
+                    copies.BY_MACHINE: copies.machine_of,
+                    copies.BY_STATE: migration_turns.state_of,
                     workload_updates.BY_UPDATE: workload_updates.update_of,
                 },
-                trim=virtual_machines.trim_migration,
+                trim=trimming.trim_migration,
             ),
             pods=Informer(
                 client,
                 PODS,
                 label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}",
-                indexers={virtual_machines.BY_OWNER: ownership.owners_of, virtual_machines.BY_NODE: virtual_machines.node_of_pod},
-                trim=virtual_machines.trim_pod,
+                indexers={copies.BY_OWNER: ownership.owners_of, copies.BY_NODE: copies.node_of_pod},
+                trim=trimming.trim_pod,
             ),
-            claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=virtual_machines.trim_claim),
-            nodes=Informer(client, NODES, trim=virtual_machines.trim_node),
+            claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=trimming.trim_claim),
+            nodes=Informer(client, NODES, trim=trimming.trim_node),
             leases=Informer(
                 client,
                 LEASES,
@@ -175,9 +177,7 @@ class Machines:
         machines.subscribe(self._loops[0])
         moves.subscribe(self._loops[1])
         updates.subscribe(self._loops[2])
-        environment.metrics.watch_outdated(
-            lambda: sum(1 for _ in informers.vms.by_index(virtual_machines.BY_AGE, virtual_machines.OUTDATED))
-        )
+        environment.metrics.watch_outdated(lambda: sum(1 for _ in informers.vms.by_index(copies.BY_AGE, copies.OUTDATED)))
         for loop in self._loops:
             environment.metrics.watch_queue(loop)
         environment.metrics.watch_informers(
@@ -224,7 +224,7 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
     health = Health(options.health_port, {})
     metrics = MetricsServer(options.metrics_port, environment.metrics.text, Access(environment.client), options.files)
     asking = environment.asking or environment.client
-    moves = Informer(asking, MIGRATIONS, trim=virtual_machines.trim_migration)
+    moves = Informer(asking, MIGRATIONS, trim=trimming.trim_migration)
     environment.metrics.watch_migrations(moves)
     judge = Evictions(asking, environment.clock, options.evictions, moves, namespace=environment.namespace).judge
     webhook = EvictionServer(options.webhook_port, PREFIX, judge, PathSecret(asking).holds, options.files)

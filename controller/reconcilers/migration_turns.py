@@ -15,9 +15,9 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Key, Object, key_of, name_of, namespace_of
 from apiserver.apis.virt import evictions, phases, structure
 from controller.reconcilers import emptied_nodes, migration_queue
+from controller.reconcilers.copies import BY_STATE, UNFINISHED, Informers
 from controller.reconcilers.migration_queue import Turn
 from controller.reconcilers.settings import MigrationLimits
-from controller.reconcilers.virtual_machines import BY_STATE, UNFINISHED, Informers
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller
 

@@ -17,12 +17,12 @@ from apiserver.client.rest import Client
 from controller.reconcilers import migration_history, ownership, pod_state
 from controller.reconcilers import migration_plan as planning
 from controller.reconcilers.actions import REFUSED_SECONDS, Action, Deeds, PodRefused, RemoveFinalizer, sooner
+from controller.reconcilers.copies import BY_MACHINE, Informers, claims_for
 from controller.reconcilers.migration_queue import Turn, waits
 from controller.reconcilers.migration_turns import MigrationTurns
 from controller.reconcilers.node_reports import strangers
-from controller.reconcilers.ownership import Reference
+from controller.reconcilers.ownership import UNWATCHED_SECONDS, Reference
 from controller.reconcilers.settings import MigrationLimits, Settings
-from controller.reconcilers.virtual_machines import BY_MACHINE, UNWATCHED_SECONDS, Informers, claims_for, is_unwatched
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 def _has_unwatched(seen: planning.Observed) -> bool:
     """True if one side of an unfinished migration lives in a pod of which no event will tell."""
     sides = (pod for pod in (seen.source, seen.target) if pod is not None and not pod_state.is_over(pod))
-    return phases.is_unfinished(seen.migration) and any(is_unwatched(pod, seen.vm) for pod in sides)
+    return phases.is_unfinished(seen.migration) and any(ownership.is_unwatched(pod, seen.vm) for pod in sides)
 
 
 class Migrations:

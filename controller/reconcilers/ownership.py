@@ -19,6 +19,8 @@ from apiserver.apis.meta.objects import Object, controller_of, dig, finalizers_o
 from apiserver.apis.virt import layout, migration_attempts, names, phases
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 
+UNWATCHED_SECONDS: Final = 5.0
+"""Until a pod is looked at again of whose changes nobody is told, because its labels or its owner were taken off."""
 _PREFIX: Final = f"{names.GROUP}/"
 
 
@@ -85,6 +87,11 @@ def is_controlled_by(pod: Object, vm: Object) -> bool:
 def is_labelled(pod: Object) -> bool:
     """True if the informer of pods, which asks for a label, is told of this one."""
     return labels_of(pod).get(names.COMPONENT_LABEL) == names.LAUNCHER
+
+
+def is_unwatched(pod: Object, vm: Object | None) -> bool:
+    """True if no event will tell of this pod's next change: it lacks the informer's label, or the owner that leads to ``vm``."""
+    return not is_labelled(pod) or vm is None or not is_controlled_by(pod, vm)
 
 
 def mending(pod: Object, vm: Object) -> str:

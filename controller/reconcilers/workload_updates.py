@@ -21,8 +21,8 @@ from apiserver.apis.virt import evictions, names, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import migration_bounds, migration_queue, ownership, workload_update_plan
+from controller.reconcilers.copies import BY_AGE, BY_STATE, OUTDATED, UNFINISHED, Informers, age_of_vm, claims_for
 from controller.reconcilers.settings import FIELD_MANAGER, MigrationLimits, Settings
-from controller.reconcilers.virtual_machines import BY_AGE, BY_STATE, OUTDATED, UNFINISHED, Informers, age_of_vm, claims_for
 from controller.reconcilers.workload_update_memory import Memory
 from controller.reconcilers.workload_update_plan import Candidate, Observed, Plan
 from controller.runtime.clock import Clock

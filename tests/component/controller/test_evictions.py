@@ -29,7 +29,7 @@ from controller.evictions.eviction_plan import Limits
 from controller.evictions.judging import Evictions
 from controller.evictions.path_secret import FRESH_SECONDS, LOOK_SECONDS, PREVIOUS_SECONDS, PathSecret
 from controller.evictions.webhook import NAME, PREFIX, EvictionWebhook, SecretRotation
-from controller.reconcilers import certificate_plan, virtual_machines
+from controller.reconcilers import certificate_plan, trimming
 from controller.serving.evictions import EvictionServer, read
 from tests.component.controller.test_controller import CLAIMS, MIGRATIONS, NODES, PODS, VMS
 from tests.component.controller.test_serving import certificate
@@ -145,7 +145,7 @@ async def served(api: FakeAPI, tmp_path: Path) -> AsyncIterator[Ask]:
     anybody = aiohttp.TCPConnector(limit=0)
     async with api.serving() as config, Client(config, user_agent="test") as client, aiohttp.ClientSession(connector=anybody) as session:
         await SecretRotation(client).rotate()
-        migrations = Informer(client, MIGRATION_KIND, trim=virtual_machines.trim_migration)
+        migrations = Informer(client, MIGRATION_KIND, trim=trimming.trim_migration)
         judge = Evictions(client, FirstDay(), Limits(), migrations, namespace="kubevirt").judge
         files = Files(given.certificate, given.key)
         server = EvictionServer(0, PREFIX, judge, PathSecret(client).holds, files, host="127.0.0.1")

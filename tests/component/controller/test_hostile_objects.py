@@ -11,7 +11,7 @@ import pytest
 
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.virt import names, structure
-from controller.reconcilers import virtual_machines
+from controller.reconcilers import trimming
 from tests.component.controller.test_controller import MIGRATIONS, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI
 from tests.hostile import CASES, PIECES, VALUES, WORST, Case, Told, a_full_virtual_machine
@@ -48,7 +48,7 @@ async def attack(cluster: Cluster, collection: str, cases: Sequence[Case]) -> No
         stored = await cluster.api.put(collection, obj)
         judge = structure.of_virtual_machine if case.kind == "VirtualMachine" else structure.of_migration
         # virt-controller keeps no annotations of these, so there is nothing in them that it could meet.
-        placed.append((name_of(stored), case, bool(judge(virtual_machines.trim_object(copy.deepcopy(stored))))))
+        placed.append((name_of(stored), case, bool(judge(trimming.trim_object(copy.deepcopy(stored))))))
     await healthy_machines_start(cluster, f"healthy-{prefix}")
 
     told = Told(cluster.api.writes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver.apis.virt import names
-from controller.reconcilers.virtual_machines import trim_node
+from controller.reconcilers.trimming import trim_node
 
 _OLD = ("qemu64", "kvm64", "Conroe", "Penryn", "Nehalem", "Nehalem-IBRS", "Nehalem-v1", "Nehalem-v2", "Westmere", "Westmere-v1")
 _SKYLAKE = (*_OLD, "Haswell-noTSX", "Broadwell-noTSX-IBRS", "Skylake-Client-noTSX-IBRS", "Skylake-Server-noTSX-IBRS", "Skylake-Server-v3")

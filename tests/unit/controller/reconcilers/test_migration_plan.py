@@ -27,7 +27,7 @@ from controller.reconcilers.migration_plan import (
     relies_on_node,
 )
 from controller.reconcilers.settings import Settings
-from controller.reconcilers.virtual_machines import trim_pod
+from controller.reconcilers.trimming import trim_pod
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from apiserver.apis.meta.objects import name_of, uid_of, with_condition
 from apiserver.apis.virt import names, phases
 from controller.reconcilers import pod_state, readiness
 from controller.reconcilers.actions import SetPodCondition
-from controller.reconcilers.virtual_machines import MAX_CONDITIONS, trim_pod
+from controller.reconcilers.trimming import MAX_CONDITIONS, trim_pod
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC)

@@ -1,0 +1,151 @@
+"""The part of each object that virt-controller keeps a copy of: what matters here, and no longer than it may be. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig
+from apiserver.apis.virt import evictions, layout, names, structure
+from controller.reconcilers import emptied_nodes, node_pool, ownership, readiness
+from controller.reconcilers.launcher_pods import downward_api
+
+_OF_POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
+_OF_POD_LABELS: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
+_OF_POD_SPEC: Final = ("automountServiceAccountToken", "nodeName", "restartPolicy", "terminationGracePeriodSeconds")
+_OF_POD_STATUS: Final = ("message", "phase", "podIP", "reason")
+_OF_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
+_OF_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller")
+_OF_CONDITION_TYPES: Final = (names.GUEST_RUNNING_GATE, "Ready")
+"""Those that matter most."""
+MAX_CONDITIONS: Final = 16
+"""Of a pod: Kubernetes knows half as many."""
+MAX_POD_IPS: Final = 2
+"""Of a pod: one of each family."""
+MAX_TEXT: Final = 4096
+"""Characters of a text in a pod that is kept: kubelets cut a container's last words there."""
+MAX_NAME: Final = 254
+"""Characters of a name or uid that is kept: one more than those of an object may have, so that what is longer stays another's."""
+MAX_CAPACITY: Final = 32
+"""Characters of a claim's capacity that is kept: more than any quantity of Kubernetes' own has."""
+_PHASES_OF_CLAIMS: Final = ("Pending", "Bound", "Lost")
+
+
+def trim_claim(claim: Object) -> Object:
+    """Return what of a claim matters here."""
+    kept = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+    spec = claim.get("spec") or {}
+    phase, capacity = dig(claim, "status", "phase"), dig(claim, "status", "capacity", "storage")
+    return {
+        "metadata": {key: value for key, value in (claim.get("metadata") or {}).items() if key in kept},
+        "spec": {
+            **{key: spec[key] for key in ("volumeMode",) if key in spec},
+            "accessModes": list(dict.fromkeys(spec.get("accessModes") or ())),  # Kubernetes lets one repeat them
+        },
+        "status": {
+            **({"phase": phase} if phase in _PHASES_OF_CLAIMS else {}),
+            **({"capacity": {"storage": capacity}} if isinstance(capacity, str) and len(capacity) <= MAX_CAPACITY else {}),
+        },
+    }
+
+
+def trim_object(obj: Object) -> Object:
+    """Return a machine or Migration without what nobody here reads, and whoever wrote it may have made long.
+
+    Annotations are read for disks of type DownwardAPI.
+    """
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+        is_readable = isinstance(metadata.get("annotations"), dict) and structure.has_sound_domain(obj)
+        asked = downward_api.annotations_read(obj) if is_readable else {}
+        metadata.pop("annotations", None)
+        if asked:
+            metadata["annotations"] = asked
+    return obj
+
+
+def trim_migration(migration: Object) -> Object:
+    """Return a Migration likewise; of annotations, the node that its guest leaves because of an eviction."""
+    node = annotations_of(migration).get(evictions.NODE_ANNOTATION) if isinstance(dig(migration, "metadata", "annotations"), dict) else None
+    trimmed = trim_object(migration)
+    if node and isinstance(node, str):
+        trimmed["metadata"]["annotations"] = {evictions.NODE_ANNOTATION: node[:MAX_NAME]}
+    return trimmed
+
+
+def trim_pod(pod: Object) -> Object:
+    """Return what of a pod matters here. Whoever may create pods gives our labels to any, of a megabyte and more."""
+    spec = pod.get("spec") or {}
+    return {
+        "metadata": _trim_pod_metadata(pod.get("metadata") or {}),
+        "spec": {
+            **{key: spec[key] for key in _OF_POD_SPEC if key in spec},
+            **({"readinessGates": [{"conditionType": names.GUEST_RUNNING_GATE}]} if readiness.has_gate(pod) else {}),
+            "containers": [_trim_container(each) for each in spec.get("containers") or () if each.get("name") == names.CONTAINER],
+        },
+        "status": _trim_pod_status(pod.get("status") or {}),
+    }
+
+
+def _trim_pod_metadata(metadata: Object) -> Object:
+    labels, owner = metadata.get("labels") or {}, controller_of({"metadata": metadata})
+    return {
+        **{key: metadata[key] for key in _OF_POD_METADATA if key in metadata},
+        "labels": {key: labels[key] for key in _OF_POD_LABELS if key in labels},
+        "ownerReferences": [_cut(owner, _OF_OWNER, MAX_NAME)] if owner is not None else [],
+    }
+
+
+def _trim_pod_status(status: Object) -> Object:
+    """Of containers: ours, and one other that runs. Of conditions: those that matter, and as many others as a pod should have."""
+    conditions = sorted(status.get("conditions") or (), key=lambda each: each.get("type") not in _OF_CONDITION_TYPES)
+    statuses = status.get("containerStatuses") or []
+    ours = [each for each in statuses if each.get("name") == names.CONTAINER][:1]
+    others = [each for each in statuses if each.get("name") != names.CONTAINER and dig(each, "state", "running") is not None][:1]
+    return {
+        **_cut(status, _OF_POD_STATUS, MAX_TEXT),
+        **({"podIPs": [_cut(each, ("ip",), MAX_NAME) for each in status["podIPs"][:MAX_POD_IPS]]} if status.get("podIPs") else {}),
+        "conditions": [_cut(each, _OF_CONDITION, MAX_TEXT) for each in conditions[:MAX_CONDITIONS]],
+        "containerStatuses": [_trim_container_status(each) for each in (*ours, *others)],
+    }
+
+
+def _trim_container_status(status: Object) -> Object:
+    state = {
+        key: _cut(value or {}, tuple(value or {}), MAX_TEXT) for key, value in (status.get("state") or {}).items() if value is not None
+    }
+    return {**_cut(status, ("name",), MAX_NAME), "state": state}
+
+
+def _cut(obj: Object, fields: Iterable[str], limit: int) -> Object:
+    """Return these fields of an object, text no longer than ``limit``."""
+    return {key: value[:limit] if isinstance(value := obj[key], str) else value for key in fields if key in obj}
+
+
+def _trim_container(container: Object) -> Object:
+    limits = dig(container, "resources", "limits") or {}
+    image = container.get("image")
+    return {
+        "name": names.CONTAINER,
+        **({"image": image[:MAX_TEXT]} if isinstance(image, str) else {}),
+        "resources": {"limits": {key: limits[key] for key in (names.KVM_RESOURCE,) if key in limits}},
+        "volumeMounts": [{"mountPath": layout.RUN_DIRECTORY}] if ownership.has_run_directory(container) else [],
+    }
+
+
+def trim_node(node: Object) -> Object:
+    """Return what of a node matters here; its heartbeats do not change that."""
+    kept = ("name", "uid", "resourceVersion")
+    ready = condition(dig(node, "status", "conditions"), "Ready") or {}
+    return {
+        "metadata": {
+            **{key: value for key, value in (node.get("metadata") or {}).items() if key in kept},
+            **node_pool.trim_labels(node),
+        },
+        "spec": emptied_nodes.trim(node),
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready.get("status", "Unknown")}],
+            **{each: {names.KVM_RESOURCE: dig(node, "status", each, names.KVM_RESOURCE) or "0"} for each in ("allocatable", "capacity")},
+        },
+    }
