@@ -33,6 +33,7 @@ from datetime import datetime, timedelta
 from typing import Final, assert_never
 
 from apiserver.apis.meta import times
+from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.objects import (
     Object,
     dig,
@@ -213,8 +214,7 @@ def _pause(history: History, now: datetime) -> str:
         return ""
     last = history.in_vain[-1]
     is_cancelled = any(each.is_cancelled for each in history.in_vain)
-    grown = FIRST_PAUSE_SECONDS * 2 ** (len(history.in_vain) - 1)
-    pause = LONGEST_PAUSE_SECONDS if is_cancelled else min(grown, LONGEST_PAUSE_SECONDS)
+    pause = LONGEST_PAUSE_SECONDS if is_cancelled else pause_seconds(len(history.in_vain), FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     how = "was cancelled" if last.is_cancelled else "failed"
     return _next_in(pause, last.at, now, f"migration {last.name} {how} ({last.why or 'it does not say why'})")
 
@@ -225,7 +225,7 @@ def _rest(history: History, now: datetime) -> str:
     return _next_in(REST_SECONDS, history.moved, now, "the guest was moved a while ago, and nobody empties its node")
 
 
-def _next_in(pause: int, since: datetime, now: datetime, why: str) -> str:
+def _next_in(pause: float, since: datetime, now: datetime, why: str) -> str:
     left = since + timedelta(seconds=pause) - now
     return f"{why}; the next begins in {max(1, round(left.total_seconds()))} s" if left > timedelta() else ""
 

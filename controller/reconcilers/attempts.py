@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from apiserver.apis.meta import times
+from apiserver.apis.meta import backoff, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import phases, power
 from controller.reconcilers import pod_state
 
-BACKOFF_SECONDS: Final = (0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
-"""Before the attempt that follows so many short ones in a row: kubelet's crash-loop times, but without ten idle seconds at first."""
+FIRST_PAUSE_SECONDS: Final = 5.0
+"""Before the attempt that follows two short ones in a row, doubled with each further one; after one alone there is none."""
+LONGEST_PAUSE_SECONDS: Final = 300.0
+"""As a kubelet's in a crash loop."""
 MAX_WORDS: Final = 1024
 """Characters of what is repeated of an attempt's end."""
 DEFAULT_START_SECONDS: Final = 180
@@ -71,7 +73,7 @@ def pause_before(wish: power.Power, rested: float) -> float:
 
 def pause_seconds(wish: power.Power) -> float:
     """Return how long the whole pause before the next attempt is."""
-    return BACKOFF_SECONDS[min(wish.failures - 1, len(BACKOFF_SECONDS) - 1)] if wish.failures else 0.0
+    return backoff.pause_seconds(wish.failures - 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
 
 def last_words(vm: Object) -> str:

@@ -20,6 +20,8 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
+from apiserver.apis.meta.backoff import pause_seconds
+
 T = TypeVar("T", bound=Hashable)
 
 FIRST_RETRY_SECONDS: Final = 0.05
@@ -76,9 +78,8 @@ class WorkQueue(Generic[T]):
 
     def add_rate_limited(self, item: T) -> None:
         """Add ``item`` after a pause that doubles with each call until :meth:`forget`."""
-        failures = self._failures.get(item, 0)
-        self._failures[item] = failures + 1
-        self.add_after(item, min(self._first_retry * 2 ** min(failures, 32), self._longest_retry))
+        self._failures[item] = failures = self._failures.get(item, 0) + 1
+        self.add_after(item, pause_seconds(failures, self._first_retry, self._longest_retry))
 
     def forget(self, item: T) -> None:
         """It worked: the next failure is the first."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from apiserver.apis.meta.backoff import pause_seconds
 from launcher.domain import disks, filling
 from launcher.domain.disk_origins import origins
 from launcher.domain.states import State
@@ -74,7 +75,7 @@ def next_tries(tries: Tries, now: float, *, full: bool, tried: bool) -> Tries:
     if not (tries.offered and tried):
         return Tries(tries.failures, tries.offered, tries.next, stood=now)
     first, most = TRY_SECONDS
-    pause = min(first * 2 ** min(tries.failures, 10), most)
+    pause = pause_seconds(tries.failures + 1, first, most)
     return Tries(tries.failures + 1, offered=False, next=now + pause, stood=now)
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt import disk_imports, layout
 from apiserver.apis.virt.hardware import disks
@@ -32,8 +33,8 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 COMMAND: Final = (sys.executable, "-m", "importer")
-BACKOFF_SECONDS: Final = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
-"""Before the next try, after so many failures in a row."""
+BACKOFF_SECONDS: Final = (5.0, 300.0)
+"""Before the next try: after the first failure, doubled with each further one in a row, and the longest."""
 MAX_LINE: Final = 8 << 10
 MAX_MESSAGE: Final = 512
 MAX_BYTES: Final = 1 << 62
@@ -124,8 +125,8 @@ class Imports:
                 self._told(disk, phase="Succeeded", message="")
                 logger.info("the image of disk %s is imported", disk)
                 return
-            pause = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
             failures += 1
+            pause = pause_seconds(failures, *BACKOFF_SECONDS)
             logger.warning("the import for disk %s failed; it is tried again in %g s: %s", disk, pause, why)
             self._told(disk, phase="Retrying", message=why, failures=failures)
             await asyncio.sleep(pause)

@@ -49,7 +49,7 @@ class Pod:
 
 @pytest.fixture
 async def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pod]:
-    monkeypatch.setattr(imports, "BACKOFF_SECONDS", (0.01,))
+    monkeypatch.setattr(imports, "BACKOFF_SECONDS", (0.01, 0.01))
     made = Pod(tmp_path)
     with made.children.reaping():
         async with asyncio.TaskGroup() as group:
