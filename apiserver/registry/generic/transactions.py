@@ -135,14 +135,15 @@ class Transactions:
     ) -> int:  # fmt: skip
         wanted = self._claims(new[0]) if new is not None else NOTHING
         ours: set[str] = set()  # claims that storage says are this object's, though the strategy did not know
-        lacking = await self._lacking(key, wanted & held)
+        missing = await self._lacking(key, held)
+        lacking, given_up = missing & wanted, held - wanted - missing  # what is missing may be another object's: it is not ours to give up
         has_all = True
         self._complete.discard(key)
         while True:
             gained = {each: claim for claim in (wanted - held) | lacking for each in self._conditions(claim) if each.key not in ours}
             writes: list[Put | Delete] = [Put(key, new[1]) if new is not None else Delete(key)]
             writes += [Put(self._key_of(claim, key), key.encode()) for claim in (wanted - held) | lacking]
-            writes += [Delete(self._key_of(claim, key)) for claim in held - wanted]
+            writes += [Delete(self._key_of(claim, key)) for claim in given_up]
             try:
                 written = await self._storage.commit([Condition(key, revision), *gained], writes)
             except RevisionMismatch as mismatch:
@@ -171,12 +172,12 @@ class Transactions:
                     self._complete.add(key)
                 return written
 
-    async def _lacking(self, key: str, kept: Claims) -> Claims:
-        """Return which of the claims that an object keeps storage has not: a version that knew fewer wrote it. It is looked once."""
-        if not kept or key in self._complete:
+    async def _lacking(self, key: str, held: Claims) -> Claims:
+        """Return which of the claims that an object had storage has not: a version that knew fewer wrote it. It is looked once."""
+        if not held or key in self._complete:
             return NOTHING
         with reading("read the claims of an object"):
-            stored = {claim: await self._storage.get(self._key_of(claim, key)) for claim in kept}
+            stored = {claim: await self._storage.get(self._key_of(claim, key)) for claim in held}
         return frozenset(claim for claim, entry in stored.items() if entry is None or entry.value.decode(errors="replace") != key)
 
     def _claims(self, obj: Object) -> Claims:

@@ -141,6 +141,20 @@ async def test_what_another_has_by_then_keeps_no_status_from_being_written() -> 
     assert not await virt.enter("three", phases.SCHEDULED)
 
 
+async def test_a_machine_that_never_got_a_claim_does_not_give_up_that_of_another_one() -> None:
+    virt = Virt()
+    await virt.create(a_vm("two", a_disk("data"), phase=phases.RUNNING))
+    for name in ("one", "four"):
+        await written_by_a_version_that_knew_no_claims(virt, a_vm(name, a_disk("data"), phase=phases.RUNNING))
+    assert await virt.enter("one", phases.RUNNING)
+    assert await virt.enter("one", phases.STOPPED)
+    await virt.remove("four")
+    await virt.create(a_vm("three", a_disk("data")))
+    for name in ("one", "three"):
+        assert not await virt.enter(name, phases.SCHEDULED)
+    assert await virt.claims() == ["disk/acc/data"]
+
+
 async def test_what_storage_has_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     virt, asked = Virt(), []
     get, server = virt.storage.get, virt.server()
