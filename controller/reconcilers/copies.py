@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig, is_true, namespace_of
-from apiserver.apis.virt import conditions, evictions, names, network, structure
+from apiserver.apis.virt import conditions, disk_uses, evictions, names, network, structure
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.client.informer import Informer
@@ -20,7 +20,7 @@ BY_STATE: Final = "state"
 """Index of Migrations: :data:`UNFINISHED`, of those that are."""
 UNFINISHED: Final = "unfinished"
 BY_CLAIM: Final = "claim"
-"""Index of machines: ``namespace/claim`` of each disk."""
+"""Index of machines: ``namespace/claim`` of each disk, ``namespace/server/digest``, and ``//path`` of a file of a node."""
 BY_MAC: Final = "mac"
 """Index of machines: ``namespace/address`` of each interface that has one given."""
 BY_WANTED_NODE: Final = "wanted-node"
@@ -70,10 +70,14 @@ def age_of_vm(vm: Object) -> list[str]:
 
 
 def claims_of_vm(vm: Object) -> list[str]:
-    """Index function for ``BY_CLAIM``, of files of nodes, too, which are no namespace's; a machine that is not sound waits for nothing."""
+    """Index function for ``BY_CLAIM``, of disks of servers, too, and of files of nodes, which are no namespace's.
+
+    A machine that is not sound waits for nothing.
+    """
     if not structure.has_sound_domain(vm):
         return []
-    return [*(f"{namespace_of(vm)}/{each}" for each in disk_claims.claims_of(vm)), *map(key_of_file, disk_claims.files_of(vm))]
+    of_namespace = (*disk_claims.claims_of(vm), *(f"{disk_uses.SERVER}/{each}" for each in disk_claims.servers_of(vm)))
+    return [*(f"{namespace_of(vm)}/{each}" for each in of_namespace), *map(key_of_file, disk_claims.files_of(vm))]
 
 
 def key_of_file(path: str) -> str:

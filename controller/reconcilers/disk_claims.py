@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from apiserver.apis.meta import quantity
-from apiserver.apis.meta.objects import Object, dig, is_deleting, uid_of
+from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
 from apiserver.apis.virt import disk_uses
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, filesystems, firmware, host_disks
@@ -74,6 +74,17 @@ class Claimed(NamedTuple):
     """Where in ``state``."""
 
 
+def contested_servers(vm: Object, other: Object) -> tuple[str, ...]:
+    """Return the disks of servers that both machines, which are of one namespace, cannot have at a time."""
+    mine, theirs = (disk_uses.server_uses(domain_of(one)) for one in (vm, other))
+    return tuple(same for same, use in mine.items() if same in theirs and disk_uses.clash(use, theirs[same]))
+
+
+def servers_of(vm: Object) -> tuple[str, ...]:
+    """Return what stands for each disk of a server that the machine has, within its namespace."""
+    return tuple(disk_uses.digest(same) for same in disk_uses.server_uses(domain_of(vm)))
+
+
 def claimed(vm: Object) -> Claimed:
     """Return what the machine does with its claims."""
     return Claimed(disk_uses.uses(domain_of(vm)), _of_filesystems(domain_of(vm)), *_state(vm))
@@ -88,6 +99,17 @@ def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
     of_disks = [claim for claim, use in mine.disks.items() if claim in theirs.disks and disk_uses.clash(use, theirs.disks[claim])]
     of_both = (*of_disks, mine.state) if mine[2:] == theirs[2:] and mine.state else tuple(of_disks)
     return tuple(dict.fromkeys((*of_both, *_seen_as_files(mine, theirs), *_seen_as_files(theirs, mine))))
+
+
+def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[tuple[str, str], ...]:
+    """Return the claims that machines of its namespace keep the machine from, each with the name of that one."""
+    mine = claimed(vm)
+    return tuple((claim, name_of(other)) for other in others for claim in contested(mine, claimed(other)))
+
+
+def servers_in_use(vm: Object, others: Iterable[Object]) -> tuple[tuple[str, str], ...]:
+    """Return the disks of servers, likewise."""
+    return tuple((disk, name_of(other)) for other in others for disk in contested_servers(vm, other))
 
 
 def files_of(vm: Object) -> tuple[str, ...]:

@@ -85,6 +85,7 @@ class Gathering:
         nodes = {pod_state.node_of(pod) for pod in pods if not pod_state.is_over(pod)}
         nodes |= {dig(vm, "status", "nodeName") if lingers else "", "" if attempts.is_open(vm) else dig(vm, "spec", "nodeName")}
         now = self._clock.now()
+        rivals = self._rivals(vm)
         return Observed(
             vm=vm,
             pods=pods,
@@ -98,7 +99,8 @@ class Gathering:
             lingers=lingers,
             rested=self._endings.rested(vm, now),
             namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
-            rivals=self._rivals(vm),
+            rivals=disk_claims.claims_in_use(vm, rivals),
+            servers_in_use=disk_claims.servers_in_use(vm, rivals),
             files_in_use=self._files_in_use(vm, _starting_pod(vm, pods)),
             networks=await networks.look(self._client, vm) if networks.is_to_look(vm) else networks.Found(),
             mount_events=await self._mount_events(vm, pods, now),
@@ -135,19 +137,18 @@ class Gathering:
         selector = f"involvedObject.uid={uid_of(pod)},reason={reason}"
         return await self._client.page(EVENTS, namespace_of(pod), field_selector=selector, limit=mounted_sources.MAX_EVENTS)
 
-    def _rivals(self, vm: Object) -> tuple[tuple[str, str], ...]:
+    def _rivals(self, vm: Object) -> tuple[Object, ...]:
         """Return who is in the way of a start: whoever has a pod; and in the way of a guest, once there is a pod: who has a guest.
 
-        Two that began at the same moment must not wait for each other. That only one of them gets its guest is virt-api's to keep.
+        They are of the machine's namespace, and name a claim or a disk of a server that it names. Two that began at the same moment must
+        not wait for each other. That only one of them gets its guest is virt-api's to keep.
         """
         if attempts.is_open(vm) and phases.phase_of(vm) != phases.SCHEDULING:
             return ()
         in_the_way = phases.WITH_GUEST if attempts.is_open(vm) else phases.WITH_POD
         found = (each for key in claims_of_vm(vm) for each in islice(self._informers.vms.by_index(BY_CLAIM, key), MAX_NAMESAKES))
-        others = {name_of(each): each for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in in_the_way}
-        mine = disk_claims.claimed(vm)
-        theirs = {name: disk_claims.claimed(each) for name, each in others.items()}
-        return tuple((claim, name) for name, other in theirs.items() for claim in disk_claims.contested(mine, other))
+        others = {name_of(each): each for each in found if namespace_of(each) == namespace_of(vm) and uid_of(each) != uid_of(vm)}
+        return tuple(each for each in others.values() if phases.phase_of(each) in in_the_way)
 
     def _files_in_use(self, vm: Object, pod: Object | None) -> tuple[str, ...]:
         """Return which files of its pod's node a machine that is not handed over yet has to wait for, and whom."""

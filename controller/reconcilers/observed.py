@@ -39,6 +39,8 @@ class Observed:
     """Names of the other machines of the namespace that have a pod, and a MAC address of this one."""
     rivals: tuple[tuple[str, str], ...] = ()
     """Claims that this machine needs and that another one uses now, each with the name of that one."""
+    servers_in_use: tuple[tuple[str, str], ...] = ()
+    """Disks of servers, likewise."""
     files_in_use: tuple[str, ...] = ()
     """Files of the pod's node that this machine needs and another one uses now, each with the words for that one."""
     mount_events: tuple[Object, ...] = ()

@@ -7,6 +7,10 @@ A claim that guests have as a shared file system is for sharing: the node's kern
 write, as among pods. It is no disk of another machine meanwhile, and keeps no other machine's firmware, since a guest that writes files may
 write those. The state of firmware and TPM is its machine's alone, in a directory of its own, of which a claim may hold many. What a guest
 may only read as files destroys nothing, and is not held.
+
+A disk of a server is held like a claim, within the machine's namespace, by what is the same of two disks that are surely one. Across
+namespaces it is not: nobody has to own what they name, so a tenant could keep another one's machine off its disk. What a plugin sets up is
+not held either: two machines that say the same to it may have two disks of it, which the plugin alone knows.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from apiserver.apis.virt import disk_imports
-from apiserver.apis.virt.hardware import disks, filesystems, firmware, host_disks
+from apiserver.apis.virt.hardware import disks, filesystems, firmware, host_disks, network_disks
 from apiserver.apis.virt.hardware.given import Domain
 
 Use = Literal["writes", "reads", "shares"]
@@ -28,6 +32,8 @@ _FILES: Final = "files"
 _STATE: Final = "state"
 HOST: Final = "host"
 """Kind of what is the node's, and no namespace's."""
+SERVER: Final = "server"
+"""Kind of what a server has, as a namespace names it."""
 
 
 class Hold(NamedTuple):
@@ -35,7 +41,7 @@ class Hold(NamedTuple):
 
     what: str
     """Segments ``kind/claim`` and, of the state of firmware, ``/directory``: the claim is the second. Of a file of a node
-    ``host/node/digest``."""
+    ``host/node/digest``, of a disk of a server ``server/digest``."""
     group: str
     """Those of one group may hold it at once; ``ALONE``: nobody else may."""
 
@@ -45,8 +51,13 @@ def uses(domain: Domain) -> dict[str, Use]:
     return {claim: _use(each) for each in disks.defaulted(domain) if (claim := disks.claim_of(each))}
 
 
+def server_uses(domain: Domain) -> dict[str, Use]:
+    """Return what the machine does with each disk of a server, by the words that are the same for every disk that is surely this one."""
+    return {same: _use(each) for each in disks.defaulted(domain) if (same := network_disks.identity(each))}
+
+
 def holds(domain: Domain, uid: str, node: str = "") -> frozenset[Hold]:
-    """Return all that a machine holds of its namespace's claims, and of files of the node that it is on; ``uid`` is the machine's."""
+    """Return all that a machine holds of its namespace's claims, of servers, and of files of the node that it is on; ``uid`` is its own."""
     return frozenset((*_holds(domain, uid), *_files_of_node(domain, node)))
 
 
@@ -56,14 +67,16 @@ def _files_of_node(domain: Domain, node: str) -> Iterator[Hold]:
             yield Hold(f"{HOST}/{node}/{digest(path)}", "reads" if each["readOnly"] else ALONE)
 
 
-def digest(path: str) -> str:
-    """Return what stands for a path of a node in the name of what is held, of which it is one segment."""
-    return hashlib.sha256(path.encode()).hexdigest()
+def digest(text: str) -> str:
+    """Return what stands for a path, or the words for a disk of a server, in the name of what is held, of which it is one segment."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _holds(domain: Domain, uid: str) -> Iterator[Hold]:
     for claim, use in uses(domain).items():
         yield Hold(f"{_DISK}/{claim}", ALONE if use == WRITES else use)
+    for same, use in server_uses(domain).items():
+        yield Hold(f"{SERVER}/{digest(same)}", ALONE if use == WRITES else use)
     for each in filesystems.defaulted(domain):
         if (claim := filesystems.claim_of(each) or "") and not each["readOnly"]:
             yield Hold(f"{_DISK}/{claim}", _FILES)
@@ -74,7 +87,7 @@ def _holds(domain: Domain, uid: str) -> Iterator[Hold]:
 
 
 def clash(mine: Use, theirs: Use) -> bool:
-    """Return whether two machines that do this with a claim may not have it at once."""
+    """Return whether two machines that do this with a claim, or a disk of a server, may not have it at once."""
     return mine != theirs or mine == WRITES
 
 

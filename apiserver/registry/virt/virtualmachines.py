@@ -133,6 +133,10 @@ class VirtualMachineStrategy(Strategy):
             path = next((each for each in paths if disk_uses.digest(each) == name), "a file")
             who = f'virtual machine "{other}"' if namespace == objects.namespace_of(obj) else "a virtual machine of another namespace"
             return f"{path} of node {place} is in use by {who}; this one starts when that is off"
+        if kind == disk_uses.SERVER:
+            disks = disk_uses.server_uses(objects.dig(obj, "spec", "domain") or {})
+            disk = next((each for each in disks if disk_uses.digest(each) == name), "a disk of a server")
+            return f'{disk} is in use by virtual machine "{other}"; this one starts when that is off'
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this one starts when that is off'
 
     def _holds(self, obj: Object) -> frozenset[disk_uses.Hold]:

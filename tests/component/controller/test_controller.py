@@ -416,6 +416,48 @@ async def test_the_second_machine_with_a_claim_waits_until_the_first_is_off(api:
     await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the second start")
 
 
+async def test_the_second_machine_with_a_disk_of_a_server_waits_until_the_first_is_off(api: FakeAPI, cluster: Cluster) -> None:
+    source = {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:a", "lun": 1}
+
+    def with_disk(name: str, namespace: str = "ns", **said: Any) -> dict[str, Any]:
+        disk = {"name": "root", "type": "ISCSI", "source": {**source, **said}}
+        vm = a_vm(name, domain={"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}})
+        vm["metadata"]["namespace"] = namespace
+        return vm
+
+    await api.put(VMS, with_disk("elsewhere", "another"))
+    await api.put(VMS, with_disk("unit", lun=2))
+    await api.put(VMS, with_disk("first"))
+    pod = await cluster.pod(name="first")
+    await cluster.start_pod(pod)
+    await cluster.until(lambda: cluster.phase("first") == "Scheduled", "the first start")
+    await cluster.pod(name="unit")
+    await api.put(VMS, with_disk("second", targetPortal="192.0.2.1:3260"))
+    await cluster.until(lambda: "DiskInUse" in cluster.events(), "an event")
+    found = condition(cluster.vm("second")["status"]["conditions"], "DisksReady") or {}
+    held = "disk of a server in use: LUN 1 of iqn.2026-01.example:a by virtual machine first"
+    assert found["message"] == f"{held}; the virtual machine starts when that is off"
+    assert cluster.phase("second") == "Pending"
+    await cluster.end_pod(pod)
+    await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the second start")
+
+
+async def test_a_machine_of_another_namespace_with_a_file_of_the_node_is_no_holder_of_a_claim(api: FakeAPI, cluster: Cluster) -> None:
+    """Their claims have the same name, and are two."""
+    file = {"name": "file", "type": "HostDisk", "source": {"path": "/srv/vms/a.img"}, "readOnly": True}
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+    domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [file, disk]}}
+    for namespace in ("another", "ns"):
+        await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": namespace}, "spec": {"accessModes": ["ReadWriteMany"]}})
+    vm = a_vm("stranger", domain=domain)
+    vm["metadata"]["namespace"] = "another"
+    vm["status"] = {"phase": "Running", "nodeName": "node1", "attempt": 1}
+    await api.put(VMS, vm)
+    await api.put(VMS, a_vm("first", domain=domain))
+    await cluster.pod(name="first")
+    assert "DiskInUse" not in cluster.events()
+
+
 async def test_of_two_machines_that_have_pods_the_one_with_the_guest_is_waited_for(api: FakeAPI, cluster: Cluster) -> None:
     """Two virt-controllers made a pod each, in the same moment: virt-api takes one hand-over."""
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}

@@ -127,9 +127,10 @@ def _of_nfs(source: Mapping[str, Any]) -> str:
 
 
 def _of_rbd(source: Mapping[str, Any]) -> str:
-    given = {str(each): monitor(str(each)) for each in source.get("monitors") or ()}
+    listed = source.get("monitors")
+    given = {str(each): monitor(str(each)) for each in (listed if isinstance(listed, list) else ())}
     found = sorted({text if place is None else f"{_same_host(place[0])} port {place[1]}" for text, place in given.items()})
-    return f"image {source['image']} of pool {source.get('pool')} at {', '.join(found)}" if source.get("image") else ""
+    return f"image {source['image']} of pool {source.get('pool')} at {', '.join(found)}" if source.get("image") and found else ""
 
 
 def _same_host(host: object) -> str:

@@ -70,6 +70,21 @@ def test_a_file_of_a_node_is_contested_unless_both_only_read_it() -> None:
     assert [disk_claims.contested_files(*both) for both in ((reads, writes), (writes, reads), (writes, writes))] == [("/srv/a",)] * 3
 
 
+def test_a_disk_of_a_server_is_contested_unless_both_only_read_or_both_share() -> None:
+    def on_server(**said: object) -> Object:
+        source = {"host": "a.example", "path": "/vms/a.img"}
+        return a_vm(domain={"devices": {"disks": [{"name": "a", "type": "NFS", "source": source, **said}]}})
+
+    writes, reads, shares = on_server(), on_server(readOnly=True), on_server(shareable=True)
+    pairs = [(mine, theirs) for mine in (writes, reads, shares) for theirs in (writes, reads, shares)]
+    fine = [pair for pair in pairs if not disk_claims.servers_in_use(pair[0], [pair[1]])]
+    assert fine == [(reads, reads), (shares, shares)]
+    assert disk_claims.servers_in_use(writes, [reads]) == (("file /vms/a.img of a.example", reads["metadata"]["name"]),)
+    assert disk_claims.servers_of(writes) == disk_claims.servers_of(reads) != ()
+    assert disk_claims.servers_in_use(writes, [a_vm()]) == ()
+    assert disk_claims.servers_of(a_vm()) == ()
+
+
 def with_files(claim: str, *, read_only: bool = False) -> dict[str, object]:
     filesystem = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": claim.upper()}, "readOnly": read_only}
     config = {"name": "settings", "type": "ConfigMap", "source": {"name": "root"}}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.meta.objects import condition, name_of, uid_of
-from apiserver.apis.virt import layout, names, power, summary
+from apiserver.apis.meta.objects import Object, condition, name_of, uid_of
+from apiserver.apis.virt import layout, names, phases, power, summary
 from controller.reconcilers.actions import MIN_LOOK_SECONDS, Action, CreatePod, DeletePod, Emit, LookAgain, WriteStatus
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
@@ -395,9 +395,13 @@ def test_a_pod_is_not_handed_over_while_another_machine_has_a_guest_on_its_disk(
     assert summary.word({**waiting, "spec": {**vm["spec"], "runStrategy": "Always"}}) == "DiskInUse"
     assert plan(seen(waiting, a_pod(), rivals=(("data", "other"),))) == ()
 
-    _, told = plan(seen(vm, a_pod(), rivals=(("data", "other"),), files_in_use=("/a of node n by virtual machine x",)))
-    both = "PersistentVolumeClaim in use: data by virtual machine other; file in use: /a of node n by virtual machine x"
-    assert told == Emit("Warning", "DiskInUse", f"{both}; the virtual machine starts when that is off")
+    of_server, of_node = (("export e of a port 1", "third"),), ("/a of node n by virtual machine x",)
+    _, told = plan(seen(vm, a_pod(), rivals=(("data", "other"),), servers_in_use=of_server, files_in_use=of_node))
+    every = (
+        "PersistentVolumeClaim in use: data by virtual machine other; disk of a server in use: export e of a port 1 by virtual machine "
+        "third; file in use: /a of node n by virtual machine x"
+    )
+    assert told == Emit("Warning", "DiskInUse", f"{every}; the virtual machine starts when that is off")
     write, _ = plan(seen(vm, a_pod(), files_in_use=("/a of node n by virtual machine x",)))
     assert written((write,))["phase"] == "Scheduling"
 
@@ -406,6 +410,16 @@ def test_a_pod_is_not_handed_over_while_another_machine_has_a_guest_on_its_disk(
     assert (condition(handed["conditions"], "DisksReady") or {})["status"] == "True"
     ended = written(plan(seen(waiting, a_pod(phase="Failed", exit_code=1))))
     assert condition(ended["conditions"], "DisksReady") is None
+
+
+@pytest.mark.parametrize("vm", [a_vm(), a_vm(phase="Scheduling", attempts=[an_attempt()])], ids=["start", "guest"])
+def test_a_start_and_a_guest_wait_for_a_disk_of_a_server_that_another_machine_has(vm: Object) -> None:
+    pods = (a_pod(),) if phases.phase_of(vm) else ()
+    write, told = plan(seen(vm, *pods, servers_in_use=(("export e of a port 1", "other"),)))
+    words = "disk of a server in use: export e of a port 1 by virtual machine other; the virtual machine starts when that is off"
+    assert told == Emit("Warning", "DiskInUse", words)
+    found = condition(written((write,))["conditions"], "DisksReady") or {}
+    assert (found["status"], found["reason"], found["message"]) == ("False", "DiskInUse", words)
 
 
 def test_a_claim_without_a_file_system_cannot_keep_the_state_of_the_firmware() -> None:

@@ -9,6 +9,7 @@ import pytest
 from apiserver.apis.virt import disk_uses
 from apiserver.apis.virt.disk_uses import Hold, Use
 
+Disk = dict[str, Any]
 IMPORT = {"http": {"url": "https://images.example/a.img"}}
 
 
@@ -65,6 +66,37 @@ def test_a_file_of_a_node_is_held_on_that_node() -> None:
     assert held(node="n1", disks=[{**disk, "readOnly": True}]) == {Hold(name, "reads")}
     assert held(node="n2", disks=[disk]) == {Hold(f"host/n2/{disk_uses.digest('/var/vms/a.img')}", "")}
     assert "/" not in disk_uses.digest("/var/vms/a.img") != disk_uses.digest("/var/vms/b.img")
+
+
+NBD: Disk = {"type": "NBD", "source": {"host": "a.example", "export": "e"}}
+ISCSI: Disk = {"type": "ISCSI", "source": {"targetPortal": "a.example", "iqn": "iqn.2026-01.example:a", "lun": 1}}
+NFS: Disk = {"type": "NFS", "source": {"host": "192.0.2.1", "path": "/vms/a.img"}}
+RBD: Disk = {"type": "RBD", "source": {"monitors": ["a.example", "b.example"], "image": "i"}}
+
+
+@pytest.mark.parametrize(
+    ("disk", "same", "other"),
+    [
+        (NBD, {"host": "A.example.", "port": 10809, "export": "e", "tlsSecretRef": {"name": "s"}}, {"host": "a.example", "export": "f"}),
+        (ISCSI, {"targetPortal": "b.example:3261", "iqn": "iqn.2026-01.EXAMPLE:a", "lun": 1}, {**ISCSI["source"], "lun": 2}),
+        (NFS, {"host": "::ffff:192.0.2.1", "path": "/vms/a.img", "identity": {"user": 1}}, {"host": "192.0.2.1", "path": "/vms/b.img"}),
+        (RBD, {"monitors": ["b.example", "a.example:6789"], "pool": "rbd", "image": "i"}, {**RBD["source"], "pool": "p"}),
+    ],
+    ids=lambda each: str(each.get("type", "")),
+)
+def test_a_disk_of_a_server_is_held_by_the_words_that_are_surely_the_same(disk: Disk, same: Disk, other: Disk) -> None:
+    (hold,) = held(disks=[disk])
+    assert (hold.what.split("/")[0], len(hold.what.split("/")), hold.group) == ("server", 2, "")
+    assert held(disks=[{**disk, "source": same}]) == {hold}
+    assert {each.what for each in held(disks=[{**disk, "source": other}])} != {hold.what}
+    assert held(disks=[{**disk, "readOnly": True}]) == held(disks=[{**disk, "device": "cdrom"}]) == {Hold(hold.what, "reads")}
+    assert held(disks=[{**disk, "shareable": True}]) == {Hold(hold.what, "shares")}
+
+
+def test_a_disk_of_a_server_that_is_not_named_is_not_held_and_neither_is_that_of_a_plugin() -> None:
+    unnamed: list[Disk] = [{"type": each, "source": {}} for each in ("NBD", "ISCSI", "NFS", "RBD")]
+    assert held(disks=[*unnamed, {"type": "RBD", "source": {"image": "i"}}]) == set()
+    assert held(disks=[{"type": "Plugin", "source": {"plugin": "images", "options": {"image": "a"}}}]) == set()
 
 
 def test_two_have_a_claim_at_once_where_both_read_or_both_share() -> None:

@@ -275,6 +275,7 @@ async def test_what_cannot_be_read_as_a_machine_holds_nothing() -> None:
         {"disks": [{"source": "a"}]},
         {"disks": [{"target": 1}]},
         {"disks": [{"name": []}]},
+        {"disks": [{"type": "RBD", "source": {"image": "i", "monitors": 5}}]},
         {"filesystems": 5},
         {"filesystems": [5]},
         {"filesystems": [{"source": "a"}]},
@@ -354,6 +355,51 @@ async def test_machines_that_only_read_a_file_of_a_node_share_it() -> None:
     assert await virt.enter("one", phases.SCHEDULED)
     assert await virt.enter("two", phases.SCHEDULED)
     assert not await virt.enter("three", phases.SCHEDULED)
+
+
+def of_server(name: str, *, namespace: str = "acc", **said: Any) -> dict[str, Any]:
+    disk = {"name": "nbd", "type": "NBD", "source": {"host": "a.example", "export": "e"}, **said}
+    return a_vm(name, disk, namespace=namespace)
+
+
+async def test_a_disk_of_a_server_is_one_machines_of_its_namespace_and_others_of_other_namespaces() -> None:
+    virt = Virt()
+    for vm in (of_server("one"), of_server("two"), of_server("three", namespace="other"), of_server("four", namespace="other")):
+        await virt.create(vm)
+    assert await virt.enter("one", phases.SCHEDULED)
+    assert not await virt.enter("two", phases.SCHEDULED)
+    words = 'export e of a.example port 10809 is in use by virtual machine "one"; this one starts when that is off'
+    assert virt.refusal == words
+    assert await virt.enter("three", phases.SCHEDULED)
+    assert not await virt.enter("four", phases.SCHEDULED)
+    assert await virt.enter("one", phases.STOPPED)
+    assert await virt.enter("two", phases.SCHEDULED)
+    for name in ("one", "two", "three", "four"):
+        await virt.remove(name)
+    assert await virt.claims() == []
+
+
+@pytest.mark.parametrize("said", [{"readOnly": True}, {"shareable": True}], ids=str)
+async def test_machines_that_read_or_share_a_disk_of_a_server_do_so_with_their_like(said: dict[str, Any]) -> None:
+    virt = Virt()
+    for vm in (of_server("one", **said), of_server("two", **said), of_server("three")):
+        await virt.create(vm)
+    assert await virt.enter("one", phases.SCHEDULED)
+    assert await virt.enter("two", phases.SCHEDULED)
+    assert not await virt.enter("three", phases.SCHEDULED)
+
+
+async def test_guests_that_have_had_one_disk_of_a_server_since_before_an_upgrade_keep_it_and_the_second_start_waits() -> None:
+    virt = Virt()
+    for name in ("one", "two"):
+        await written_by_a_version_that_knew_no_claims(virt, {**of_server(name), "status": {"phase": phases.RUNNING}})
+    for phase in (phases.UNKNOWN, phases.RUNNING):
+        assert await virt.enter("one", phase)
+        assert await virt.enter("two", phase)
+    assert await virt.enter("two", phases.STOPPED)
+    assert not await virt.enter("two", phases.SCHEDULED)
+    assert await virt.enter("one", phases.STOPPED)
+    assert await virt.enter("two", phases.SCHEDULED)
 
 
 async def test_a_share_of_its_own_that_was_left_behind_is_no_leave_to_have_a_claim_alone() -> None:
