@@ -1,4 +1,4 @@
-"""The example of a third party's plugin for networks, installed as its README says, and what a machine is told when it hangs."""
+"""The example of a third party's plugin for networks, installed as its README says, and what a machine is told when it hangs or lies."""
 
 from __future__ import annotations
 
@@ -152,16 +152,18 @@ def plugin_files(kubectl: Kubectl, system: Kubectl, installed: None) -> Iterator
         system("delete", "pod/plugin-files", "--ignore-not-found", "--wait=false")
 
 
-HANGS = """#!/bin/sh
-if [ $KUBEVIRT_COMMAND = VERSION ]; then
-  echo '{"version": "1.0.0", "supportedVersions": ["1.0.0"], "kinds": ["network"]}'
-else
-  setsid sleep 1000000 & sleep 1000000
-fi
-"""
+def a_plugin(add: str) -> str:
+    """Return a script that says what it is, and does this when it is asked for an interface."""
+    description = '{"version": "1.0.0", "supportedVersions": ["1.0.0"], "kinds": ["network"]}'
+    return f"#!/bin/sh\nif [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{description}'; exit; fi\n{add}\n"
 
 
-def test_a_plugin_that_hangs_or_is_missing_is_told_and_heals_and_the_others_go_on(
+HANGS = a_plugin("setsid sleep 1000000 & sleep 1000000")
+LIES = a_plugin("""echo '{"version": "1.0.0", "tap": "tap0", "mac": "02:00:00:00:00:07"}'""")
+"""It says that the pod's own network is what it was asked for."""
+
+
+def test_a_plugin_that_hangs_lies_or_is_missing_is_told_and_heals_and_the_others_go_on(
     kubectl: Kubectl, system: Kubectl, plugin_files: str
 ) -> None:
     """Goes on with the machines of the tests before."""
@@ -173,13 +175,25 @@ def test_a_plugin_that_hangs_or_is_missing_is_told_and_heals_and_the_others_go_o
     def told(reason: str) -> bool:
         return condition(kubectl, "isolated-late", "NetworkReady").get("reason") == reason
 
-    at_node(f"cd /plugins; cp -p isolated .saved; cat >.new <<'END'\n{HANGS}END\nchmod 755 .new; mv .new isolated")
+    def put(script: str) -> None:
+        at_node(f"cd /plugins; cat >.new <<'END'\n{script}END\nchmod 755 .new; mv .new isolated")
+
+    def goes_on() -> bool:
+        with console(kubectl, "isolated-one") as one:
+            one.type("\n")
+            return sees(one, OTHER)
+
+    at_node("cp -p /plugins/isolated /plugins/.saved")
+    put(HANGS)
     kubectl.apply(a_third(kubectl, "isolated-late"))
     eventually(lambda: told("PluginTimedOut"), timeout=120, what="a plugin that hangs")
     assert "plugin isolated (ADD) did not answer within 20 s" in condition(kubectl, "isolated-late", "NetworkReady")["message"]
-    with console(kubectl, "isolated-one") as one:
-        one.type("\n")
-        assert sees(one, OTHER)
+    assert goes_on()
+    put(LIES)
+    eventually(lambda: told("PluginFailed"), timeout=120, what="a plugin that lies")
+    message = condition(kubectl, "isolated-late", "NetworkReady")["message"]
+    assert "plugin isolated (ADD) lies or errs: tap is tap0, and has to be tap" in message
+    assert goes_on()
     at_node("rm /plugins/isolated")
     eventually(lambda: told("PluginNotFound"), timeout=120, what="a plugin that is missing")
     at_node("mv /plugins/.saved /plugins/isolated")
