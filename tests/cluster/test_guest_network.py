@@ -123,6 +123,40 @@ def test_guests_get_their_address_from_their_own_pods_and_reach_each_other(
         assert dropped(pod_of(kubectl, asker), "foreign_ipv4") == 0  # of IPv6 its kernel is rude to the answers of DHCPv6
 
 
+def test_a_dhcp_server_that_dies_is_started_again_and_told_and_the_guest_goes_on(
+    kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """Goes on with the guests of the test before, of which one serves."""
+    pod = pod_of(kubectl, other)
+    namespace = f"--net=/proc/{launcher_of(pod)}/ns/net"
+    command = ["nsenter", namespace, "ss", "--kill", "--udp", "--listening", "sport = :67"]
+    killed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert ":67" in killed or ":bootps" in killed, killed
+
+    def told() -> dict[str, str]:
+        found = kubectl.json("get", "vm", "net-other")["status"]["conditions"]
+        return next((each for each in found if each["type"] == "NetworkReady"), {})
+
+    def events() -> set[str]:
+        return {each["reason"] for each in kubectl.json("get", "events")["items"] if each["involvedObject"]["name"] == "net-other"}
+
+    eventually(lambda: told().get("reason") == "DHCPRestarted", timeout=60, what="the server's restart")
+    assert told()["status"] == "True"
+    assert "the guest's DHCP server died and was started again, once in this pod" in told()["message"]
+    eventually(lambda: "DHCPRestarted" in events(), timeout=30, what="the Event")
+    with at_prompt(kubectl, "net-other", "net-asker") as (server, client):
+
+        def is_reached() -> None:
+            for address in addresses_in(pod):
+                wait_for_answer(client, "hello-from-other", address)
+
+        is_reached()  # with the lease that it has
+        assert "obtained" in server.run("udhcpc -i eth0 -n -q -s /usr/share/udhcpc/default.script 2>&1")
+        is_reached()
+    after = kubectl.json("get", "vm", "net-other")["status"]
+    assert (after["podName"], after["attempt"]) == (other["status"]["podName"], other["status"]["attempt"])
+
+
 def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker: dict[str, Any]) -> None:
     """And nobody reaches another port."""
     card = {"name": "default", "ports": [{"name": "greeting", "port": 8080}]}
