@@ -22,6 +22,8 @@ from tests.cluster import processes
 from tests.cluster.kube import Console, Kubectl, KubectlError, console, eventually
 from tests.cluster.manifests import migration, tiny_vm
 from tests.cluster.serving import BOTH, addresses_in, service_addresses, wait_for_addresses
+from tests.cluster.test_probes import ready
+from tests.cluster.test_services import addresses_of
 from tests.host.handler import breakout
 from tests.testbed import kubectl as testbed_kubectl
 
@@ -196,6 +198,48 @@ def test_a_guest_in_its_pods_place_has_its_address_and_stays_where_it_is(kubectl
     (told,) = (each for each in kubectl.json("get", "vm", "net-bridged")["status"]["conditions"] if each["type"] == "Migratable")
     assert told["status"] == "False"
     assert "has its pod's address" in told["message"]
+
+
+def policy(kind: str, *allowed: str) -> dict[str, Any]:
+    """Return a policy that lets the guest in its pod's place hear, or reach, these guests and nobody else."""
+    direction = {"Ingress": "from", "Egress": "to"}[kind]
+    peers = [{direction: [{"podSelector": {"matchLabels": {names.VM_NAME_LABEL: each}}}]} for each in allowed]
+    spec = {"podSelector": {"matchLabels": {names.VM_NAME_LABEL: "net-bridged"}}, "policyTypes": [kind], kind.lower(): peers}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": kind.lower()}, "spec": spec}
+
+
+def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl, asker: dict[str, Any]) -> None:
+    """Goes on with the guests of the test before, of which one serves."""
+    pods, clients = addresses_in(pod_of(kubectl, kubectl.json("get", "vm", "net-bridged"))), addresses_in(pod_of(kubectl, asker))
+    probe = {"httpGet": {"port": 8088, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
+    kubectl("patch", "vm", "net-bridged", "--type=merge", "-p", json.dumps({"spec": {"readinessProbe": probe}}))
+    eventually(lambda: ready(kubectl, "net-bridged") == ("False", "ReadinessProbeFailed"), timeout=60, what="a guest that is not ready")
+    eventually(lambda: addresses_of(kubectl, "bridged") == set(), timeout=30, what="a Service without the guest")
+    with at_prompt(kubectl, "net-bridged", "net-asker") as (guest, client):
+
+        def is_answered() -> bool:
+            return any(answers(client, each, 8080, "hello-from-the-guest") for each in pods)
+
+        def reaches() -> bool:
+            return any(pings(guest, each, 1) for each in clients)
+
+        kubectl.apply(policy("Ingress"))
+        eventually(lambda: not is_answered(), timeout=60, what="a guest that nobody reaches")
+        guest.run("mkdir -p /www && echo here >/www/index.html && httpd -p 8088 -h /www")
+        eventually(lambda: ready(kubectl, "net-bridged") == ("True", "GuestRunning"), timeout=60, what="its node, which still does")
+        eventually(lambda: addresses_of(kubectl, "bridged") == set(pods), timeout=30, what="the Service's addresses")
+        assert not is_answered()
+        kubectl.apply(policy("Ingress", "net-asker"))
+        for each in pods:
+            wait_for_answer(client, "hello-from-the-guest", each)
+
+        eventually(reaches, timeout=60, what="an answer before there is a policy")
+        kubectl.apply(policy("Egress"))
+        eventually(lambda: not reaches(), timeout=60, what="a guest that reaches nobody")
+        assert not reaches()
+        kubectl.apply(policy("Egress", "net-asker"))
+        for each in clients:
+            eventually(functools.partial(pings, guest, each, 1), timeout=60, what=f"an answer of {each}")
 
 
 def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]) -> None:
