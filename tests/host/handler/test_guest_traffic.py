@@ -184,32 +184,40 @@ async def test_a_guest_behind_the_pods_address_is_reached_by_its_ports_alone(pod
         assert " 0 packets received" in viewer.sh(f"ping -6 -c 2 -W 2 -I fd10:0:2::3 {CALLER6}")
 
 
-async def test_a_guest_in_a_pod_with_ipv6_alone_reaches_and_is_reached(start: Start) -> None:
-    """By every port, and as ``kubectl port-forward`` connects to it."""
-    with pods.a_pod((6,)) as pod:
-        vm = a_vm({"name": "lan"})
+@pytest.mark.parametrize(("family", "own", "other"), [(4, POD, CALLER), (6, POD6, CALLER6)], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize("kind", ["masquerade", "bridge"])
+async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: Start, kind: str, family: int, own: str, other: str) -> None:
+    """By every port, and, behind the pod's address, as ``kubectl port-forward`` connects to it; of the other family it is told nothing."""
+    its = own if kind == "bridge" else {4: "10.0.2.2", 6: "fd10:0:2::2"}[family]
+    with pods.a_pod((family,)) as pod:
+        vm = a_vm({"name": "lan", "type": kind})
         (wired,) = await setup.prepare(vm, pod.launcher)
-        assert (wired.addresses, wired.ipv4) == ((POD6,), False)
+        assert (wired.addresses, wired.ipv4) == ((own,), family == 4)
         card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model, wired.lease, wired.lease6, wired.ipv4)
         domain = {"graphics": [], "interfaces": vm["spec"]["domain"]["devices"]["interfaces"]}
         launcher = start(pod)
         with launcher.client() as client, launcher.console() as viewer:
             client.ask(messages.Sync(dataclasses.replace(a_machine(devices=domain), interfaces=(card,))))
             viewer.expect("GUEST-READY", READY_SECONDS)
-            viewer.sh("ip link set lo up; ip link set eth0 up")
-            assert "inet6 fd10:0:2::2/128" in lease6(viewer)
-            assert viewer.sh("udhcpc -i eth0 -n -q -s /bin/true -t 2 -T 1 >/dev/null 2>&1 || echo no-lease") == "no-lease"
+            if family == 4:
+                assert lease(viewer)["ip"] == its
+                assert "scope global" not in viewer.sh("ip -6 address show dev eth0")
+            else:
+                viewer.sh("ip link set lo up; ip link set eth0 up")
+                assert f"inet6 {its}/128" in lease6(viewer)
+                assert viewer.sh("udhcpc -i eth0 -n -q -s /bin/true -t 2 -T 1 >/dev/null 2>&1 || echo no-lease") == "no-lease"
             viewer.sh("(while :; do echo hello-from-the-guest | nc -l -p 8080; done) 2>/dev/null & true")
-            wait_for(lambda: asked(pod, POD6, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
-            with greeting(pod, CALLER6) as callers:
-                assert viewer.sh(f"nc {CALLER6} 80") == "hello-from-outside"
-            assert callers == [POD6]
+            wait_for(lambda: asked(pod, own, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
+            with greeting(pod, other) as callers:
+                assert viewer.sh(f"nc {other} 80") == "hello-from-outside"
+            assert callers == [own]
 
             def forwarded() -> str:
-                with socket.create_connection(("::1", 8080), timeout=20) as connection:
+                with socket.create_connection(("127.0.0.1" if family == 4 else "::1", 8080), timeout=20) as connection:
                     return connection.recv(100).decode().strip()
 
-            assert pod.inside(forwarded) == "hello-from-the-guest"
+            if kind == "masquerade":
+                assert pod.inside(forwarded) == "hello-from-the-guest"
 
 
 async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reached(pod: Pod, start: Start) -> None:
