@@ -112,7 +112,7 @@ bench-network: setup  ## a guest in the pod's network beside a container: throug
 	@$(TESTBED) install
 	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.network --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
 
-bench-migrate: setup  ## live migrations of a guest that a client reaches through a Service: seconds, downtime, bytes, processor time, failed connections; writes build/bench/migrate.json (BENCH_FLAGS="--count 5")
+bench-migrate: setup  ## live migrations of a guest that a client reaches through a Service: seconds, downtime, bytes, rate, processor time (relays apart), failed connections; writes build/bench/migrate.json (BENCH_FLAGS="--count 5")
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(TESTBED) install
 	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.migrate --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)

@@ -2,9 +2,9 @@
 
 A guest counts on its console, and answers HTTP with a word. A pod asks the Service for that word every tenth of a second, by a new
 connection that waits for no other one, and for five seconds at most. Meanwhile the machine migrates to and fro. For each migration:
-seconds from ``create`` to its end and of each phase, bytes and downtime as its ``status.progress`` has them, the processor time of both
-nodes' virt-handlers beyond what they take when nothing moves, and what became of the client's attempts. Virt-handlers' processor time is
-read from the process table of this machine, of which the nodes are namespaces.
+seconds from ``create`` to its end and of each phase, bytes, rate and downtime as its ``status.progress`` has them, the processor time of
+both nodes' virt-handlers beyond what they take when nothing moves, that of the processes that carry its bytes (relays) apart, and what
+became of the client's attempts. Processor time is read from the process table of this machine, of which the nodes are namespaces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,6 +35,8 @@ from tests.cluster.test_testbed import a_pod
 NAME: Final = "moves"
 CLIENT: Final = "asks"
 WORD: Final = "from-the-guest"
+RELAY: Final = "relays/carrier.py"
+"""In the command line of a process that carries bytes (handler/relays/carrying.py)."""
 GIB: Final = 1 << 30
 PATIENCE_SECONDS: Final = 600
 IDLE_SECONDS: Final = 20
@@ -70,7 +72,9 @@ class Move:
     progress: Mapping[str, Any]
     """``status.progress`` at its end."""
     handler_seconds: float
-    """Processor time of both virt-handlers beyond that of idle ones."""
+    """Processor time of both virt-handlers beyond that of idle ones, relays included."""
+    relay_seconds: float
+    """Processor time of the relays of both nodes."""
     attempts: Sequence[Attempt] = field(default=())
     """Of the client from ``create`` until all was well again after the end."""
 
@@ -127,15 +131,29 @@ def handlers(kubectl: Kubectl) -> list[dict[str, Any]]:
 
 def processor_seconds(pods: Sequence[dict[str, Any]]) -> float:
     """Return the processor time that all processes of pods and their ended children have had."""
-    ticks = 0
-    for pod in pods:
-        for pid in processes.of_pod(pod):
-            try:
-                stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has just ended: its parent has what it took
-                continue
-            ticks += sum(map(int, stat[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(processor_seconds_of(pid for pod in pods for pid in processes.of_pod(pod)).values())
+
+
+def relays(pods: Sequence[dict[str, Any]]) -> dict[int, float]:
+    """Return the processor time of each process in pods that carries bytes of migrations, by its pid."""
+    return processor_seconds_of(pid for pod in pods for pid, command in processes.of_pod(pod).items() if RELAY in command)
+
+
+def processor_seconds_of(pids: Iterable[int]) -> dict[int, float]:
+    """Return the processor time that each process and its ended children have had; none of those that have ended."""
+    found = {}
+    for pid in pids:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended: its parent has what it took
+            continue
+        found[pid] = sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def taken(before: Mapping[int, float], latest: Mapping[int, float]) -> float:
+    """Return what processes took: between two looks, or up to the latest one where they are new."""
+    return sum(seconds - before.get(pid, 0.0) for pid, seconds in latest.items())
 
 
 def log_of(kubectl: Kubectl, *arguments: str) -> str:
@@ -169,22 +187,32 @@ def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
 def move(kubectl: Kubectl, idle_rate: float) -> Move:
     """Migrate once; ``idle_rate``: seconds of processor time that idle virt-handlers have in one."""
     pods = handlers(kubectl)
-    before, began = processor_seconds(pods), time.monotonic()
+    before, relays_before, began = processor_seconds(pods), relays(pods), time.monotonic()
+    relays_latest = dict(relays_before)
     name = kubectl.create(migration(NAME))["metadata"]["name"]
 
     def ended() -> dict[str, Any] | None:
+        relays_latest.update(relays(pods))  # the source's ends with the migration, after a hand-over in which it carries next to nothing
         found: dict[str, Any] = kubectl.json("get", "migration", name).get("status") or {}
         return found if found.get("phase") in ("Succeeded", "Failed", "Cancelled") else None
 
     status = eventually(ended, timeout=PATIENCE_SECONDS, what=f"the end of migration {name}")
-    taken = processor_seconds(pods) - before - idle_rate * (time.monotonic() - began)
+    spent = processor_seconds(pods) - before - idle_rate * (time.monotonic() - began)
     created, end = (datetime.fromisoformat(each) for each in (status.get("startTime") or status["endTime"], status["endTime"]))
     attempts = eventually(
         lambda: settled([each for each in attempts_in(log_of(kubectl, "--since=300s")) if each.ended >= created], end),
         timeout=PATIENCE_SECONDS,
         what="answers after the migration",
     )
-    found = Move(status["phase"], (end - created).total_seconds(), phase_seconds(status), status.get("progress") or {}, taken, attempts)
+    found = Move(
+        phase=status["phase"],
+        seconds=(end - created).total_seconds(),
+        phases=phase_seconds(status),
+        progress=status.get("progress") or {},
+        handler_seconds=spent,
+        relay_seconds=taken(relays_before, relays_latest),
+        attempts=attempts,
+    )
     print(f"  {told(found)}", file=sys.stderr)
     return found
 
@@ -195,7 +223,15 @@ def told(found: Move) -> str:
     what = ", ".join(f"{count} {kind}" for kind, count in failed.items()) or "none"
     running, gap = found.phases.get("Running", 0.0), longest_gap(found.attempts)
     told_of_client = f"{len(found.attempts)} attempts, longest gap {gap:.1f} s, failed: {what}"
-    return f"{found.phase}, {found.seconds:.1f} s, moving {running:.1f} s; {told_of_client}"
+    rate = mib_per_second(found.progress)
+    moving = f"moving {running:.1f} s{f' at {rate:.1f} MiB/s' if rate is not None else ''}"
+    return f"{found.phase}, {found.seconds:.1f} s, {moving}; {told_of_client}"
+
+
+def mib_per_second(progress: Mapping[str, Any]) -> float | None:
+    """Return the rate of a migration over all of its time; None where its progress does not say it."""
+    moved, milliseconds = int(progress.get("processedBytes") or 0), int(progress.get("elapsedMilliseconds") or 0)
+    return moved / MIB / (milliseconds / 1000) if moved and milliseconds else None
 
 
 def kind_of(attempt: Attempt) -> str:
@@ -226,7 +262,9 @@ def report(moves: Sequence[Move], ran: str, memory_mib: int) -> dict[str, Any]:
     good = [each for each in moves if each.phase == "Succeeded"]
     bytes_ = [int(each.progress.get("processedBytes") or 0) for each in good]
     downtimes = [float(each.progress["downtimeMilliseconds"]) for each in good if each.progress.get("downtimeMilliseconds") is not None]
+    rates = [rate for each in good if (rate := mib_per_second(each.progress)) is not None]
     attempts = [each for one in moves for each in one.attempts]
+    processors = {"virt_handlers": [each.handler_seconds for each in good], "relays": [each.relay_seconds for each in good]}
     figures: dict[str, Any] = {
         "acceleration": ran,
         "memory_mib": memory_mib,
@@ -241,11 +279,14 @@ def report(moves: Sequence[Move], ran: str, memory_mib: int) -> dict[str, Any]:
             "failed": dict(Counter(kind_of(each) for each in attempts if each.failure)),
             "longest_gap_seconds": quartiles([longest_gap(each.attempts) for each in moves]),
         },
-        "virt_handlers": {"cpu_seconds_per_migration": quartiles([each.handler_seconds for each in good])},
+        **{name: {"cpu_seconds_per_migration": quartiles(each)} for name, each in processors.items()},
     }
+    if rates:
+        figures["mib_per_second"] = quartiles(rates)
     if sum(bytes_):
         figures["moved_mib"] = quartiles([each / MIB for each in bytes_])
-        figures["virt_handlers"]["cpu_seconds_per_gib"] = round(sum(each.handler_seconds for each in good) / (sum(bytes_) / GIB), 2)
+        for name, each in processors.items():
+            figures[name]["cpu_seconds_per_gib"] = round(sum(each) / (sum(bytes_) / GIB), 2)
     if downtimes:
         figures["downtime_ms"] = quartiles(downtimes)
     return figures

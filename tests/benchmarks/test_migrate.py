@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from datetime import timedelta
 
 from benchmarks import gauges, migrate
 from benchmarks.migrate import Attempt, Move
+from handler.relays import carrying
 
 LOG = """\
 2026-11-23T10:00:00.000000001Z answered: from-the-guest
@@ -55,9 +58,9 @@ def test_a_phase_lasts_until_the_next_one() -> None:
 
 
 def test_the_report_counts_those_that_failed_and_takes_its_figures_from_the_others() -> None:
-    progress = {"processedBytes": 256 * gauges.MIB, "downtimeMilliseconds": 40}
-    good = Move("Succeeded", 10.0, {"Running": 2.0}, progress, 0.5, attempts())
-    bad = Move("Failed", 99.0, {}, {}, 7.0)
+    progress = {"processedBytes": 256 * gauges.MIB, "elapsedMilliseconds": 4000, "downtimeMilliseconds": 40}
+    good = Move("Succeeded", 10.0, {"Running": 2.0}, progress, 0.5, 0.25, attempts())
+    bad = Move("Failed", 99.0, {}, {}, 7.0, 6.0)
     found = migrate.report([good, good, bad], "emulation", 256)
     assert found["migrations"] == {"Succeeded": 2, "Failed": 1}
     assert found["seconds"] == {"median": 10.0, "p95": 10.0, "max": 10.0}
@@ -65,5 +68,30 @@ def test_the_report_counts_those_that_failed_and_takes_its_figures_from_the_othe
     assert found["client"]["attempts"] == 10
     assert found["client"]["failed"] == {"Connection refused": 2, "nothing was said": 2, "somebody else": 2}
     assert found["client"]["longest_gap_seconds"]["max"] == 4.0
+    assert found["mib_per_second"] == {"median": 64.0, "p95": 64.0, "max": 64.0}
     assert found["virt_handlers"]["cpu_seconds_per_gib"] == 2.0
+    assert found["relays"] == {"cpu_seconds_per_migration": {"median": 0.25, "p95": 0.25, "max": 0.25}, "cpu_seconds_per_gib": 1.0}
     assert found["downtime_ms"]["max"] == 40.0
+
+
+def test_a_migration_that_says_neither_bytes_nor_time_has_no_rate() -> None:
+    assert migrate.mib_per_second({}) is None
+    assert migrate.mib_per_second({"processedBytes": gauges.MIB, "elapsedMilliseconds": 0}) is None
+    assert "MiB/s" not in migrate.told(Move("Failed", 9.0, {}, {}, 0.0, 0.0))
+    moved = {"processedBytes": 3 * gauges.MIB, "elapsedMilliseconds": 1500}
+    assert "at 2.0 MiB/s" in migrate.told(Move("Succeeded", 9.0, {"Running": 2.0}, moved, 0.0, 0.0))
+
+
+def test_relays_count_from_the_look_before_or_from_their_start_and_up_to_the_last_look_that_saw_them() -> None:
+    assert migrate.taken({}, {}) == 0.0
+    assert migrate.taken({7: 5.0, 8: 1.0}, {7: 5.5, 8: 1.0, 9: 0.25}) == 0.75
+
+
+def test_the_relays_program_is_called_as_the_benchmark_looks_for_it() -> None:
+    assert migrate.RELAY in str(carrying._PROGRAM)
+
+
+def test_a_processs_time_is_read_and_one_that_has_ended_has_none() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    assert set(migrate.processor_seconds_of([os.getpid(), ended.pid])) == {os.getpid()}
