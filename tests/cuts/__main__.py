@@ -85,13 +85,13 @@ def play_one(player: Player, cell: Cell) -> Outcome:
     found = Outcome(cell.name, "", ("not played",), commit(), 0.0)
     for _ in range(TRIES):
         try:
-            seen, over = player.play(cell)
+            seen = player.play(cell)
         except FAULTS_OF_THE_RUN as fault:
             words = f"{type(fault).__name__}: {fault}"[:500]
             print(f"    {cell.name}: {words}", flush=True)
             found = Outcome(cell.name, "", (f"missed: {words}",), commit(), 0.0)
             continue
-        found = outcomes.outcome(cell, seen, over, commit())
+        found = outcomes.outcome(cell, seen, commit())
         if not seen.step_seen:
             break
     return found

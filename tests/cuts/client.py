@@ -1,16 +1,28 @@
 """``python -m tests.cuts.client ADDRESS``: asks by HTTP ten times a second, by a new connection each time, and prints what came of it.
 
-Each line has a monotonic clock's seconds and ``ok``, or why there was no answer; that clock is the machine's, the same for all processes.
+Each line has a monotonic clock's seconds and ``ok``, or why the guest did not answer; that clock is the machine's, the same for all
+processes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 import time
+from typing import Final
 
 PERIOD_SECONDS = 0.1
 PATIENCE_SECONDS = 3
+WORD: Final = "counted-by-the-guest"
+"""The guest's whole answer."""
+OK: Final = "ok"
+ANOTHER: Final = "another answer"
+"""Begins the line of an answer that cannot be the guest's."""
+CUT_OFF: Final = "cut off"
+"""The guest's answer, or none at all, and then the connection ended: it was open when the guest left the pod."""
+NOBODY: Final = frozenset(errno.errorcode[each] for each in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH))
+"""Words of a connection that led to a pod without the guest, or to none."""
 
 
 async def ask(address: str) -> None:
@@ -20,13 +32,25 @@ async def ask(address: str) -> None:
             reader, writer = await asyncio.open_connection(address, 80)
             try:
                 writer.write(f"GET / HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
-                answer = await reader.read()
+                said = told(await reader.read())
             finally:
                 writer.close()
-        said = "ok" if b" 200 " in answer.partition(b"\r\n")[0] else f"another answer: {answer[:60]!r}"
-    except (OSError, TimeoutError) as error:
-        said = type(error).__name__
+    except TimeoutError:
+        said = TimeoutError.__name__
+    except OSError as error:
+        said = errno.errorcode.get(error.errno or 0, type(error).__name__)
     print(f"{time.monotonic():.3f} {said}", flush=True)
+
+
+def told(answer: bytes) -> str:
+    """Return what a connection's bytes are: the guest's answer, as much of it as had come when the connection ended, or another one."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, end, _ = head.partition(b"\r\n")
+    if end and b" 200 " not in f"{status.decode(errors='replace')} ".encode():
+        return f"{ANOTHER}: {answer[:60]!r}"
+    if not f"{WORD}\n".encode().startswith(body) or not (answer.startswith(b"HTTP/") or b"HTTP/".startswith(answer)):
+        return f"{ANOTHER}: {answer[:60]!r}"
+    return OK if body.strip() == WORD.encode() else CUT_OFF
 
 
 async def main(address: str) -> None:

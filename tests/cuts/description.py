@@ -59,9 +59,15 @@ class Cell:
         """The cell's name, as ``FAULTS`` chooses cells by."""
         return f"{self.step.operation}.{self.cut.name}.{self.step.name}"
 
+    @property
+    def is_undisturbed(self) -> bool:
+        """Whether nothing is cut, so that the operation may cost the guest's clients no more than it says that it does."""
+        return self.cut.name == NOTHING
 
+
+NOTHING: Final = "nothing"
 CUTS: Final = (
-    Cut("nothing", "nothing is cut"),
+    Cut(NOTHING, "nothing is cut"),
     Cut("handler-source", "virt-handler of the source, with its relays: SIGKILL"),
     Cut("handler-target", "virt-handler of the target, with its relays: SIGKILL"),
     Cut("relay-source", "the process that carries the bytes at the source: SIGKILL"),
@@ -122,7 +128,7 @@ _WITH_TARGET: Final = _at("PreparingTarget", "TargetReady", "Running", "hand-ove
 
 APPLIES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
-        "nothing": _at("Running", "hand-over") + _at("first", operation="drain") + _at("begin", operation="upgrade"),
+        NOTHING: _at("Running", "hand-over") + _at("first", operation="drain") + _at("begin", operation="upgrade"),
         "handler-source": _EVERYWHERE,
         "handler-target": _EVERYWHERE,
         "relay-source": _at("Running", "hand-over"),
@@ -150,6 +156,10 @@ WORST: Final = (
     "migration.nodes-apart.hand-over",
     "migration.qemu-target.hand-over",
     "migration.etcd.Running",
+    "migration.api.Running",
+    "migration.controller.Running",
+    "migration.libvirtd-source.Running",
+    "migration.libvirtd-target.Running",
 )
 """The cells that ``make test`` runs."""
 

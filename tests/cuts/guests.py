@@ -10,6 +10,7 @@ from typing import Any, Final
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import blank_disk, claim_disk, shared_claim, tiny_vm, with_disks
 from tests.cluster.serving import PORT
+from tests.cuts import client
 from tests.cuts.cutting import Place
 from tests.cuts.reading import Reader, until
 from tests.cuts.watching import SECTORS, Disk, Watch, Watched, qemus
@@ -33,7 +34,7 @@ COUNT: Final = (
     "(while :; do i=$((i+1)); printf '%%s %%d\\n' $b $i | dd of=/dev/vda bs=512 seek=$((i%%%d)) conv=fsync 2>/dev/null && echo tick $i; "
     "sleep 0.2; done) &\n"
 )
-SERVE: Final = f"mkdir -p /www; echo ok >/www/index.html; httpd -p {PORT} -h /www\n"
+SERVE: Final = f"mkdir -p /www; echo {client.WORD} >/www/index.html; httpd -p {PORT} -h /www\n"
 
 
 class Guests:

@@ -7,12 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tests.cuts import client
 from tests.cuts.description import Expected
 
 WINDOW_SECONDS: Final = 0.8
 """Between two looks at the processes, of which more than one guest that ran in between is seen."""
 RUNNING_SHARE: Final = 0.02
 """Of a processor: a guest that counts takes more, one that is paused none."""
+PASSING_SECONDS: Final = 10.0
+"""For a Service's clients to have an answer again, beyond the time for which the guest itself stood still, where nothing is cut.
+
+So long the pod that a guest has left passes new connections on (docs/networks.md): the client's node has to know the other pod by then.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +56,36 @@ class Guest:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """A connection of the Service's client by which the guest did not answer."""
+
+    at: float
+    words: str
+    """Of tests/cuts/client.py."""
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """Everything that was seen of a cell."""
 
     expected: Expected
     cut_at: float
+    over: float
+    """When no more was looked at, on the clock of :attr:`cut_at`."""
     guests: Sequence[Guest]
+    """The first one answers the Service's client."""
     step_seen: str
     """Empty: the step was certain when the cut was made. Otherwise what was seen instead."""
     operation_seconds: float | None
     """From the cut until the drain or upgrade was over; None: it was not over in time."""
     answers: Sequence[float] = field(default=())
     """When the Service's client was answered."""
+    failures: Sequence[Failure] = field(default=())
+    """Of that client."""
+    is_answered: bool = True
+    """The client was answered at the end, again and again."""
+    is_undisturbed: bool = False
+    """Nothing was cut."""
     repeated: int = 0
     """How often ``kubectl drain`` had to be called again."""
 
@@ -73,7 +97,7 @@ def faults(seen: Seen) -> list[str]:
         found.append("hung: the operation was not over in time")
     for each in seen.guests:
         found += [f"{each.name}: {fault}" for fault in _of_guest(each, seen)]
-    return found
+    return found + [f"client: {fault}" for fault in _of_client(seen)]
 
 
 def _of_guest(guest: Guest, seen: Seen) -> Iterator[str]:
@@ -93,6 +117,22 @@ def _of_guest(guest: Guest, seen: Seen) -> Iterator[str]:
         yield "began anew"
     if guest.phase and guest.phase != "Succeeded" and seen.expected is Expected.MOVES:
         yield f"did not move: its Migration is {guest.phase} ({guest.message})"
+
+
+def _of_client(seen: Seen) -> Iterator[str]:
+    """Return what must not happen to clients: another's answer, whatever is cut; where nothing is, a way to nobody, or a long silence."""
+    if others := [each for each in seen.failures if each.words.startswith(client.ANOTHER)]:
+        yield f"{len(others)} answers were not the guest's: {others[0].words}"
+    if not seen.is_answered:
+        yield "hung: the Service does not answer any more"
+    if not seen.is_undisturbed:
+        return
+    if nobody := [each for each in seen.failures if each.words in client.NOBODY]:
+        yield f"{len(nobody)} connections led to nobody, the first {nobody[0].at - seen.cut_at:.1f} s from the cut on: {nobody[0].words}"
+    stop = longest_stop(seen.guests[0].samples, seen.cut_at)
+    silence = longest_silence(seen.answers, seen.cut_at, seen.over)
+    if silence > stop + PASSING_SECONDS:
+        yield f"no answer for {silence:.1f} s, and the guest stood still for {stop:.1f} s"
 
 
 def _windows(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:

@@ -29,12 +29,12 @@ class Outcome:
     """From the cut to the operation's end."""
 
 
-def outcome(cell: Cell, seen: Seen, over: float, commit: str) -> Outcome:
-    """Return what came of a cell that was over at a time of the monotonic clock."""
-    return Outcome(cell.name, _text(seen, over), tuple(judging.faults(seen)), commit, round(seen.operation_seconds or 0.0, 1))
+def outcome(cell: Cell, seen: Seen, commit: str) -> Outcome:
+    """Return what came of a cell."""
+    return Outcome(cell.name, _text(seen), tuple(judging.faults(seen)), commit, round(seen.operation_seconds or 0.0, 1))
 
 
-def _text(seen: Seen, over: float) -> str:
+def _text(seen: Seen) -> str:
     """Return a cell of the table: what became of the Migrations, when, and for how long no guest counted and no client was answered."""
     words = []
     for phase in sorted({each.phase for each in seen.guests}, reverse=True):
@@ -50,7 +50,7 @@ def _text(seen: Seen, over: float) -> str:
         told += ", the guest began anew"
     when = "hung" if seen.operation_seconds is None else f"{seen.operation_seconds:.0f} s"
     stop = max(judging.longest_stop(each.samples, seen.cut_at) for each in seen.guests)
-    silence = judging.longest_silence(seen.answers, seen.cut_at, over)
+    silence = judging.longest_silence(seen.answers, seen.cut_at, seen.over)
     return f"{told} {when}; {stop:.1f}/{silence:.1f}"
 
 

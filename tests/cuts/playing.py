@@ -26,8 +26,10 @@ from tests.testbed import addons, build, layout, release
 
 COUNT_SECONDS: Final = 150
 """For a guest to count after that, a start elsewhere included."""
-ANSWER_SECONDS: Final = 30
-"""For the Service to answer again, which is told and not judged."""
+ANSWER_SECONDS: Final = 60
+"""For the Service to answer again after all of it."""
+ANSWERS: Final = 5
+"""So many, because one may be of a connection from before."""
 BLIND_SECONDS: Final = 3
 """Without a look at a guest, after which a cell says nothing of it."""
 DRAINS: Final = 6
@@ -63,8 +65,8 @@ class Player:
             if not self._guests.count_on(guest):
                 raise Late(f"{guest} does not count: {self._guests.status(guest)}")
 
-    def play(self, cell: Cell) -> tuple[Seen, float]:
-        """Play a cell; return what was seen, and when (monotonic) it was over.
+    def play(self, cell: Cell) -> Seen:
+        """Play a cell; return what was seen.
 
         Raises:
             Late: nothing was cut, because the step did not come or the cluster is not well.
@@ -86,21 +88,24 @@ class Player:
             mend()
             seconds, repeated = self._end(cell, reached, cut_at)
         counts = {each: self._guests.count_on(each, seconds=COUNT_SECONDS, on_console=True) for each in guests}
-        self._wait_for_answers()
+        is_answered = self._is_answered()
         over = time.monotonic()
         for each in guests:
             if over - self._guests.watched(each).samples[-1].at > BLIND_SECONDS:
                 raise Late(f"nobody looks at {each} any more: {self._watch.fault or 'the thread ended'}")
-        seen = Seen(
+        return Seen(
             expected=cell.expected,
             cut_at=cut_at,
+            over=over,
             guests=[self._seen(each, reached, first[each], counts[each], seconds) for each in guests],
             step_seen=reached.missed,
             operation_seconds=seconds,
             answers=[each for each in list(self._answers.times) if each >= begun],
+            failures=[each for each in list(self._answers.failures) if each.at >= begun],
+            is_answered=is_answered,
+            is_undisturbed=cell.is_undisturbed,
             repeated=repeated,
         )
-        return seen, over
 
     def _end(self, cell: Cell, reached: Reached, cut_at: float) -> tuple[float | None, int]:
         """Wait for the operation's end; return how long it took from the cut on (None: too long), and how often a drain was repeated."""
@@ -137,11 +142,14 @@ class Player:
         done = self._system.try_run("rollout", "status", workload, "--watch=false")
         return done.returncode == 0 and "successfully rolled out" in done.stdout
 
-    def _wait_for_answers(self) -> None:
+    def _is_answered(self) -> bool:
         heard = len(self._answers.times)
         deadline = time.monotonic() + ANSWER_SECONDS
-        while len(self._answers.times) < heard + 5 and time.monotonic() < deadline:
+        while len(self._answers.times) < heard + ANSWERS:
+            if time.monotonic() > deadline:
+                return False
             time.sleep(0.1)
+        return True
 
     def _seen(self, guest: str, reached: Reached, first: int, counts: bool, seconds: float | None) -> Guest:
         watched = self._guests.watched(guest)

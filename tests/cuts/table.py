@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tests.cuts.description import CUTS, END_SECONDS, OPERATIONS, cells, cuts, steps
-from tests.cuts.judging import WINDOW_SECONDS
+from tests.cuts.judging import PASSING_SECONDS, WINDOW_SECONDS
 from tests.cuts.outcomes import Outcome
 from tests.testbed import layout
 
@@ -26,7 +26,10 @@ A guest counts five times a second at most: it writes each number to its disk wi
 it through a Service ten times a second. No cell may have **lost data** (a number that was written is gone, or the counter went back),
 **ran two** (the vCPUs of two QEMUs of the guest had processor time within {window} s, by the process table of both nodes, looked at five
 times a second), or have **hung** (Migration, drain or upgrade are over within {end:.0f} s, and then the guest counts on its disk and on its
-console). A cell that does, or that ends otherwise than it should, has its fault in bold letters, and `make test-faults` fails.
+console, and the Service answers). In none may the client hear **another's answer**. Where nothing is cut, none of its connections may be
+refused or lead to no host, as those to an empty pod do, and its longest time without an answer is that of the guest's own stop and
+{passing:.0f} s at most. A cell that does otherwise, or ends otherwise than it should, has its fault in bold letters, and
+`make test-faults` fails.
 
 In a cell: what became of the Migration, and after how many seconds from the cut (drain, upgrade: the end of all of it); then the longest
 times in seconds for which the guest did not count, and for which the client had no answer. `Failed`: the guest goes on where it was, and
@@ -46,7 +49,7 @@ def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: st
     """
     texts = {**before, **{name: _shown(each) for name, each in outcomes.items()}}
     there = {each.name for each in cells()}
-    parts = [HEAD.format(made=_made(outcomes.values(), date), window=WINDOW_SECONDS, end=END_SECONDS, nothing=NOTHING)]
+    parts = [_head(_made(outcomes.values(), date))]
     for operation in OPERATIONS:
         columns = steps(operation)
         lines = [["", *(each.name for each in columns)], ["---"] * (len(columns) + 1)]
@@ -58,6 +61,10 @@ def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: st
         parts.append(f"## {operation.capitalize()}\n\n{table}\n{when}")
     parts.append("## Cuts\n\n" + "".join(f"- **{each.name}**: {each.what}.\n" for each in CUTS))
     return "\n".join(parts)
+
+
+def _head(made: str) -> str:
+    return HEAD.format(made=made, window=WINDOW_SECONDS, end=END_SECONDS, passing=PASSING_SECONDS, nothing=NOTHING)
 
 
 def read(document: str) -> dict[str, str]:

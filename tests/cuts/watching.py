@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from tests.cuts.judging import Sample
+from tests.cuts import client
+from tests.cuts.judging import Failure, Sample
 from tests.testbed import layout
 
 PERIOD_SECONDS = 0.2
@@ -160,17 +161,17 @@ class Answers:
 
     def __init__(self) -> None:
         self.times: list[float] = []
-        self.failures: list[str] = []
+        self.failures: list[Failure] = []
 
     def listen(self, process: subprocess.Popen[str]) -> None:
         """Note what the client prints, until it ends."""
         assert process.stdout is not None
         for line in process.stdout:
-            at, _, said = line.partition(" ")
-            if said.strip() == "ok":
+            at, _, said = line.strip().partition(" ")
+            if said == client.OK:
                 self.times.append(float(at))
             else:
-                self.failures.append(said.strip())
+                self.failures.append(Failure(float(at), said))
 
 
 @contextmanager

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cuts import judging
+from tests.cuts import client, judging
 from tests.cuts.description import Expected
-from tests.cuts.judging import Guest, Sample, Seen
+from tests.cuts.judging import Failure, Guest, Sample, Seen
 
 SOURCE, TARGET = 10, 20
 CUT = 3.0
@@ -19,7 +19,7 @@ def looks(seconds: float, *, until: float = 99.0, since: float = 99.0, counter: 
 
 
 GOOD = Guest(name="mover", samples=looks(10), lost=(), boots=1, counts=True, phase="Succeeded", seconds=4.0)
-SEEN = Seen(expected=Expected.MOVES, cut_at=CUT, guests=[GOOD], step_seen="", operation_seconds=4.0)
+SEEN = Seen(expected=Expected.MOVES, cut_at=CUT, over=10.0, guests=[GOOD], step_seen="", operation_seconds=4.0)
 
 
 def of(guest: Guest, expected: Expected = Expected.MOVES) -> list[str]:
@@ -82,6 +82,41 @@ def test_what_has_to_become_of_the_guest_is_the_cells() -> None:
     assert of(failed, Expected.MOVES_OR_STAYS) == []
     assert of(anew) == of(anew, Expected.MOVES_OR_STAYS) == ["mover: began anew"]
     assert of(replace(anew, phase="Failed"), Expected.BEGINS_ANEW) == []
+
+
+@pytest.mark.parametrize("is_undisturbed", [True, False])
+def test_an_answer_that_is_not_the_guests_is_a_fault_of_every_cell(is_undisturbed: bool) -> None:
+    failures = [Failure(4.0, f"{client.ANOTHER}: b'nginx'"), Failure(4.2, "TimeoutError"), Failure(4.4, f"{client.ANOTHER}: b'apache'")]
+    found = judging.faults(replace(SEEN, failures=failures, is_undisturbed=is_undisturbed))
+    assert found == ["client: 2 answers were not the guest's: another answer: b'nginx'"]
+
+
+def test_a_service_that_does_not_answer_again_hangs() -> None:
+    assert judging.faults(replace(SEEN, is_answered=False)) == ["client: hung: the Service does not answer any more"]
+
+
+@pytest.mark.parametrize("words", sorted(client.NOBODY))
+def test_a_connection_that_leads_to_nobody_is_a_fault_where_nothing_is_cut(words: str) -> None:
+    seen = replace(SEEN, failures=[Failure(3.5, words), Failure(3.6, words)])
+    assert judging.faults(seen) == []
+    assert judging.faults(replace(seen, is_undisturbed=True)) == [
+        f"client: 2 connections led to nobody, the first 0.5 s from the cut on: {words}"
+    ]
+
+
+def test_connections_that_wait_or_break_while_the_guest_moves_are_what_a_move_costs() -> None:
+    failures = [Failure(3.5, "TimeoutError"), Failure(3.6, "ECONNRESET"), Failure(3.7, client.CUT_OFF)]
+    assert judging.faults(replace(SEEN, failures=failures, is_undisturbed=True)) == []
+
+
+def test_a_silence_that_is_longer_than_the_guests_own_stop_is_a_fault_where_nothing_is_cut() -> None:
+    still = [replace(each, counter=min(each.counter, 15) if each.at < 5 else each.counter) for each in looks(30)]
+    stop = judging.longest_stop(still, CUT)
+    assert stop == pytest.approx(2.0)
+    seen = replace(SEEN, guests=[replace(GOOD, samples=still)], over=30.0, answers=[16.0, 28.0], is_undisturbed=True)
+    assert judging.faults(replace(seen, answers=[14.9, 16.0, 27.9])) == []
+    assert judging.faults(replace(seen, answers=[14.9, 27.0])) == ["client: no answer for 12.1 s, and the guest stood still for 2.0 s"]
+    assert judging.faults(replace(seen, answers=[14.9, 27.0], is_undisturbed=False)) == []
 
 
 def test_the_longest_silence_is_between_answers_or_at_an_end() -> None:

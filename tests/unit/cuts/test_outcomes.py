@@ -12,12 +12,20 @@ from tests.cuts.judging import Guest, Sample, Seen
 CUT = 10.0
 SAMPLES = [Sample(at / 5, at, {7: at / 5}) for at in range(100)]
 MOVED = Guest(name="mover", samples=SAMPLES, lost=(), boots=1, counts=True, phase="Succeeded", seconds=4.0)
-SEEN = Seen(expected=Expected.MOVES, cut_at=CUT, guests=[MOVED], step_seen="", operation_seconds=4.2, answers=[9.0, 10.5, 13.0, 14.0, 15.0])
+SEEN = Seen(
+    expected=Expected.MOVES,
+    cut_at=CUT,
+    over=15.5,
+    guests=[MOVED],
+    step_seen="",
+    operation_seconds=4.2,
+    answers=[9.0, 10.5, 13.0, 14.0, 15.0],
+)
 (CELL,) = chosen("migration.etcd.Running")
 
 
 def text(seen: Seen) -> str:
-    return outcomes.outcome(CELL, seen, 15.5, "abc1234").text
+    return outcomes.outcome(CELL, seen, "abc1234").text
 
 
 def test_a_cell_says_what_became_of_the_migration_and_how_long_nobody_counted_or_answered() -> None:
@@ -33,7 +41,7 @@ def test_a_cell_says_what_was_unusual() -> None:
 
 def test_what_is_kept_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "DIRECTORY", tmp_path / "faults")
-    found = outcomes.outcome(CELL, replace(SEEN, operation_seconds=None), 15.5, "abc1234")
+    found = outcomes.outcome(CELL, replace(SEEN, operation_seconds=None), "abc1234")
     assert found.faults == ("hung: the operation was not over in time",)
     outcomes.write(found)
     assert outcomes.kept([CELL]) == {CELL.name: found}
