@@ -28,6 +28,7 @@ IMAGE = b"boot" + bytes(MIB) + random.Random(1).randbytes(2 * MIB) + bytes(MIB) 
 ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.timeout(300)
+NEEDS_QEMU_IMG = pytest.mark.host  # which `make check` finds on no fresh machine
 
 
 @pytest.fixture
@@ -96,6 +97,7 @@ def test_what_is_compressed_is_decompressed(volume: Path, url: str, files: Files
     assert disk(volume) == IMAGE
 
 
+@NEEDS_QEMU_IMG
 @pytest.mark.parametrize("options", [(), ("-c",), ("-o", "compat=0.10"), ("-o", "extended_l2=on")])
 def test_a_qcow2_image_is_converted(volume: Path, url: str, files: Files, tmp_path: Path, options: tuple[str, ...]) -> None:
     files.content["/a.qcow2.gz"] = gzip.compress(qcow2(tmp_path, *options))
@@ -218,6 +220,7 @@ def test_a_wrong_checksum_is_told(volume: Path, url: str) -> None:
     assert message.endswith(f"sha256:{hashlib.sha256(IMAGE).hexdigest()}")
 
 
+@NEEDS_QEMU_IMG
 def test_a_wrong_checksum_of_an_image_that_is_to_be_converted_is_told(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
     files.content["/a.qcow2"] = qcow2(tmp_path)
     message = run(volume, {"http": {"url": f"{url}/a.qcow2"}, "checksum": f"sha256:{'0' * 64}"})
@@ -226,6 +229,7 @@ def test_a_wrong_checksum_of_an_image_that_is_to_be_converted_is_told(volume: Pa
     assert not list(volume.iterdir())
 
 
+@NEEDS_QEMU_IMG
 def test_neither_the_importer_nor_qemu_img_takes_memory_or_room_without_end(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
     program, told = tmp_path / "qemu-img", tmp_path / "limits"
     program.write_text(f"#!/bin/sh\ncat /proc/$PPID/limits /proc/self/limits >{told}\nexit 1\n")
@@ -238,6 +242,7 @@ def test_neither_the_importer_nor_qemu_img_takes_memory_or_room_without_end(volu
     assert size == [str(len(IMAGE))] * 2
 
 
+@NEEDS_QEMU_IMG
 def test_qemu_img_follows_no_name_in_an_image_whatever_was_overlooked(tmp_path: Path) -> None:
     secret, image, disk_image = tmp_path / "secret", tmp_path / "image.qcow2", tmp_path / "disk.img"
     secret.write_bytes(b"somebody's".ljust(MIB, b"!"))
@@ -304,6 +309,7 @@ def test_a_server_is_verified_by_the_authority_that_is_given(volume: Path, files
     assert disk(volume) == IMAGE
 
 
+@NEEDS_QEMU_IMG
 def test_hostile_images_are_refused(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
     plain = qcow2(tmp_path)
     backed, external = tmp_path / "backed.qcow2", tmp_path / "external.qcow2"
