@@ -171,4 +171,9 @@ def not_migratable(vm: Object, claims: Mapping[str, Object | None]) -> str:
         return ""
     names = [f"disk {each['name']!r}" for each in disks.defaulted(domain_of(vm)) if disks.claim_of(each) in lonely]
     whose = f" ({', '.join(names)})" if names else ""
-    return f"PersistentVolumeClaim {', '.join(lonely)} is not ReadWriteMany: two nodes cannot use it at once{whose}"
+    return f"{in_short(lonely)}: two nodes cannot use it at once{whose}"
+
+
+def in_short(lonely: Iterable[str]) -> str:
+    """Return the same of these claims (:func:`not_shared`), to stand within a sentence."""
+    return f"PersistentVolumeClaim {', '.join(lonely)} is not ReadWriteMany"

@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from apiserver.apis.meta.objects import Object, condition, dig
 from apiserver.apis.virt import conditions as words
 from controller.reconcilers import disk_claims
 
 
-def why_not(vm: Object, claims: Mapping[str, Object | None]) -> str:
-    """Return why a machine cannot migrate, for people; an empty string for one that can.
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """What keeps a guest from live migration."""
+
+    reason: str
+    """As a condition has it."""
+    message: str
+    """The same for people, as a sentence of its own."""
+    in_short: str
+    """And within another sentence."""
+
+
+def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
+    """Return what keeps the guest of a machine from live migration, as its condition or its claims say; None: nothing.
 
     Args:
         vm: the machine.
         claims: those of its disks, by name.
     """
+    if (found := words.found_false(vm, words.MIGRATABLE)) is not None:
+        reason, message = found.get("reason"), found.get("message")
+        return Barrier(
+            reason=str(reason or "NotMigratable"),
+            message=str(message or "the virtual machine cannot migrate"),
+            in_short=str(message or reason or "its condition Migratable is False"),
+        )
+    if lonely := disk_claims.not_shared(vm, claims):
+        return Barrier(words.DISKS_NOT_SHARED, disk_claims.not_migratable(vm, claims), disk_claims.in_short(lonely))
+    return None
+
+
+def why_not(vm: Object, claims: Mapping[str, Object | None]) -> str:
+    """Return why a machine cannot migrate, for people; an empty string for one that can. Arguments as of :func:`barrier`."""
     ready = condition(dig(vm, "status", "conditions"), words.READY) or {}
     if ready.get("reason") == words.LAUNCHER_NOT_UNDERSTOOD:
         return "virt-handler of its node does not understand its virt-launcher"
-    found = condition(dig(vm, "status", "conditions"), words.MIGRATABLE)
-    if found is not None and found.get("status") == "False":
-        return str(found.get("message") or found.get("reason") or "its condition Migratable is False")
-    if lonely := disk_claims.not_shared(vm, claims):
-        return f"PersistentVolumeClaim {', '.join(lonely)} is not ReadWriteMany"
-    return ""
+    found = barrier(vm, claims)
+    return "" if found is None else found.in_short

@@ -130,37 +130,43 @@ _OF_PLUGINS: Final = frozenset({PLUGIN_FAILED, PLUGIN_TIMED_OUT, PLUGIN_NOT_FOUN
 _OF_IMAGES: Final = frozenset({DISK_IMAGE_NOT_FOUND, CLAIM_TOO_SMALL, IMPORTING, IMPORT_FAILED, DISK_SERVER_SILENT}) | _OF_PLUGINS
 
 
+def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+    """Return the condition of this type of a machine if it is False."""
+    found = objects.condition(objects.dig(vm, "status", "conditions"), kind)
+    return found if found is not None and found.get("status") == "False" else None
+
+
 def waits_for_image(vm: Mapping[str, Any]) -> bool:
     """Whether the pod of a machine waits for the image of a disk to appear or be imported, for room for it, or for a server or plugin."""
-    found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
-    return found is not None and found.get("status") == "False" and found.get("reason") in _OF_IMAGES
+    found = found_false(vm, DISKS_READY)
+    return found is not None and found.get("reason") in _OF_IMAGES
 
 
 def waits_for_network_plugin(vm: Mapping[str, Any]) -> bool:
     """Return whether the pod of a machine waits for a plugin of the node that sets up an interface."""
-    found = objects.condition(objects.dig(vm, "status", "conditions"), NETWORK_READY)
-    return found is not None and found.get("status") == "False" and found.get("reason") in _OF_PLUGINS
+    found = found_false(vm, NETWORK_READY)
+    return found is not None and found.get("reason") in _OF_PLUGINS
 
 
 def waits_for_network(vm: Mapping[str, Any]) -> bool:
     """Return whether a machine waits for a NetworkAttachmentDefinition, or until what it says is mended."""
-    found = objects.condition(objects.dig(vm, "status", "conditions"), NETWORK_READY)
-    return found is not None and found.get("status") == "False" and found.get("reason") in (NETWORK_NOT_FOUND, NETWORK_NOT_USABLE)
+    found = found_false(vm, NETWORK_READY)
+    return found is not None and found.get("reason") in (NETWORK_NOT_FOUND, NETWORK_NOT_USABLE)
 
 
 def waits_for_source(vm: Mapping[str, Any]) -> bool:
     """Return whether the pod of a machine waits for a Secret or ConfigMap."""
-    found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
-    return found is not None and found.get("status") == "False" and found.get("reason") in NOT_FOUND_OF.values()
+    found = found_false(vm, DISKS_READY)
+    return found is not None and found.get("reason") in NOT_FOUND_OF.values()
 
 
 def waits_for_volume(vm: Mapping[str, Any]) -> bool:
     """Return whether the pod of a machine waits for the volume of a claim."""
-    found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
-    return found is not None and found.get("status") == "False" and found.get("reason") == CLAIM_NOT_BOUND
+    found = found_false(vm, DISKS_READY)
+    return found is not None and found.get("reason") == CLAIM_NOT_BOUND
 
 
 def waits_for_claim(vm: Mapping[str, Any]) -> bool:
     """Return whether a machine waits until another one has given up a claim."""
-    found = objects.condition(objects.dig(vm, "status", "conditions"), DISKS_READY)
-    return found is not None and found.get("status") == "False" and found.get("reason") == DISK_IN_USE
+    found = found_false(vm, DISKS_READY)
+    return found is not None and found.get("reason") == DISK_IN_USE

@@ -124,8 +124,7 @@ def refuse_migrate(vm: Object) -> Refusal:
     busy = _refuse_busy(vm, "migrate")
     if busy is not None:
         return busy
-    condition = objects.condition(_conditions(vm), words.MIGRATABLE)
-    if condition is not None and condition.get("status") == "False":
+    if (condition := words.found_false(vm, words.MIGRATABLE)) is not None:
         return f"the virtual machine cannot be migrated: {condition.get('message') or condition.get('reason') or 'it is not migratable'}"
     return None
 
