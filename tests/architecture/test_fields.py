@@ -97,6 +97,8 @@ def test_the_text_of_a_field_says_the_default_that_is_meant(path: str, value: ob
 
 GOOD = Seen("cpu", "cores", {"guest": "tests/host/launcher/test_devices.py::test_disks_of_every_kind_are_seen_by_the_guest"})
 CORES = [each for each in FIELDS if each.path == "spec.domain.cpu.cores"]
+BUS = [each for each in FIELDS if each.path == "spec.domain.devices.disks[].target.bus"]
+BUSES = {"values": dict.fromkeys(("virtio", "sata", "scsi", "usb"), GOOD.members["guest"])}
 AFFINITY = [each for each in FIELDS if each.path.startswith("spec.affinity.")]
 COPIED = {"golden": "tests/golden/pods/copied.json", "why": "copied"}
 
@@ -117,6 +119,10 @@ COPIED = {"golden": "tests/golden/pods/copied.json", "why": "copied"}
         (CORES, [replace(GOOD, members={"golden": COPIED["golden"]})], "cores does not say why no guest can see it"),
         (CORES, [replace(GOOD, members={**COPIED, "golden": "tests/golden/pods/gone.json"})], "gone.json, which is no golden file"),
         (CORES, [replace(GOOD, members={**COPIED, "golden": "README.md"})], "README.md, which is no golden file"),
+        (BUS, [Seen("disks", "target.bus", GOOD.members)], "target.bus does not say what saw sata"),
+        (BUS, [Seen("disks", "target.bus", {"values": {**BUSES["values"], "ide": "x"}})], "says what saw ide, which it cannot be"),
+        (BUS, [Seen("disks", "target.bus", {"values": {**BUSES["values"], "usb": "x"}})], "target.bus names x, which is no test"),
+        (BUS, [Seen("disks", "target.bus", {"values": {**BUSES["values"], "usb": COPIED["golden"]}})], "does not say why no guest can see"),
         (AFFINITY, [Seen("spec", "affinity", COPIED)], "has no entry in tests/fields/spec.toml"),
         (
             AFFINITY,
@@ -132,6 +138,7 @@ def test_what_is_missing_or_wrong_is_told(fields: list[Field], entries: list[See
 
 def test_an_entry_of_its_own_and_one_of_the_whole_are_sound() -> None:
     assert families.faults(CORES, [GOOD]) == []
+    assert families.faults(BUS, [Seen("disks", "target.bus", BUSES)]) == []
     assert families.faults(AFFINITY, [Seen("spec", "affinity.*", COPIED)]) == []
 
 

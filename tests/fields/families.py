@@ -23,11 +23,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from tests.fields.schema import BESIDE, DOMAIN, OUTSIDE, Field
+from tests.fields.schema import BESIDE, DEVICES, DOMAIN, OUTSIDE, Field
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = Path(__file__).parent
-_MEMBERS: Final = frozenset({"guest", "golden", "effect", "why"})
+_MEMBERS: Final = frozenset({"guest", "golden", "effect", "values", "why"})
+_BY_VALUE: Final = ("disks[].type", "disks[].device", "disks[].target.bus", "interfaces[].type")
+"""Fields below :data:`DEVICES` each of whose words is a device, or a way to it, of its own: each names what saw it."""
+_GOLDEN: Final = "tests/golden/"
 _WHERE_GUESTS_ARE: Final = ("tests/host/", "tests/cluster/")
 
 
@@ -39,10 +42,16 @@ class Seen:
     key: str
     members: Mapping[str, Any]
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        """What saw each word that the field may have, a test in a guest or a golden file; empty where nothing is said word by word."""
+        return dict(self.members.get("values", {}))
+
     def named(self, member: str) -> Sequence[str]:
-        """Return the names that a member has."""
+        """Return the names that a member has, and those of its words that are such."""
         given = self.members.get(member, ())
-        return (given,) if isinstance(given, str) else tuple(given)
+        of_values = [each for each in self.values.values() if member == ("golden" if each.startswith(_GOLDEN) else "guest")]
+        return tuple(dict.fromkeys((*((given,) if isinstance(given, str) else given), *of_values)))
 
     def is_about(self, field: Field) -> bool:
         """Return whether it tells of a field."""
@@ -97,6 +106,9 @@ def _faults(entry: Seen, fields: Iterable[Field]) -> Iterator[str]:
         yield "is not only copied into the pod: each of its fields needs an entry"
     if unknown := sorted(entry.members.keys() - _MEMBERS):
         yield f"has {', '.join(unknown)}, which means nothing"
+    for words in (set(each.type.split(" or ")) for each in of if entry.values or each.path.removeprefix(f"{DEVICES}.") in _BY_VALUE):
+        yield from (f"does not say what saw {each}" for each in sorted(words - set(entry.values)))
+        yield from (f"says what saw {each}, which it cannot be" for each in sorted(set(entry.values) - words))
     if not any(entry.named(each) for each in ("guest", "golden", "effect")):
         yield "names nothing that saw it"
     if entry.named("golden") and not entry.members.get("why"):
@@ -129,7 +141,7 @@ def _has(value: object, names: Sequence[str]) -> bool:
 
 
 def _is_golden(name: str) -> bool:
-    return name.startswith("tests/golden/") and (ROOT / name).is_file()
+    return name.startswith(_GOLDEN) and (ROOT / name).is_file()
 
 
 def _is_test(name: str) -> bool:

@@ -53,6 +53,8 @@ def _escaped(cell: str) -> str:
 
 def _seen_by(entry: Seen) -> str:
     names = (*entry.named("guest"), *entry.named("golden"), *entry.named("effect"))
-    listed = ", ".join(f"`{each.removeprefix('tests/')}`" for each in names)
+    words = {name: ", ".join(word for word, each in entry.values.items() if each == name) for name in names}
+    told = [f"{words[each]}: " * bool(words[each]) + f"`{each.removeprefix('tests/')}`" for each in names]
+    listed = ("; " if entry.values else ", ").join(told)
     why = entry.members.get("why", "")
     return f"{listed}: {why}" if why else listed
