@@ -15,15 +15,19 @@ from tests.host.launcher.sandbox import Launcher, a_machine
 pytestmark = pytest.mark.host
 
 
-def a_disk_image(path: Path, content: str) -> None:
+QCOW2 = b"QFI\xfb\0\0\0\x03"
+"""First bytes of an image of version 3, which are content like any other where a guest may have written them."""
+
+
+def a_disk_image(path: Path, content: str, before: bytes = b"") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode().ljust(1 << 20, b"\0"))
+    path.write_bytes((before + content.encode()).ljust(1 << 20, b"\0"))
     path.chmod(0o644)
 
 
 def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]) -> None:
     pod = start()
-    a_disk_image(pod.disks / "claim/disk.img", "from-the-claim")
+    a_disk_image(pod.disks / "claim/disk.img", "from-the-claim", QCOW2)
     subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
     a_disk_image(pod.images / "image/disk/disk.img", "from-the-image")
     a_disk_image(pod.images / "extra/disk/disk.img", "from-the-extra")
@@ -39,7 +43,7 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         {"name": "drive", "device": "cdrom", "target": {"bus": "scsi"}},
     ]
     a_disk_image(pod.disks / "cd/disk.img", "from-the-cd")
-    a_disk_image(pod.disks / "scratch/disk.img", "from-the-scratch")
+    a_disk_image(pod.disks / "scratch/disk.img", "from-the-scratch", QCOW2)
     (pod.disks / "created").mkdir()
     subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
     machine = a_machine(devices={"disks": disks, "graphics": [{"type": "vnc"}, {"type": "spice"}], "interfaces": []})
@@ -47,10 +51,11 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         status = client.ask(messages.Sync(machine))
         assert status.not_migratable == ""
         viewer.expect("GUEST-READY")
-        assert viewer.sh("head -c 14 /dev/vda; cat /sys/block/vda/serial") == "from-the-claimclaim-1"
+        assert viewer.sh("head -c 22 /dev/vda | tail -c 14; cat /sys/block/vda/serial") == "from-the-claimclaim-1"
         assert viewer.sh("head -c 14 /dev/vdb") == "from-the-image"
         assert viewer.sh("head -c 14 /dev/sda") == "from-the-extra"
-        assert viewer.sh("head -c 16 /dev/vdc") == "from-the-scratch"
+        assert viewer.sh("head -c 24 /dev/vdc | tail -c 16") == "from-the-scratch"
+        assert viewer.sh("cat /sys/block/vda/size /sys/block/vdc/size").split() == [f"{1 << 11}"] * 2
         assert viewer.sh("head -c 1 /dev/sr0").endswith(": No medium found")
         assert viewer.sh("cat /sys/block/vdd/size; head -c 6 /dev/vdd | od -An -tx1") == f"{3 << 11}\n 00 00 00 00 00 00"
         assert viewer.sh("cat /sys/block/vde/size; head -c 6 /dev/vde | od -An -tx1") == f"{5 << 11}\n 00 00 00 00 00 00"
@@ -59,7 +64,7 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         viewer.sh("echo 3 > /proc/sys/vm/drop_caches")
         for disk in "bcde":
             assert viewer.sh(f"head -c 15 /dev/vd{disk}") == "written-over-it"
-        assert (pod.disks / "scratch/disk.img").read_bytes().startswith(b"from-the-scratch")
+        assert (pod.disks / "scratch/disk.img").read_bytes().startswith(QCOW2 + b"from-the-scratch")
         assert (pod.disks / "created/disk.img").read_bytes().startswith(b"written-over-it")
         assert [each.name for each in (pod.disks / "created").iterdir()] == ["disk.img"]
         assert (pod.images / "image/disk/disk.img").read_bytes().startswith(b"from-the-image")

@@ -54,6 +54,12 @@ def test_files_inside_their_volumes_are_found(volumes: Path) -> None:
     assert not files.look(CLAIM)["c"].block
 
 
+@pytest.mark.parametrize("disk", [{}, {"source": {"ephemeral": True}}, {"readOnly": True}, {"device": "cdrom"}], ids=str)
+def test_a_claim_is_raw_whatever_it_begins_with(volumes: Path, disk: dict[str, Any]) -> None:
+    (volumes / "disks/c/disk.img").write_bytes(qcow2())
+    assert files.look({"devices": {"disks": [{**CLAIM["devices"]["disks"][0], **disk}]}})["c"].format == "raw"
+
+
 @pytest.mark.parametrize("specification", [IMAGE, CLAIM], ids=["image", "claim"])
 def test_a_missing_file_is_named(volumes: Path, specification: dict[str, object]) -> None:
     with pytest.raises(DiskUnusable, match=r"disk\.img: No such file"):
