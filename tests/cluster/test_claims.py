@@ -90,6 +90,12 @@ def ready(kubectl: Kubectl, *names: str) -> None:
         kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=240s", timeout=250)
 
 
+def mac_address(kubectl: Kubectl, vm: str) -> str:
+    """Return that of the one interface that a machine has which names none."""
+    (found,) = kubectl.json("get", "vm", vm)["status"]["interfaces"]
+    return str(found["mac"])
+
+
 def delete(kubectl: Kubectl, *names: str) -> None:
     kubectl("delete", "vm", *names, "--timeout=120s", timeout=130)
 
@@ -105,14 +111,18 @@ def test_a_blank_disk_is_created_in_a_new_claim_and_keeps_what_the_guest_wrote(k
     disk = {**claim_disk("blank"), "source": {"name": "blank", "create": {"size": "33Mi"}}}
     kubectl.apply(with_disks(tiny_vm("blank"), disk))
     ready(kubectl, "blank")
+    mac = mac_address(kubectl, "blank")
     with console(kubectl, "blank") as viewer:
         assert str(33 * MIB // 512) in boot(viewer).run("cat /sys/block/vda/size")
+        assert mac in viewer.run("cat /sys/class/net/eth0/address")
         viewer.run("echo written-before | dd of=/dev/vda conv=fsync")
     kubectl("virt", "restart", "blank")
     eventually(lambda: kubectl.json("get", "vm", "blank")["status"]["attempt"] == 2, timeout=120, what="the second attempt")
     ready(kubectl, "blank")
     with console(kubectl, "blank") as viewer:
         assert "written-before" in boot(viewer).run("head -c 14 /dev/vda")
+        assert mac in viewer.run("cat /sys/class/net/eth0/address")
+    assert mac_address(kubectl, "blank") == mac
     delete(kubectl, "blank")
 
 

@@ -14,6 +14,7 @@ def test_a_mac_address_follows_from_the_machine_and_not_from_the_pod() -> None:
 
     assert one == mac_address("uid-1", "default")
     assert one != mac_address("uid-2", "default")
+    assert one != mac_address("uid-1", "other")
     assert int(one[:2], 16) & 0b11 == 0b10
     assert mac_address("uid-1", "default", "52-54-00-AA-BB-CC") == "52:54:00:aa:bb:cc"
 
