@@ -3,8 +3,10 @@
 virt-launcher says figures twice a second, and one that its guest has taken over says what it likes, as often as it is heard. So numbers
 are bounded, and written at most every :data:`WRITE_SECONDS`, whatever became of the write before.
 
-A migration does not converge when the guest writes its memory at least as fast as it is moved, in :data:`SAMPLES` figures in a row from the
-second iteration on, or when :data:`OFTEN` times as much was sent as there is. It converges again when as many figures in a row say so.
+A migration does not converge when the guest writes its memory at :data:`KEEPS_UP` of the rate at which it is moved, in :data:`SAMPLES`
+figures in a row from the second iteration on, or when :data:`OFTEN` times as much was sent as there is. It converges again when as many
+figures in a row say so. QEMU counts a page as written again once for each time that it is sent, so however fast a guest writes, its rate is
+never above that of what is sent, heads of pages included; and what QEMU says is moved is of a tenth of a second, so it is counted here.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from launcher.protocol import messages
 WRITE_SECONDS: Final = 5.0
 SAMPLES: Final = 10
 """Five seconds of figures."""
+KEEPS_UP: Final = 0.8
+"""A share of what is moved: with less, each iteration is shorter than the one before by a fifth and more."""
 OFTEN: Final = 3
 MAX_NUMBER: Final = (1 << 63) - 1
 """Of an int64."""
@@ -36,7 +40,9 @@ class Course:
     elapsed: int = -1
     """``elapsed_milliseconds`` of the newest figures, which tell them from those before."""
     row: int = 0
-    """So many figures in a row say that the guest writes at least as fast as it is moved; below 0: so many say that it does not."""
+    """So many figures in a row say that the guest keeps up with what is moved; below 0: so many say that it does not."""
+    recent: tuple[tuple[int, int], ...] = ()
+    """Of the latest figures: milliseconds, and bytes processed by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +114,19 @@ def at_end(known: messages.MigrationStatus | None, now: datetime, before: Mappin
 def _counted(course: Course, known: messages.MigrationStatus) -> Course:
     if known.elapsed_milliseconds == course.elapsed:
         return course
-    course = replace(course, elapsed=known.elapsed_milliseconds)
+    newest = (_bounded(known.elapsed_milliseconds), amounts(known)[1])
+    course = replace(course, elapsed=known.elapsed_milliseconds, recent=(*course.recent, newest)[-SAMPLES:])
     if known.iteration < 2:
         return replace(course, row=0)
-    if known.dirty_bytes_per_second > 0 and known.dirty_bytes_per_second >= known.bytes_per_second:
+    if 0 < known.dirty_bytes_per_second >= KEEPS_UP * _moved(course, known):
         return replace(course, row=max(course.row, 0) + 1)
     return replace(course, row=min(course.row, 0) - 1)
+
+
+def _moved(course: Course, known: messages.MigrationStatus) -> int:
+    """Return the bytes per second that the latest figures make; the launcher's word where they make none."""
+    (begin, before), (end, after) = course.recent[0], course.recent[-1]
+    return (after - before) * 1000 // (end - begin) if end > begin and after > before else _bounded(known.bytes_per_second)
 
 
 def _condition(migration: Mapping[str, Any], known: messages.MigrationStatus, course: Course) -> Object | None:
@@ -123,7 +136,8 @@ def _condition(migration: Mapping[str, Any], known: messages.MigrationStatus, co
     total, processed, _ = amounts(known)
     # Of a guest with large copied disks, memory alone: these may be most of what there is, and are sent once.
     often = [(processed, total), (known.memory_processed_bytes, known.memory_total_bytes)]
-    rates = f"the guest writes its memory at {_rate(known.dirty_bytes_per_second)}, and {_rate(known.bytes_per_second)} are moved"
+    moved = _moved(course, known) if course.recent else known.bytes_per_second
+    rates = f"the guest writes its memory at {_rate(known.dirty_bytes_per_second)}, and {_rate(moved)} are moved"
     if any(0 < whole <= sent // OFTEN for sent, whole in often):
         return (
             None

@@ -24,10 +24,10 @@ NUMBERS: Final = (
 )
 """Fields that are numbers, of at least 0."""
 CONVERGING: Final = "Converging"
-"""Type of a Migration's condition, by virt-handler of the source: False where the guest writes its memory faster than it is moved. Absent
+"""Type of a Migration's condition, by virt-handler of the source: False where the guest writes its memory as fast as it is moved. Absent
 of one of which that was never so."""
 WRITES_FASTER: Final = "GuestWritesFaster"
-"""Reason of Converging=False: for some seconds the guest has written at least as much as was moved."""
+"""Reason of Converging=False: for some seconds the guest has written nearly as much as was moved, or more."""
 SENT_REPEATEDLY: Final = "SentRepeatedly"
 """Reason of Converging=False: several times as much was sent as there is."""
 CATCHES_UP: Final = "MovesFaster"

@@ -40,7 +40,11 @@ def after(known: MigrationStatus, times: int, migration: dict[str, Any] | None =
     step, migration = Step(course or Course()), migration or a_migration("Running")
     for number in range(times):
         at = 1000.0 if number == times - 1 else 0.0
-        known = replace(known, elapsed_milliseconds=max(known.elapsed_milliseconds, step.course.elapsed) + 500)
+        known = replace(
+            known,
+            elapsed_milliseconds=max(known.elapsed_milliseconds, step.course.elapsed) + 500,
+            data_processed_bytes=(step.course.recent[-1][1] if step.course.recent else 0) + known.bytes_per_second // 2,
+        )
         step = planned(known, migration, replace(step.course, tried=None if at else 0.0), at=at)
     return step
 
@@ -157,6 +161,35 @@ def test_a_guest_that_writes_faster_for_some_seconds_does_not_converge() -> None
     step = after(BEHIND, plan.SAMPLES)
     assert converging(step) == ("False", progress.WRITES_FASTER)
     assert step.warning == "the guest writes its memory at 80Mi/s, and 50Mi/s are moved"
+
+
+def test_a_guest_that_writes_as_fast_as_pages_are_sent_does_not_converge_whatever_a_moments_rate_is() -> None:
+    """As QEMU says it of a guest that writes without end: no page is counted twice between two times that it is sent."""
+    course, migration, step = Course(), a_migration("Running"), None
+    for number, moment in enumerate((4, 1, 3, 4, 2, 4, 4, 3, 4, 4, 4, 4), start=1):
+        known = replace(
+            BEHIND,
+            elapsed_milliseconds=500 * number,
+            data_processed_bytes=2 * MIB * number,
+            dirty_bytes_per_second=4 * MIB - 64,
+            bytes_per_second=moment * MIB,
+        )
+        step = planned(known, migration, replace(course, tried=None), at=1000.0)
+        course = step.course
+    assert step is not None
+    assert converging(step) == ("False", progress.WRITES_FASTER)
+
+
+@pytest.mark.parametrize(("dirty", "expected"), [(40 * MIB, "False"), (40 * MIB - 1, None)])
+def test_a_guest_that_keeps_up_to_a_share_does_not_converge(dirty: int, expected: str | None) -> None:
+    step = after(replace(BEHIND, dirty_bytes_per_second=dirty), plan.SAMPLES)
+    assert (converging(step) or (None,))[0] == expected
+
+
+@pytest.mark.parametrize("odd", [{"elapsed_milliseconds": -5}, {"data_processed_bytes": 0}, {"data_processed_bytes": -(2**70)}])
+def test_figures_that_go_back_leave_the_launchers_own_rate(odd: dict[str, Any]) -> None:
+    course = after(AHEAD, plan.SAMPLES).course
+    assert planned(replace(AHEAD, **odd), course=course).course.row == -plan.SAMPLES - 1
 
 
 def test_one_look_in_which_it_is_slower_begins_the_count_anew() -> None:
