@@ -46,10 +46,9 @@ from apiserver.apis.meta.objects import (
 )
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import evictions, phases, power
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
-from controller.reconcilers import emptied_nodes, migratable, ownership, pod_state
+from controller.reconcilers import emptied_nodes, made_migrations, migratable, ownership, pod_state
 
 FIRST_PAUSE_SECONDS: Final = 15
 """After a migration that failed, before the next one of this machine; doubled with each further one within an hour."""
@@ -246,16 +245,8 @@ def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> D
 
 
 def _migration(vm: Object, pod: Object) -> Object:
-    owner = {"apiVersion": VIRTUAL_MACHINES.api_version, "kind": VIRTUAL_MACHINES.kind, "name": name_of(vm), "uid": uid_of(vm)}
-    return {
-        "apiVersion": MIGRATIONS.api_version,
-        "kind": MIGRATIONS.kind,
-        "metadata": {
-            "generateName": f"{name_of(vm)}-evacuation-",
-            "namespace": namespace_of(vm),
-            "labels": {evictions.POD_LABEL: uid_of(pod)},
-            "annotations": {evictions.NODE_ANNOTATION: pod_state.node_of(pod)},
-            "ownerReferences": [owner],
-        },
-        "spec": {"selector": {"name": name_of(vm)}},
+    metadata = {
+        "labels": {evictions.POD_LABEL: uid_of(pod)},
+        "annotations": {evictions.NODE_ANNOTATION: pod_state.node_of(pod)},
     }
+    return made_migrations.migration_of(vm, "evacuation", metadata)

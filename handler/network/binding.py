@@ -166,6 +166,18 @@ _PASSING: Final = frozenset({"dynamic", "temporary", "deprecated", "dadfailed"})
 """What ``ip`` says of addresses that no CNI plugin gave, or that nobody may use."""
 
 
+def pod_link(wanted: Wanted, observed: Observed) -> Link:
+    """Return the link of the pod's own network.
+
+    Raises:
+        Unsupported: there is none.
+    """
+    uplink = observed.link(wanted.uplink)
+    if uplink is None:
+        raise Unsupported(f"the pod has no interface {wanted.uplink}")
+    return uplink
+
+
 def in_order(wanted: Wanted, ipv4: Sequence[str], ipv6: Sequence[str]) -> tuple[str, ...]:
     """Return addresses in the order of the pod's own, without the lengths of their prefixes.
 

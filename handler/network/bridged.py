@@ -27,7 +27,7 @@ from typing import Final
 
 from apiserver.apis.virt import network
 from handler.network import aliases, filters, ipv6, scripts
-from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted, in_order
+from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted, in_order, pod_link
 from launcher.protocol.messages import Lease, Lease6
 
 _ALIAS: Final = "kubevirt"
@@ -40,9 +40,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
     Raises:
         Unsupported: the pod has no interface named ``eth0`` with an address, or more routes than can be kept.
     """
-    uplink = observed.link(wanted.uplink)
-    if uplink is None:
-        raise Unsupported(f"the pod has no interface {wanted.uplink}")
+    uplink = pod_link(wanted, observed)
     kept = _kept(observed.alias) or _of_pod(wanted, uplink, observed)
     alias = _alias(kept, f"interface {wanted.uplink} of the pod has too many routes for a guest to take its place")
     mac = wanted.mac or kept.mac

@@ -10,7 +10,7 @@ from typing import Final
 
 from apiserver.apis.virt import network
 from handler.network import filters, ipv6, scripts
-from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted, in_order
+from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted, in_order, pod_link
 from launcher.protocol.messages import Lease6
 
 _LEASE6: Final = Lease6(f"{network.GUEST6}/128", network.ROUTER6, network.BRIDGE_MAC, (network.ROUTER6, network.GATEWAY6))
@@ -22,9 +22,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
     Raises:
         Unsupported: the pod has no interface named ``eth0`` with an address.
     """
-    uplink = observed.link(wanted.uplink)
-    if uplink is None:
-        raise Unsupported(f"the pod has no interface {wanted.uplink}")
+    uplink = pod_link(wanted, observed)
     addresses4, addresses6 = uplink.of_family(4), uplink.of_family(6)
     if not addresses4 and not addresses6:
         raise Unsupported(f"interface {wanted.uplink} of the pod has neither an IPv4 nor an IPv6 address")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from apiserver.apis.virt import layout
 from handler.network import scripts
-from handler.network.binding import Interface, Observed, Plan, Unsupported, Wanted, in_order
+from handler.network.binding import Interface, Observed, Plan, Unsupported, Wanted, in_order, pod_link
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
@@ -22,9 +22,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
     Raises:
         Unsupported: the pod has no interface named ``eth0`` with an address.
     """
-    uplink = observed.link(wanted.uplink)
-    if uplink is None:
-        raise Unsupported(f"the pod has no interface {wanted.uplink}")
+    uplink = pod_link(wanted, observed)
     addresses = in_order(wanted, uplink.of_family(4), uplink.of_family(6))
     if not addresses:
         raise Unsupported(f"interface {wanted.uplink} of the pod has no address")
