@@ -29,10 +29,9 @@ from apiserver.apis.meta.objects import (
     with_condition,
 )
 from apiserver.apis.virt import chosen_cpu, evictions, migration_attempts, migration_policies, names, phases, power, release
-from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, memory
-from controller.reconcilers import disk_claims, migration_bounds, migration_queue, migration_retries, ownership, pod_state
+from controller.reconcilers import migratable, migration_bounds, migration_queue, migration_retries, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.migration_bounds import NODE_SECONDS, PREPARE_SECONDS, RUN_SECONDS, START_SECONDS
@@ -172,11 +171,8 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
     if phases.phase_of(vm) != phases.RUNNING or not wish.on or wish.attempt > power.current_attempt(vm):
         why = wish.message if phases.phase_of(vm) == phases.RUNNING else f"its phase is {phases.phase_of(vm) or 'not set'}"
         return "NotRunning", f"virtual machine {name_of(vm)} is not running: {why}"
-    migratable = condition(dig(vm, "status", "conditions"), words.MIGRATABLE)
-    if migratable is not None and migratable.get("status") == "False":
-        return migratable.get("reason") or "NotMigratable", migratable.get("message") or "the virtual machine cannot migrate"
-    if barrier := disk_claims.not_migratable(vm, seen.claims):
-        return words.DISKS_NOT_SHARED, barrier
+    if (found := migratable.barrier(vm, seen.claims)) is not None:
+        return found.reason, found.message
     if (source := dig(seen.migration, "status", "sourcePod")) and source != dig(vm, "status", "podName"):
         return "SourceChanged", f"virtual machine {name_of(vm)} was restarted meanwhile"
     return None

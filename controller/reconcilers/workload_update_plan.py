@@ -22,11 +22,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apiserver.apis.meta import times
+from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.objects import Key, Object, dig, is_deleting, is_true, key_of, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import evictions, names, phases, power
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.reconcilers import migration_history, migration_queue, outdated, pod_state
+from controller.reconcilers.made_migrations import migration_of
 from controller.reconcilers.settings import MigrationLimits, Settings
 
 PRIORITY: Final = -100
@@ -162,9 +163,9 @@ def _rests(failed: Sequence[Object], now: datetime) -> bool:
     if not failed:
         return False
     is_cancelled = any(phases.phase_of(each) == phases.CANCELLED for each in failed)
-    grown = LONGEST_PAUSE_SECONDS if is_cancelled else FIRST_PAUSE_SECONDS * 2 ** min(len(failed) - 1, 10)
+    pause = LONGEST_PAUSE_SECONDS if is_cancelled else pause_seconds(len(failed), FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     last = max(_ended(each, now) for each in failed)
-    return now - last < timedelta(seconds=min(grown, LONGEST_PAUSE_SECONDS))
+    return now - last < timedelta(seconds=pause)
 
 
 class _Places:
@@ -192,18 +193,7 @@ class _Places:
 
 
 def _migration(vm: Object, settings: Settings) -> Object:
-    owner = {"apiVersion": VIRTUAL_MACHINES.api_version, "kind": VIRTUAL_MACHINES.kind, "name": name_of(vm), "uid": uid_of(vm)}
-    return {
-        "apiVersion": MIGRATIONS.api_version,
-        "kind": MIGRATIONS.kind,
-        "metadata": {
-            "generateName": f"{name_of(vm)}-update-",
-            "namespace": namespace_of(vm),
-            "labels": {names.WORKLOAD_UPDATE_LABEL: mark(settings)},
-            "ownerReferences": [owner],
-        },
-        "spec": {"selector": {"name": name_of(vm)}, "priority": PRIORITY},
-    }
+    return migration_of(vm, "update", {"labels": {names.WORKLOAD_UPDATE_LABEL: mark(settings)}}, priority=PRIORITY)
 
 
 def _created(migration: Object, now: datetime) -> datetime:

@@ -22,7 +22,15 @@ logger = logging.getLogger(__name__)
 ASK_AGAIN_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
 
+_MOST_DOUBLINGS = 10
+"""More make no difference, and a power of two of that size is no float any more after a thousand: half an hour without etcd."""
+
 _PROGRESS = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()).SerializeToString()
+
+
+def pause_seconds(failures: int) -> float:
+    """Return how long to wait before a watch is opened again that failed so many times in a row."""
+    return min(0.02 * float(2 ** min(failures, _MOST_DOUBLINGS)), MAX_BACKOFF_SECONDS)
 
 
 class Progress:
@@ -150,7 +158,7 @@ class Watch:
                     raise Compacted from error
                 logger.info("A watch of etcd broke; resuming", extra={"prefix": self._prefix, "after": self._position, "error": str(error)})
             failures += 1
-            await asyncio.sleep(min(0.02 * 2**failures, MAX_BACKOFF_SECONDS))
+            await asyncio.sleep(pause_seconds(failures))
             await self._look_back()
 
     async def _look_back(self) -> None:

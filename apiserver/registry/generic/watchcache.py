@@ -25,6 +25,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from apiserver.apis.meta import errors
+from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.registry.generic import consistency
 from apiserver.registry.generic.audiences import Trigger
 from apiserver.registry.generic.changes import Event, EventType, Predicate, Receiver, Record, Telling
@@ -44,6 +45,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 PAGE_LIMIT = 500  # entries read at once when listing: some 2.5 MB of our objects, and a few milliseconds of decoding
+FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
 SETTLED_SECONDS = 1.0  # after a listing, the buffers that it was read into are free, too
 CHECK_SECONDS = 300.0  # how often the cache is compared with the storage
@@ -278,7 +280,7 @@ class WatchCache:
                 logger.warning("The watch cache cannot read the storage; trying again", extra={"prefix": self._prefix, "error": str(error)})
             failures += 1
             # The jitter keeps the caches of several servers from reading everything at the same moment.
-            await asyncio.sleep(min(0.05 * 2**failures, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # no secret
+            await asyncio.sleep(pause_seconds(failures, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # no secret
 
     async def _keep_up(self, revision: int) -> None:
         """Apply what happens after ``revision``.

@@ -19,6 +19,11 @@ def kv(key: str, revision: int, *, created: int = 5, version: int = 1) -> rpc.Ke
     return rpc.KeyValue(key=b"/p/" + key.encode(), value=b"v", create_revision=created, mod_revision=revision, version=version)
 
 
+def test_the_pause_before_a_broken_watch_is_opened_again_doubles_up_to_its_bound_however_long_etcd_is_away() -> None:
+    assert [watching.pause_seconds(failures) for failures in (1, 2, 5)] == [0.04, 0.08, 0.64]
+    assert watching.pause_seconds(7) == watching.pause_seconds(5000) == watching.MAX_BACKOFF_SECONDS
+
+
 def test_events_become_one_batch_a_revision_and_those_told_before_are_dropped() -> None:
     events = [
         rpc.Event(kv=kv("a", 5)),
