@@ -36,6 +36,8 @@ PROMPT: Final = "GUEST-READY"
 _DISK: Final = {"name": "more", "type": "Image", "source": {"reference": GUEST_IMAGE}}
 _SEED: Final = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config\n"}}
 CLAIM: Final = "bench-claim"
+SECRET: Final = "bench-secret"
+_FIELDS: Final = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
 _CLAIM: Final = {"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM, "create": {"size": "64Mi"}}}
 _BLANK: Final = {"name": "more", "type": "EmptyDisk", "source": {"size": "64Mi"}}
 _FILESYSTEM: Final = {"name": "ca", "type": "ConfigMap", "source": {"name": "kube-root-ca.crt"}}
@@ -52,16 +54,28 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     "cdrom": {"devices": {"disks": [{**_DISK, "device": "cdrom", "target": {"bus": "sata"}}]}},
     "cdrom, empty": {"devices": {"disks": [{"name": "drive", "device": "cdrom"}]}},
     "disk of a ConfigMap": {"devices": {"disks": [{"name": "more", "type": "ConfigMap", "source": {"name": "kube-root-ca.crt"}}]}},
+    "disk of a Secret": {"devices": {"disks": [{"name": "more", "type": "Secret", "source": {"name": SECRET}}]}},
+    "disk of DownwardAPI": {"devices": {"disks": [{"name": "more", "type": "DownwardAPI", "source": {"items": _FIELDS}}]}},
     "nic": {"devices": {"interfaces": [{"name": "default", "type": "masquerade"}]}},
     "nic, bridge": {"devices": {"interfaces": [{"name": "default", "type": "bridge"}]}},
     "nic, passt": {"devices": {"interfaces": [{"name": "default", "type": "passt", "ports": []}]}},
     "nic, e1000e": {"devices": {"interfaces": [{"name": "default", "type": "masquerade", "model": "e1000e"}]}},
     "vnc": {"devices": {"graphics": [{"type": "vnc"}]}},
     "spice": {"devices": {"graphics": [{"type": "spice"}]}},
+    "vnc, bochs": {"devices": {"graphics": [{"type": "vnc"}], "video": {"type": "bochs"}}},
+    "vnc, virtio": {"devices": {"graphics": [{"type": "vnc"}], "video": {"type": "virtio"}}},
+    "tablet": {"devices": {"inputs": [{"type": "tablet", "bus": "usb"}]}},
+    "sound": {"devices": {"sound": {"model": "ich9"}}},
+    "watchdog": {"devices": {"watchdog": {"model": "i6300esb", "action": "pause"}}},
+    "rng, none": {"devices": {"rng": {"model": "none"}}},
+    "panic, none": {"devices": {"panic": {"model": "none"}}},
+    "redirected devices": {"devices": {"redirectedDevices": {"slots": 2}}},
     "uefi": {"firmware": {"bootloader": {"efi": {"secureBoot": False}}}},
     "tpm": {"devices": {"tpm": {}}},
     "cloud-init disk": {"devices": {"disks": [_SEED]}},
+    "cloud-init disk, config drive": {"devices": {"disks": [{**_SEED, "type": "CloudInitConfigDrive"}]}},
     "file system": {"devices": {"filesystems": [_FILESYSTEM]}},
+    "file system of a claim": {"devices": {"filesystems": [{"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM}}]}},
 }
 """Members of ``spec.domain.devices`` and ``spec.domain.firmware`` beyond those of the base."""
 
@@ -104,6 +118,7 @@ def measure(kubectl: Kubectl, count: int, names: Sequence[str]) -> dict[str, lis
     """Start each of the tiny machines ``count`` times, in turns, so that a slow minute of this machine is no device's."""
     wanted: dict[str, Mapping[str, Any]] = {BASE: {}, **{name: DEVICES[name] for name in names}}
     kubectl.create(shared_claim(CLAIM))
+    kubectl("create", "secret", "generic", SECRET, "--from-literal=key=value")
     found: dict[str, list[Sample]] = {name: [] for name in wanted}
     for turn in range(count):
         for position, (name, more) in enumerate(wanted.items()):
