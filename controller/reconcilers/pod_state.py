@@ -46,9 +46,9 @@ def node_of(pod: Object | None) -> str:
 
 
 def addresses_of(pod: Object) -> tuple[str, ...]:
-    """Return the pod's addresses, the first of them ``status.podIP``."""
+    """Return the pod's addresses, the first of them ``status.podIP``; without those that no pod has, whatever its kubelet says."""
     found = [str(each.get("ip") or "") for each in dig(pod, "status", "podIPs") or ()] or [str(dig(pod, "status", "podIP") or "")]
-    return tuple(each for each in found if forms.ip(each) is not None)
+    return tuple(each for each in found if forms.pod_ip(each) is not None)
 
 
 def is_ready(pod: Object) -> bool:

@@ -230,7 +230,7 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
         "nodeName": node,
         "podName": name_of(pod),
         "podUID": uid_of(pod),
-        "podIP": dig(pod, "status", "podIP") or "",
+        "podIP": next(iter(pod_state.addresses_of(pod)), ""),
         "conditions": conditions,
         "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), {"nodeName": node}),
         "observedGeneration": saying.generation(seen),

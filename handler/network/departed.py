@@ -19,7 +19,7 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt import forms, network
 from handler.network.binding import Link, Observed
 
 TABLE: Final = "kubevirt_departed"
@@ -33,13 +33,7 @@ def may_be_a_pods(address: str) -> bool:
 
     A kubelet says which address its pod has, and may be in a stranger's hands.
     """
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    mapped = isinstance(found, ipaddress.IPv6Address) and (found.ipv4_mapped is not None or found.scope_id is not None)
-    nobodys = found.is_unspecified or found.is_loopback or found.is_link_local or found.is_multicast or found.is_reserved
-    return not mapped and not nobodys
+    return forms.pod_ip(address) is not None
 
 
 def rules(observed: Observed, others: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import chosen_cpu, layout, phases, power
+from apiserver.apis.virt import chosen_cpu, forms, layout, phases, power
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_disks, vsock
@@ -124,7 +124,8 @@ def running(
         status["domain"]["cpuModel"] = chosen.model
     if interfaces is not None:
         status["interfaces"] = [_interface(each) for each in interfaces]
-        if own := next((each.addresses for each in interfaces if each.addresses and each.is_own), None):
+        own = next((each.addresses for each in interfaces if each.addresses and each.is_own), None)
+        if own and forms.pod_ip(own[0]) is not None:  # the guest may say any, and virt-api takes no status with one that no pod has
             status["podIP"] = own[0]
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
     for field in ("vsock", "imports"):

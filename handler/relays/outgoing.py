@@ -44,8 +44,9 @@ def split_address(address: str) -> tuple[str, int]:
         ValueError: it is no such address.
     """
     found = forms.host_port(address)
-    if found is None:
-        raise ValueError(f"{ascii(address)[:80]} is not the address of a relay: an IP address and a port")
+    # Loopback leads to the relays of this very node, whose certificate is not the other's.
+    if found is None or (forms.pod_ip(str(found[0])) is None and not found[0].is_loopback):
+        raise ValueError(f"{ascii(address)[:80]} is not the address of a relay: an IP address that a pod can have, and a port")
     return str(found[0]), found[1]
 
 

@@ -24,6 +24,27 @@ _MAX_ADDRESS: Final = 45
 """Of an IPv6 address as text (RFC 4291, 2.2)."""
 _MAX_HOST_PORT: Final = _MAX_ADDRESS + len("[]:65535")
 
+_NOBODYS: Final = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "0.0.0.0/8",
+            "100.100.100.200/32",  # metadata of Alibaba Cloud
+            "168.63.129.16/32",  # of Azure
+            "192.0.0.192/32",  # of Oracle Cloud
+            "fd00:ec2::/32",  # of AWS, with its other services of each machine
+            "fd20:ce::/32",  # of Google Cloud
+            "64:ff9b::/96",  # the rest are IPv4 addresses in disguise
+            "64:ff9b:1::/48",
+            "2002::/16",
+            "2001::/32",
+        ),
+    )
+)
+"""What no pod has, beside those that :mod:`ipaddress` knows: 169.254.169.254 is of the link."""
+
+_NO_PODS: Final = "must be an address that a pod can have: none of a node or link, of a group, or of a cloud's metadata"
+
 _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -43,14 +64,23 @@ def ip_errors(text: str) -> list[str]:
     return [] if ip(text) is not None else ["must be an IP address such as 10.9.8.7 or 2001:db8::ffff"]
 
 
+def pod_ip_errors(text: str) -> list[str]:
+    """Hold the address of a pod, to which others connect, against those that a pod can have."""
+    if found := ip_errors(text):
+        return found
+    return [] if pod_ip(text) is not None else [_NO_PODS]
+
+
 def mac_errors(text: str) -> list[str]:
     """Hold an Ethernet address against its form."""
     return [] if _MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
 
 
 def host_port_errors(text: str) -> list[str]:
-    """Hold the address of a server against ``host:port``, where the host is an IP address."""
-    return [] if host_port(text) is not None else ["must be an IP address and a port such as 10.9.8.7:8445 or [2001:db8::ffff]:8445"]
+    """Hold the address of a server in a pod against ``host:port``, where the host is an IP address."""
+    if (found := host_port(text)) is None:
+        return ["must be an IP address and a port such as 10.9.8.7:8445 or [2001:db8::ffff]:8445"]
+    return [] if pod_ip(str(found[0])) is not None else [_NO_PODS]
 
 
 def reason_errors(text: str) -> list[str]:
@@ -83,6 +113,18 @@ def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(text)
     except ValueError:
         return None
+
+
+def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a text names, if a pod can have it; None for those of node, link, groups, and clouds' metadata.
+
+    A kubelet says which address its pod has, and a guest which its interface has. Both may be in a stranger's hands.
+    """
+    found = ip(text)
+    if found is None or (isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None):
+        return None
+    nobodys = found.is_unspecified or found.is_loopback or found.is_link_local or found.is_multicast or found.is_reserved
+    return None if nobodys or any(found in each for each in _NOBODYS) else found
 
 
 def host_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int] | None:

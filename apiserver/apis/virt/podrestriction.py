@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
-from apiserver.apis.virt import access_credentials, attachments, cloud_init, disk_imports, phases, service_accounts
+from apiserver.apis.virt import access_credentials, attachments, cloud_init, disk_imports, forms, phases, service_accounts
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, filesystems, firmware, network_disks
 
@@ -122,7 +122,8 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
     if pod is None or uid_of(pod) != uid:
         return ["the pod whose addresses they should be is not there"]
     own = {str(each.get("ip")) for each in dig(pod, "status", "podIPs") or ()} | {str(dig(pod, "status", "podIP"))}
-    return [f'pod "{name_of(pod)}" has no address {ascii(each)[:80]}' for each in addresses if each not in own]
+    mine = frozenset(each for each in own if forms.pod_ip(each) is not None)
+    return [f'pod "{name_of(pod)}" has no address {ascii(each)[:80]}' for each in addresses if each not in mine]
 
 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:

@@ -136,7 +136,7 @@ class NodeRestriction:
             return None
 
     def _addresses_on(self, node: str) -> frozenset[str]:
-        known = frozenset(str(found) for each in self._addresses(node) if (found := forms.ip(each)) is not None)
+        known = frozenset(str(found) for each in self._addresses(node) if (found := forms.pod_ip(each)) is not None)
         if not known:
             details = metadata.details(MIGRATIONS, "", retry_after_seconds=2)
             raise ServiceUnavailable(f'it is not known where virt-handler of node "{node}" is, which status.targetAddress says', details)

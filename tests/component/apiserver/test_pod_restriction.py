@@ -168,10 +168,13 @@ async def test_connections_to_a_guest_that_moves_are_passed_on_to_its_own_pod_an
     target = launcher_pod(machine, "p2", "uid-2")
     addresses = ["10.244.1.7", "fd00:10::7"]
     await cluster.kube.put(PODS, {**target, "status": {"podIP": addresses[0], "podIPs": [{"ip": each} for each in addresses]}})
-    for stolen in (["10.244.9.9"], [*addresses, "169.254.169.254"]):
+    for stolen in (["10.244.9.9"], [*addresses, "10.244.9.9"]):
         code, status = await patch(cluster, MOVE_STATUS, {**PREPARING, "targetPodIPs": stolen})
         assert (code, status["details"]["causes"][0]["field"]) == (403, "status.targetPodIPs")
         assert f"has no address '{stolen[-1]}'" in status["message"]
+    for nobodys in ("169.254.169.254", "fd00:ec2::254"):
+        code, status = await patch(cluster, MOVE_STATUS, {**PREPARING, "targetPodIPs": [nobodys]})
+        assert (code, status["details"]["causes"][0]["field"]) == (422, "status.targetPodIPs[0]")
     assert (await patch(cluster, MOVE_STATUS, {**PREPARING, "targetPodIPs": addresses}))[0] == 200
     before = await asked(cluster)
     assert (await patch(cluster, MOVE_STATUS, {"message": "it goes"}))[0] == 200

@@ -163,6 +163,7 @@ def _growing(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noq
 _NAME: Final = _text(names.subdomain_errors)
 _UID: Final = _text(forms.uid_errors)
 _IP: Final = _text(forms.ip_errors)
+_POD_IP: Final = _text(forms.pod_ip_errors)
 _MOMENT: Final = _text(forms.moment_errors)
 _MESSAGE: Final = _text(forms.message_errors)
 _COUNT: Final = _number(0)
@@ -251,7 +252,7 @@ _MACHINE: Final = _record(
         "nodeName": _NAME,
         "podName": _NAME,
         "podUID": _UID,
-        "podIP": _IP,
+        "podIP": _POD_IP,
         "cpu": _record({"model": _CPU_WORD, "features": _list(MAX_CPU_FEATURES, _CPU_WORD), "message": _MESSAGE}),
         "domain": _record(
             {
@@ -319,7 +320,7 @@ _MIGRATION: Final = _record(
         "targetNode": _NAME,
         "targetPod": _NAME,
         "targetPodUID": _UID,
-        "targetPodIPs": _list(MAX_ADDRESSES, _IP),
+        "targetPodIPs": _list(MAX_ADDRESSES, _POD_IP),
         "targetAddress": _text(forms.host_port_errors),
         "attempt": _number(1, migration_attempts.MAX_ATTEMPTS),
         "attempts": _all(_keyed_list(migration_attempts.MAX_ATTEMPTS, "number", _MIGRATION_ATTEMPT), _growing),

@@ -266,6 +266,7 @@ def test_a_target_that_runs_is_prepared() -> None:
     [
         ({}, ["10.0.0.1"]),
         ({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}, ["10.0.0.1", "fd00::1"]),
+        ({"podIPs": [{"ip": "169.254.169.254"}, {"ip": "fd00::1"}]}, ["fd00::1"]),
         ({"podIPs": [{"ip": "nowhere"}, {}]}, []),
         ({"podIP": None}, []),
     ],

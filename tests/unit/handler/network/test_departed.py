@@ -72,7 +72,8 @@ def test_the_rules_are_replaced_in_one_transaction() -> None:
 @pytest.mark.parametrize(
     "address",
     """ |x|10.0.0.0/8|0.0.0.0|127.0.0.1|169.254.169.254|224.0.0.1|255.255.255.255|240.0.0.1|::|::1|fe80::1|fe80::1%eth0|fd00::1%eth0|ff02::1
-    ::ffff:127.0.0.1|::ffff:10.0.0.1|10.0.0.1; drop""".replace("\n    ", "|").split("|"),
+    ::ffff:127.0.0.1|::ffff:10.0.0.1|10.0.0.1; drop|fd00:ec2::254|fd20:ce::254|100.100.100.200|168.63.129.16|0.1.2.3
+    64:ff9b::a9fe:a9fe|2002:a9fe:a9fe::1""".replace("\n    ", "|").split("|"),
 )
 def test_nothing_is_passed_on_to_what_no_pod_has(address: str) -> None:
     """A hostile node says which address its pod has: the source's must not become its way to what is behind node or link."""
@@ -80,6 +81,6 @@ def test_nothing_is_passed_on_to_what_no_pod_has(address: str) -> None:
     assert departed.rules(a_pod(), (address,)) == ""
 
 
-@pytest.mark.parametrize("address", [OTHER, OTHER6, "192.168.3.4", "8.8.8.8", "2001:db8::5"])
+@pytest.mark.parametrize("address", [OTHER, OTHER6, "192.168.3.4", "100.64.0.9", "8.8.8.8", "2001:db8::5", "fd00:ec3::254"])
 def test_every_address_that_a_pod_can_have_will_do(address: str) -> None:
     assert departed.may_be_a_pods(address)

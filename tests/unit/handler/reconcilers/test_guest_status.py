@@ -77,6 +77,14 @@ def test_a_guest_without_a_network_has_no_interfaces_and_one_that_was_not_looked
     assert guest_status.running(known, a_running(), None, NOW)["interfaces"] == known["status"]["interfaces"]
 
 
+@pytest.mark.parametrize("address", ["169.254.169.254", "fd00:ec2::254", "127.0.0.1"])
+def test_an_address_that_no_pod_has_does_not_become_the_machines(address: str) -> None:
+    known = {**a_vm(), "status": guest_status.running(a_vm(), a_running(), WIRED, NOW)}
+    said = tuple(replace(each, addresses=(address,)) for each in WIRED)
+
+    assert guest_status.running(known, a_running(), said, NOW)["podIP"] == known["status"]["podIP"]
+
+
 def test_facts_of_the_agent_and_console_connections_are_no_reason_to_write() -> None:
     status = guest_status.running(a_vm(), a_running(), WIRED, NOW)
     chatty = a_running(revision=99, consoles=3, agent=messages.AgentStatus(connected=True, hostname="guest"))

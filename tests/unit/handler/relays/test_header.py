@@ -59,5 +59,11 @@ def test_addresses_have_a_host_and_a_port(address: str, parts: tuple[str, int]) 
 
 @pytest.mark.parametrize("address", ["nowhere", "", "a.example:8445", "10.0.0.1:65536", "10.0.0.1:0", "fd00::1:8445", "10.0.0.1:٨٤٤٥"])
 def test_what_asyncio_could_not_dial_is_refused_before(address: str) -> None:
-    with pytest.raises(ValueError, match="an IP address and a port"):
+    with pytest.raises(ValueError, match="an IP address that a pod can have, and a port"):
+        split_address(address)
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254:8445", "[fd00:ec2::254]:8445", "[fe80::1]:8445", "0.0.0.0:8445", "224.0.0.1:8445"])
+def test_an_address_that_no_virt_handler_has_is_not_dialed(address: str) -> None:
+    with pytest.raises(ValueError, match="is not the address of a relay"):
         split_address(address)

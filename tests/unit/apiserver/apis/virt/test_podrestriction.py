@@ -294,3 +294,11 @@ def test_connections_are_passed_on_to_addresses_of_the_target_alone(status: Obje
     for other in ({**pod, "metadata": {"name": "p", "uid": "uid-2"}}, {**pod, "metadata": {"name": "p", "uid": "uid-0"}}, None):
         assert podrestriction.strange_addresses(other, "uid-1", addresses) == gone
     assert podrestriction.strange_addresses(None, "", addresses) == gone
+
+
+def test_an_address_that_no_pod_has_is_not_the_targets_whatever_its_kubelet_says() -> None:
+    stolen = ["169.254.169.254", "fd00:ec2::254", "127.0.0.1"]
+    status = {"podIP": stolen[0], "podIPs": [{"ip": each} for each in [*stolen, "10.244.1.7"]]}
+    pod = {"metadata": {"name": "p", "uid": "uid-1"}, "status": status}
+    found = podrestriction.strange_addresses(pod, "uid-1", [*stolen, "10.244.1.7"])
+    assert found == [f'pod "p" has no address {each!r}' for each in stolen]

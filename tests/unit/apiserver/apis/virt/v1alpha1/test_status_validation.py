@@ -80,7 +80,9 @@ HOSTILE_ADDRESSES = [
     "10.9.8.7:80",
     "१.१.१.१",
 ]
+NO_PODS = ["169.254.169.254", "fd00:ec2::254", "fe80::1", "127.0.0.1", "::1", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "::ffff:10.0.0.1"]
 HOSTILE_SERVERS = [
+    *(f"[{each}]:8445" if ":" in each else f"{each}:8445" for each in NO_PODS),
     "10.9.8.7",
     "host:80",
     "10.9.8.7:0",
@@ -104,7 +106,7 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("nodeName",): HOSTILE_NAMES,
     ("podName",): HOSTILE_NAMES,
     ("podUID",): HOSTILE_UIDS,
-    ("podIP",): HOSTILE_ADDRESSES,
+    ("podIP",): [*HOSTILE_ADDRESSES, *NO_PODS],
     ("conditions", 0, "type"): ["two words", "a/b/c", "/", "x" * 400],
     ("conditions", 0, "reason"): HOSTILE_REASONS,
     ("conditions", 0, "message"): HOSTILE_WORDS,
@@ -170,7 +172,7 @@ MIGRATION_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("targetNode",): HOSTILE_NAMES,
     ("targetPod",): HOSTILE_NAMES,
     ("targetPodUID",): HOSTILE_UIDS,
-    ("targetPodIPs", 1): HOSTILE_ADDRESSES,
+    ("targetPodIPs", 1): [*HOSTILE_ADDRESSES, *NO_PODS],
     ("targetAddress",): HOSTILE_SERVERS,
     ("attempt",): [-1, 0, 4],
     ("attempts", 0, "number"): [-1, 0, 4],
