@@ -22,7 +22,8 @@ the machine before the answer that an eviction is the cause; nobody can fail to 
 
 Whoever may evict pods of a namespace, its tenant, has Migrations made by that. So the whole limits are for nodes that somebody empties,
 which takes rights on Nodes, and evictions on all other nodes share half of each limit; a guest that was moved from one of them stays for a
-while. On a node that somebody empties, a namespace that has half of a limit lets those go first that wait and have less.
+while. Who uncordons a node ends its drain, though ``kubectl drain`` asks on: the guests that are there stay for a while (``ended_drains``).
+On a node that somebody empties, a namespace that has half of a limit lets those go first that wait and have less.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import evictions, phases, power
 from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
-from controller.reconcilers import emptied_nodes, made_migrations, migratable, ownership, pod_state
+from controller.reconcilers import emptied_nodes, ended_drains, made_migrations, migratable, ownership, pod_state
 
 FIRST_PAUSE_SECONDS: Final = 15
 """After a migration that failed, before the next one of this machine; doubled with each further one within an hour."""
@@ -129,6 +130,8 @@ def plan(seen: Observed) -> Decision:
         return ALLOWED if phases.phase_of(vm) == phases.STOPPING else _end(seen, pod, vm)
     if _has_left(pod, seen.migrations):
         return Decision(allowed=False, message=f"the guest of virtual machine {name_of(vm)} has just moved to another node; ask again")
+    if ended_drains.is_over_for(pod, seen.node, seen.migrations, seen.now):
+        return _stays(pod, vm)
     match evictions.strategy_of(vm) or seen.limits.strategy:
         case evictions.SHUTDOWN:
             return _end(seen, pod, vm)
@@ -173,6 +176,12 @@ def _has_left(pod: Object, migrations: Sequence[Object]) -> bool:
     return any(dig(each, "status", "sourcePodUID") == uid_of(pod) for each in moved)
 
 
+def _stays(pod: Object, vm: Object) -> Decision:
+    node = pod_state.node_of(pod)
+    over = f"node {node} was uncordoned, so its drain is over: the guest of virtual machine {name_of(vm)} stays"
+    return Decision(allowed=False, message=f"{over}. Interrupt the drain; cordon the node again to go on")
+
+
 def _not_movable(seen: Observed, vm: Object) -> Decision | None:
     """Return the refusal of a guest that cannot migrate and may not be shut down; None for one that can migrate."""
     if not (why := migratable.why_not(vm, seen.claims)):
@@ -204,7 +213,7 @@ def _move(seen: Observed, pod: Object, vm: Object) -> Decision:
     if (no_place := _no_place(seen, pod, vm, is_emptied=is_emptied)) is not None:
         return no_place
     message = f"the guest of virtual machine {name_of(vm)} moves to another node first: a migration begins"
-    return Decision(allowed=False, message=message, migration=_migration(vm, pod))
+    return Decision(allowed=False, message=message, migration=_migration(vm, pod, is_emptied=is_emptied))
 
 
 def _pause(history: History, now: datetime) -> str:
@@ -244,9 +253,9 @@ def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> D
     return None if others is None else Decision(allowed=False, message=f"{told}{others.told(namespace)}, and guests of others wait")
 
 
-def _migration(vm: Object, pod: Object) -> Object:
+def _migration(vm: Object, pod: Object, *, is_emptied: bool) -> Object:
     metadata = {
-        "labels": {evictions.POD_LABEL: uid_of(pod)},
+        "labels": {evictions.POD_LABEL: uid_of(pod), **({evictions.DRAIN_LABEL: "true"} if is_emptied else {})},
         "annotations": {evictions.NODE_ANNOTATION: pod_state.node_of(pod)},
     }
     return made_migrations.migration_of(vm, "evacuation", metadata)

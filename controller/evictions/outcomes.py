@@ -16,6 +16,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, name_of, namespace_of
 from apiserver.apis.virt import evictions, phases
+from controller.reconcilers import ended_drains
 from controller.runtime.clock import Clock
 
 REMEMBERED: Final = timedelta(hours=1)
@@ -69,7 +70,7 @@ class Outcomes:
         key, now = (namespace_of(known), evictions.machine_of(known)), self._clock.now()
         if new is None:
             self._add(key, Ended(name_of(known), now, "it was deleted", is_cancelled=True))
-        elif phases.phase_of(new) in _IN_VAIN:
+        elif phases.phase_of(new) in _IN_VAIN and not ended_drains.has_ended(new):  # of those, who cordons the node again goes on at once
             at = now if old is not None else _ended(new, now)
             why = one_line(str(dig(new, "status", "message") or ""), MAX_WORDS)
             self._add(key, Ended(name_of(new), at, why, phases.phase_of(new) == phases.CANCELLED or is_deleting(new)))

@@ -10,14 +10,14 @@ from typing import Final
 
 from apiserver.apis.core.resources import NAMESPACES, NODES, PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of
+from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, name_of, namespace_of
 from apiserver.apis.virt import evictions, migration_attempts, migration_policies, phases, structure
 from apiserver.apis.virt.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
-from controller.reconcilers import migration_history, ownership, pod_state
+from controller.reconcilers import emptied_nodes, ended_drains, migration_history, ownership, pod_state
 from controller.reconcilers import migration_plan as planning
 from controller.reconcilers.actions import REFUSED_SECONDS, Action, Deeds, PodRefused, RemoveFinalizer, sooner
-from controller.reconcilers.copies import BY_MACHINE, Informers, claims_for
+from controller.reconcilers.copies import BY_MACHINE, BY_STATE, UNFINISHED, Informers, claims_for
 from controller.reconcilers.migration_queue import Turn, waits
 from controller.reconcilers.migration_turns import MigrationTurns
 from controller.reconcilers.node_reports import strangers
@@ -81,7 +81,13 @@ class Migrations:
             for namespace, machine in ownership.owner_names(old, new):
                 of_machine(namespace, machine)
 
+        def node_changed(old: Object | None, new: Object | None) -> None:
+            if emptied_nodes.is_being_emptied(old) and not emptied_nodes.is_being_emptied(new):
+                for each in filter(ended_drains.may_end, self._informers.migrations.by_index(BY_STATE, UNFINISHED)):
+                    controller.enqueue(namespace_of(each), name_of(each))
+
         self._turns.subscribe(controller)
+        self._informers.nodes.subscribe(node_changed)
         self._informers.migrations.subscribe(migration_changed)
         self._informers.vms.subscribe(machine_changed)
         self._informers.pods.subscribe(pod_changed)
@@ -96,6 +102,8 @@ class Migrations:
         if adopting := migration_history.adopt(migration, self._informers.vms.get(request.namespace, evictions.machine_of(migration))):
             await self._deeds.carry_out(migration, adopting)
             migration = self._informers.migrations.get(request.namespace, request.name) or migration
+        if ended_drains.may_end(migration) and not is_deleting(migration) and await self._is_drain_over(migration):
+            return Result(await self._deeds.carry_out(migration, ended_drains.end(migration, self._clock.now())))
         turn = self._turns.of(migration)
         with self._turns.tried(migration) if turn.may_begin and waits(migration) else nullcontext():
             return await self._move(migration, turn)
@@ -169,12 +177,24 @@ class Migrations:
             namespace = await self._client.get(NAMESPACES, namespace_of(vm))
         return migration_policies.choose(sound, labels_of(namespace), labels_of(vm))
 
+    async def _is_drain_over(self, migration: Object) -> bool:
+        """Return whether nobody empties the node any more that a Migration leaves.
+
+        Who drains evicts in the moment after the cordon, of which the copy here may not know yet: so the server is asked.
+        """
+        name = evictions.node_left_by(migration)
+        if emptied_nodes.is_being_emptied(self._informers.nodes.get("", name)):
+            return False
+        node = await self._node(name)
+        return node is not None and not emptied_nodes.is_being_emptied(node)
+
     async def _labels_of_node(self, pod: Object | None) -> Mapping[str, str]:
         """Return the labels of the Node that a pod runs on, as the server has them: the copy here has none, for they are long."""
-        if not (node := pod_state.node_of(pod)):
-            return {}
-        found = await self._client.page(NODES, "", field_selector=f"metadata.name={node}", limit=1)
-        return labels_of(found[0]) if found else {}
+        return labels_of(await self._node(pod_state.node_of(pod)) or {})
+
+    async def _node(self, name: str) -> Object | None:
+        found = await self._client.page(NODES, "", field_selector=f"metadata.name={name}", limit=1) if name else ()
+        return found[0] if found else None
 
     async def _live(self, namespace: str, name: str) -> Object | None:
         """Return the machine as the server has it.

@@ -62,6 +62,11 @@ def under_way(kubectl: Kubectl) -> list[dict[str, Any]]:
     return found
 
 
+def told_to_stay(said: Path, since: int) -> int:
+    """Return how often kubectl has been told, after so many characters, that a guest stays where it is."""
+    return len(re.findall(r"was uncordoned, so its drain is over: the guest of virtual machine many-\d+ stays", said.read_text()[since:]))
+
+
 def test_a_drain_of_twenty_guests_is_shown_and_can_be_stopped_and_gone_on_with(kubectl: Kubectl, node: str, tmp_path: Path) -> None:
     said = tmp_path / "drain"
     command = kubectl.command(
@@ -77,11 +82,14 @@ def test_a_drain_of_twenty_guests_is_shown_and_can_be_stopped_and_gone_on_with(k
         try:
             eventually(lambda: moved(enough), timeout=600, interval=1, what=f"{enough} guests have moved")
             print(kubectl("get", "migrations"))
+            kubectl("uncordon", node)  # while kubectl asks on
+            eventually(lambda: not under_way(kubectl), timeout=180, interval=1, what="what has begun is over")
+            stay, before = places(kubectl)[node], len(said.read_text())
+            assert stay > 0, "the drain went on"
+            eventually(lambda: told_to_stay(said, before) >= 2 * stay, timeout=120, interval=1, what="each is told twice that it is over")
+            assert (places(kubectl)[node], under_way(kubectl)) == (stay, [])
         finally:
             drain.send_signal(signal.SIGINT)
-    kubectl("uncordon", node)
-    eventually(lambda: not under_way(kubectl), timeout=180, interval=1, what="what has begun is over")
-    assert places(kubectl)[node] > 0, "the drain went on"
     assert len(set(re.findall(r"virtual machine (many-\d+) moves to another node first", said.read_text()))) >= enough
 
     with said.open("a") as out, subprocess.Popen(command, env=kubectl.environment, stdout=out, stderr=subprocess.STDOUT) as drain:

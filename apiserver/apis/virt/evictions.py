@@ -18,6 +18,8 @@ POD_LABEL: Final = "kubevirt.io/evicted-pod"
 """On a Migration that an eviction caused: the uid of the pod."""
 NODE_ANNOTATION: Final = "kubevirt.io/evicted-from"
 """On such a Migration: the node of that pod."""
+DRAIN_LABEL: Final = "kubevirt.io/drain"
+"""On such a Migration, "true": somebody was emptying that node."""
 
 
 def strategy_of(vm: Object) -> Strategy | None:

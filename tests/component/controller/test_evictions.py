@@ -452,6 +452,34 @@ async def test_on_a_node_that_nobody_empties_one_moves(api: FakeAPI, tmp_path: P
         assert len(api.all(MIGRATIONS)) == 2
 
 
+async def test_who_evicts_on_after_an_uncordon_is_told_that_the_drain_is_over_by_every_replica_and_a_cordon_goes_on_with_it(
+    api: FakeAPI, tmp_path: Path
+) -> None:
+    await api.edit(PODS, "default", POD, lambda obj: obj["metadata"].update(creationTimestamp="2025-12-31T00:00:00Z"))
+    pods = [POD, *await put_machines(api, 3)]
+
+    async def said(ask: Ask) -> list[str]:
+        return [(await ask(review(name)))[1]["response"]["status"]["message"] for name in pods]
+
+    async with served(api, tmp_path) as ask:
+        assert sum("a migration begins" in each for each in await said(ask)) == 2
+    await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {}})
+    async with served(api, tmp_path) as ask:  # one that begins, and has never been asked
+        told = await said(ask)
+        assert all("moves to another node first: migration testvm-evacuation-" in each for each in told[:1])
+        assert all("node node1 was uncordoned, so its drain is over: the guest of virtual machine vm" in each for each in told[2:])
+        for each in api.all(MIGRATIONS):
+            ended = {"phase": "Succeeded", "endTime": "2026-01-01T00:00:00Z"}
+            await api.edit(MIGRATIONS, "default", name_of(each), lambda obj: obj.update(status=ended))  # noqa: B023  # it is awaited at once
+        async with asyncio.timeout(10):
+            while not all("was uncordoned" in each for each in await said(ask)):
+                await asyncio.sleep(0.02)
+        assert len(api.all(MIGRATIONS)) == 2
+        await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {"unschedulable": True}})
+        assert sum("a migration begins" in each for each in await said(ask)) == 2
+        assert len(api.all(MIGRATIONS)) == 4
+
+
 async def test_a_drain_of_hundreds_of_guests_is_answered_at_once(api: HangingAPI, tmp_path: Path) -> None:
     """kube-apiserver opens a connection for each; one that is closed under it would end the drain with 500."""
     pods = await put_machines(api, 140)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import name_of, uid_of
@@ -345,3 +346,44 @@ async def test_guests_of_a_node_that_is_emptied_go_before_others(api: FakeAPI) -
         await fails(api, "under-way")
         await cluster.until(lambda: targets(api) == ["drained"], "the target of the drain")
         assert said(api, "by-hand").startswith("Pending Queued")
+
+
+async def test_one_of_a_drain_that_waits_ends_when_the_node_is_uncordoned_and_those_under_way_go_on(api: FakeAPI) -> None:
+    drain, evicted = ({"kubevirt.io/evicted-pod": "x", **mark} for mark in ({"kubevirt.io/drain": "true"}, {}))
+    left = {"annotations": {"kubevirt.io/evicted-from": "node1"}}
+    async with working(api, "--no-leader-elect", "--migrations-per-cluster=1"):
+        cluster = Cluster(api)
+        await machines(cluster, "under-way", "waits", "by-hand", "elsewhere")
+        await api.edit(NODES, "", "node1", lambda obj: obj.update(spec={"unschedulable": True}))
+        await ask(api, "under-way", ago=40, labels=drain, **left)
+        await cluster.until(lambda: targets(api) == ["under-way"], "the first target")
+        await ask(api, "waits", ago=30, labels=drain, **left)
+        await cluster.until(lambda: "Queued" in said(api, "waits"), "it waits")
+        await ask(api, "by-hand", ago=20)
+        await ask(api, "elsewhere", ago=10, labels=evicted, **left)
+        await cluster.until(lambda: "Queued" in said(api, "by-hand") and "Queued" in said(api, "elsewhere"), "the others wait")
+        await api.edit(NODES, "", "node1", lambda obj: obj.update(spec={}))
+        over = "Failed DrainEnded: node node1 was uncordoned before the migration began: its drain is over"
+        await cluster.until(lambda: said(api, "waits") == over, "its end")
+        await cluster.until(lambda: "DrainEnded" in cluster.events(), "the Event of it")
+        assert targets(api) == ["under-way"]
+        assert [said(api, each).split(":")[0] for each in ("by-hand", "elsewhere")] == ["Pending Queued"] * 2
+        assert said(api, "under-way").startswith("Scheduling")
+
+
+class SilentNodes(FakeAPI):
+    """A server whose watches tell of Nodes late: not within this test."""
+
+    def _event(self, request: web.Request, *change: Any) -> tuple[str, dict[str, Any]] | None:
+        return None if request.path == NODES and "watch" in request.query else super()._event(request, *change)
+
+
+async def test_the_first_of_a_drain_whose_cordon_is_not_known_yet_begins() -> None:
+    api = SilentNodes()
+    async with working(api, "--no-leader-elect"):
+        cluster = Cluster(api)
+        await machines(cluster, "a")
+        await api.edit(NODES, "", "node1", lambda obj: obj.update(spec={"unschedulable": True}))
+        labels = {"kubevirt.io/evicted-pod": "x", "kubevirt.io/drain": "true"}
+        await ask(api, "a", labels=labels, annotations={"kubevirt.io/evicted-from": "node1"})
+        await cluster.until(lambda: targets(api) == ["a"], "its target")

@@ -71,7 +71,7 @@ def test_a_guest_that_can_migrate_is_moved_first(strategy: str | None) -> None:
     assert told.migration is not None
     assert Migration.model_validate(told.migration).spec.selector.name == "testvm"
     assert told.migration["metadata"]["generateName"] == "testvm-evacuation-"
-    assert told.migration["metadata"]["labels"] == {"kubevirt.io/evicted-pod": uid_of(a_pod())}
+    assert told.migration["metadata"]["labels"] == {"kubevirt.io/evicted-pod": uid_of(a_pod()), "kubevirt.io/drain": "true"}
     assert "moves to another node first" in told.message
     assert told.migration["metadata"]["ownerReferences"][0]["uid"] == UID
 
@@ -254,7 +254,7 @@ def test_one_that_was_cancelled_is_paused_after_as_one_that_failed() -> None:
 
 
 def test_a_guest_that_was_moved_rests_where_nobody_empties_its_node() -> None:
-    moved = evacuation(phase="Succeeded", endTime="2026-01-01T00:00:58Z")
+    moved = evacuation(phase="Succeeded", endTime="2026-01-01T00:00:58Z", sourceNode="node7")
     nodes: tuple[dict[str, Any] | None, ...] = (None, {})
     for quiet in nodes:
         told = judged(migrations=(moved,), node=quiet)

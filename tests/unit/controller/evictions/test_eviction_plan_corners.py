@@ -114,3 +114,46 @@ def test_more_than_the_limits_are_too_many_as_well_and_other_nodes_count_for_the
         far = [elsewhere(number, name) for number in range(4)]
         assert judged(migrations=far[:2], limits=limits).migration is not None
         assert "4 migrations are under way in the cluster" in judged(migrations=far, limits=limits).message
+
+
+@pytest.mark.parametrize("node", [None, {}, {"spec": {"unschedulable": False}}])
+def test_a_migration_from_a_node_that_nobody_empties_is_no_drains(node: Any) -> None:
+    made = judged(node=node).migration
+    assert made is not None
+    assert made["metadata"]["labels"] == {"kubevirt.io/evicted-pod": uid_of(a_pod())}
+
+
+@pytest.mark.parametrize("strategy", ["LiveMigrate", "LiveMigrateIfPossible", "Shutdown", "External"])
+@pytest.mark.parametrize("is_movable", [True, False])
+def test_after_an_uncordon_a_guest_stays_whatever_its_machine_says(strategy: str, *, is_movable: bool) -> None:
+    vm = a_running_vm(evictionStrategy=strategy)
+    if not is_movable:
+        vm["status"]["conditions"] = [{"type": "Migratable", "status": "False", "reason": "HostDisk", "message": "a disk"}]
+    told = judged(vm, node={"spec": {}}, migrations=(of_the_drain(),))
+    assert (told.allowed, told.migration, told.status, told.waits_at) == (False, None, None, None)
+    assert told.message == (
+        "node node1 was uncordoned, so its drain is over: the guest of virtual machine testvm stays. "
+        "Interrupt the drain; cordon the node again to go on"
+    )
+
+
+def test_a_new_cordon_goes_on_with_the_drain_and_what_is_under_way_is_told_as_before() -> None:
+    assert judged(migrations=(of_the_drain(),)).migration is not None
+    own = a_migration(phase="Running", sourcePod=a_pod()["metadata"]["name"], sourcePodUID=uid_of(a_pod()))
+    assert "migration move, Running" in judged(node={}, migrations=(of_the_drain(), own)).message
+    assert (
+        "has just moved"
+        in judged(node={}, migrations=(of_the_drain(), evacuation(phase="Succeeded", sourcePodUID=uid_of(a_pod())))).message
+    )
+
+
+@pytest.mark.parametrize("phase", ["Scheduling", "Stopping", "Unknown"])
+def test_after_an_uncordon_a_pod_without_a_running_guest_may_go(phase: str) -> None:
+    assert judged(a_vm(phase=phase, attempts=[an_attempt()]), node={}, migrations=(of_the_drain(),)).allowed
+
+
+def of_the_drain() -> dict[str, Any]:
+    """A migration of another machine that a drain of node1 caused."""
+    made = elsewhere(1, "node1")
+    made["metadata"]["labels"]["kubevirt.io/drain"] = "true"
+    return made

@@ -21,9 +21,10 @@ from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT
 
 POLICY: Final = "evictions.kubevirt.io"
 LABEL: Final = ("labels", evictions.POD_LABEL)
+DRAIN: Final = ("labels", evictions.DRAIN_LABEL)
 ANNOTATION: Final = ("annotations", evictions.NODE_ANNOTATION)
 UPDATE: Final = ("labels", names.WORKLOAD_UPDATE_LABEL)
-MARKS: Final = (LABEL, ANNOTATION, UPDATE)
+MARKS: Final = (LABEL, DRAIN, ANNOTATION, UPDATE)
 
 
 @pytest.fixture(scope="module")

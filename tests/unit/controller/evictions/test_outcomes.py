@@ -10,6 +10,8 @@ import pytest
 from apiserver.apis.meta import times
 from controller.evictions import outcomes
 from controller.evictions.outcomes import MAX_ENDS, MAX_WORDS, Ended, History, Outcomes
+from controller.reconcilers import ended_drains
+from controller.reconcilers.actions import WriteStatus
 from tests.unit.controller.evictions.test_eviction_plan import NOW, a_running_vm, evacuation
 from tests.unit.controller.reconcilers.builders import a_vm
 
@@ -54,6 +56,15 @@ def test_one_that_fails_has_failed_now_and_what_becomes_of_it_later_is_nothing_n
 def test_one_that_goes_unfinished_was_cancelled(known: Outcomes, phase: str) -> None:
     known.note(evacuation(phase=phase), None)
     assert known.of(a_running_vm()) == History((Ended("1", NOW, "it was deleted", is_cancelled=True),))
+
+
+def test_one_that_ended_with_its_drain_makes_no_pause_so_that_the_next_cordon_moves_the_guest_at_once(known: Outcomes) -> None:
+    (write, _) = ended_drains.end(evacuation(phase="Pending"), NOW)
+    assert isinstance(write, WriteStatus)
+    known.note(evacuation(phase="Pending"), {**evacuation(), "status": write.status})
+    assert known.of(a_running_vm()) == History()
+    known.note(evacuation(2, phase="Pending"), evacuation(2))
+    assert len(known.of(a_running_vm()).in_vain) == 1
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Cancelled"])
