@@ -169,6 +169,10 @@ def test_an_eviction_as_a_dry_run_moves_nobody_and_is_judged_whatever_becomes_of
     assert seen(kubectl, "kept")["status"]["podName"] == pod
 
 
+def pods(kubectl: Kubectl, name: str) -> list[str]:
+    return [each["metadata"]["name"] for each in kubectl.json("get", "pods", "-l", f"vm.kubevirt.io/name={name}")["items"]]
+
+
 def test_a_guest_that_fits_no_other_node_stays_and_its_migration_ends(kubectl: Kubectl) -> None:
     kubectl.apply(tiny_vm("pinned"))
     kubectl("wait", "vm", "pinned", "--for=condition=Ready", "--timeout=90s", timeout=100)
@@ -176,17 +180,18 @@ def test_a_guest_that_fits_no_other_node_stays_and_its_migration_ends(kubectl: K
     kubectl("patch", "vm", "pinned", "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": node}}}))
     pod = seen(kubectl, "pinned")["status"]["podName"]
     assert "a migration begins" in evicted(kubectl, pod, dry=False)
+    target = eventually(
+        lambda: next((each for each in pods(kubectl, "pinned") if each != pod), None), timeout=30, what="a pod for the guest to go to"
+    )
+    for dry in (True, False):
+        assert "the guest of virtual machine pinned is on its way here: migration pinned-evacuation-" in evicted(kubectl, target, dry=dry)
 
     def ended() -> Any:
         return [each["status"] for each in migrations(kubectl, "pinned") if (each.get("status") or {}).get("phase") == "Failed"]
 
     (status,) = eventually(ended, timeout=150, what="the migration ends")
     assert "no node for the target within 60 s" in status["message"]
-    eventually(
-        lambda: [each["metadata"]["name"] for each in kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=pinned")["items"]] == [pod],
-        timeout=60,
-        what="the target is deleted",
-    )
+    eventually(lambda: pods(kubectl, "pinned") == [pod], timeout=60, what="the target is deleted")
     assert seen(kubectl, "pinned")["status"]["podName"] == pod
 
 
