@@ -153,7 +153,9 @@ def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
     return refused.stderr
 
 
-def test_an_eviction_as_a_dry_run_moves_nobody_and_is_judged_whatever_becomes_of_the_secret(kubectl: Kubectl) -> None:
+def test_an_eviction_as_a_dry_run_or_of_a_guest_that_another_program_moves_moves_nobody_whatever_becomes_of_the_secret(
+    kubectl: Kubectl,
+) -> None:
     kubectl.apply(tiny_vm("kept"))
     kubectl("wait", "vm", "kept", "--for=condition=Ready", "--timeout=90s", timeout=100)
     pod = seen(kubectl, "kept")["status"]["podName"]
@@ -165,6 +167,10 @@ def test_an_eviction_as_a_dry_run_moves_nobody_and_is_judged_whatever_becomes_of
     said = [evicted(kubectl, pod, dry=True) for _ in range(12)]
     assert all("moves to another node first" in each or "ask again" in each for each in said), said
     eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=30, what="the new secret is known")
+
+    kubectl("patch", "vm", "kept", "--type=merge", "-p", json.dumps({"spec": {"evictionStrategy": "External"}}))
+    for dry in (True, False):
+        assert "virtual machine kept is moved by another program (evictionStrategy External)" in evicted(kubectl, pod, dry=dry)
     assert not migrations(kubectl, "kept")
     assert seen(kubectl, "kept")["status"]["podName"] == pod
 
