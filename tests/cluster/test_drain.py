@@ -120,14 +120,23 @@ def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, tmp_path: Pa
 
 def test_a_guest_that_cannot_move_holds_its_drain_up_or_is_shut_down_as_its_machine_says(kubectl: Kubectl) -> None:
     cached = {**claim_disk("held"), "driver": {"cache": "writeback"}}
-    kubectl.apply(shared_claim("held"), blank_disk("held"))
-    kubectl("wait", "job", "make-held", "--for=condition=Complete", "--timeout=60s", timeout=70)
+    lonely = shared_claim("lonely")
+    lonely["spec"]["accessModes"] = ["ReadWriteOnce"]
+    kubectl.apply(shared_claim("held"), blank_disk("held"), lonely, blank_disk("lonely"))
+    kubectl("wait", "job", "make-held", "make-lonely", "--for=condition=Complete", "--timeout=60s", timeout=70)
     kubectl.apply(with_disks(tiny_vm("stays", evictionStrategy="LiveMigrate"), cached))
     kubectl("wait", "vm", "stays", "--for=condition=Ready", "--timeout=90s", timeout=100)
     node = seen(kubectl, "stays")["status"]["nodeName"]
+    there = {"kubernetes.io/hostname": node}
+    kubectl.apply(with_disks(tiny_vm("alone", evictionStrategy="LiveMigrate", nodeSelector=there), claim_disk("lonely")))
+    kubectl("wait", "vm", "alone", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    why = "PersistentVolumeClaim lonely is not ReadWriteMany: two nodes cannot use it at once (disk 'data')"
+    (told,) = (each for each in seen(kubectl, "alone")["status"]["conditions"] if each["type"] == "Migratable")
+    assert (told["status"], told["reason"], told["message"]) == ("False", "DisksNotShared", why)
     with uncordoned(kubectl, node):
-        held = drain(kubectl, node, "stays", timeout=12)
+        held = drain(kubectl, node, "stays", "alone", timeout=12)
         assert held.returncode != 0
+        assert f"virtual machine alone cannot migrate: {why}" in held.stderr
         assert "virtual machine stays cannot migrate: the page cache of its node has data of the disk 'data'" in held.stderr
         vm = seen(kubectl, "stays")
         assert (vm["status"]["phase"], vm["status"]["nodeName"]) == ("Running", node)
