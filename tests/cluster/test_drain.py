@@ -210,25 +210,38 @@ def test_a_guest_that_fits_no_other_node_stays_and_its_migration_ends(kubectl: K
     assert seen(kubectl, "pinned")["status"]["podName"] == pod
 
 
-def test_a_guest_that_runs_once_goes_on_elsewhere_when_an_eviction_ended_it_and_not_when_somebody_deleted_its_pod(kubectl: Kubectl) -> None:
+def test_a_guest_that_runs_once_or_by_hand_goes_on_elsewhere_when_an_eviction_ended_it_and_not_when_somebody_deleted_its_pod(
+    kubectl: Kubectl,
+) -> None:
+    names = ("once", "by-hand")
     kubectl.apply(tiny_vm("once", runStrategy="Once", evictionStrategy="Shutdown"))
     kubectl("wait", "vm", "once", "--for=condition=Ready", "--timeout=90s", timeout=100)
     node = seen(kubectl, "once")["status"]["nodeName"]
+    there = {"kubernetes.io/hostname": node}
+    kubectl.apply(tiny_vm("by-hand", runStrategy="Manual", evictionStrategy="Shutdown", nodeSelector=there))
+    kubectl("virt", "start", "by-hand")
+    kubectl("wait", "vm", "by-hand", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    kubectl("patch", "vm", "by-hand", "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))  # counts from the next start on
     with uncordoned(kubectl, node):
-        done = drain(kubectl, node, "once", timeout=120)
+        done = drain(kubectl, node, *names, timeout=120)
         assert done.returncode == 0, done.stderr
         eventually(
-            lambda: (status := seen(kubectl, "once")["status"])["phase"] == "Running" and status["nodeName"] != node,
+            lambda: all(
+                (status := seen(kubectl, name)["status"])["phase"] == "Running" and status.get("nodeName") not in (None, node)
+                for name in names
+            ),
             timeout=120,
-            what="the guest runs on the other node",
+            what="both guests run on the other node",
         )
-    first = seen(kubectl, "once")["status"]["attempts"][0]
-    assert first["result"] == "Stopped"
-    assert "was evicted, as by kubectl drain" in first["message"] or "was to be evicted, as by kubectl drain" in first["message"]
+    for name in names:
+        first = seen(kubectl, name)["status"]["attempts"][0]
+        assert first["result"] == "Stopped"
+        assert "was evicted, as by kubectl drain" in first["message"] or "was to be evicted, as by kubectl drain" in first["message"]
 
-    kubectl("delete", "pod", seen(kubectl, "once")["status"]["podName"], timeout=90)
-    eventually(lambda: seen(kubectl, "once")["status"]["phase"] == "Stopped", timeout=60, what="the machine is off")
-    assert len(seen(kubectl, "once")["status"]["attempts"]) == 2
+    kubectl("delete", "pod", *(seen(kubectl, name)["status"]["podName"] for name in names), timeout=90)
+    for name in names:
+        eventually(lambda: seen(kubectl, name)["status"]["phase"] == "Stopped", timeout=60, what="the machine is off")  # noqa: B023  # it is called at once
+        assert len(seen(kubectl, name)["status"]["attempts"]) == 2
 
 
 def test_etcds_only_member_is_not_evicted_and_says_what_moves_it(system: Kubectl) -> None:
