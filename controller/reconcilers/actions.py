@@ -88,7 +88,7 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class AddOwner:
-    """Make this one more of the object's ``ownerReferences``, provided that the object is still the one that was looked at."""
+    """Make this the first of the object's ``ownerReferences``, provided that the object is still the one that was looked at."""
 
     reference: Object
 
@@ -262,7 +262,11 @@ class Deeds:
 
     async def _add_owner(self, obj: Object, reference: Object) -> Object:
         """Return the object with its owner. Nothing waits for that: where it is refused (by an older chart's policy) it has none."""
-        owners = [*(dig(obj, "metadata", "ownerReferences") or ()), reference]
+        given: list[Object] = dig(obj, "metadata", "ownerReferences") or []
+        ours = next((each for each in given if all(dig(each, key) == value for key, value in reference.items())), reference)
+        owners = [ours, *(each for each in given if each != ours)]  # with what else its author wrote into it
+        if owners == given:
+            return obj
         patch = {"metadata": {"resourceVersion": resource_version_of(obj), "uid": uid_of(obj), "ownerReferences": owners}}
         try:
             written = await self._client.patch(self._resource, name_of(obj), patch, namespace_of(obj), field_manager=FIELD_MANAGER)

@@ -13,19 +13,20 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, name_of, uid_of
-from apiserver.apis.virt import evictions, phases
+from apiserver.apis.virt import evictions, names, phases
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.reconcilers import ownership
 from controller.reconcilers.actions import Action, AddOwner, DeleteObject, LookAgain
 
 NEEDED_SECONDS: Final = 3600
 """From the end of a migration that an eviction caused: how long the next eviction has to wait is counted from those that failed."""
+_PREFIX: Final = f"{names.GROUP}/"
 _EARLY: Final = frozenset({"", phases.PENDING, phases.SCHEDULING})
 """Phases in which nobody but virt-controller writes the object."""
 
 
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
-    """Return what makes the machine an owner of its Migration, if it is none yet."""
+    """Return what makes the machine an owner of its Migration, and the first of its name, if it is not yet."""
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()
     if not uid_of(vm) or evictions.machine_of(migration) != name_of(vm) or owner_uid(migration) == uid_of(vm):
@@ -38,10 +39,14 @@ def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
 
 
 def owner_uid(migration: Object) -> str:
-    """Return the uid of the machine that owns a Migration, or an empty string."""
+    """Return the uid of the machine that owns a Migration, or an empty string.
+
+    Who makes a Migration may write any owner into it; virt-controller puts the machine before all others (:func:`adopt`).
+    """
     references = dig(migration, "metadata", "ownerReferences")
     for each in references if isinstance(references, list) else ():
-        if dig(each, "kind") == VIRTUAL_MACHINES.kind and dig(each, "name") == evictions.machine_of(migration):
+        is_ours = dig(each, "kind") == VIRTUAL_MACHINES.kind and str(dig(each, "apiVersion") or "").startswith(_PREFIX)
+        if is_ours and dig(each, "name") == evictions.machine_of(migration):
             return str(dig(each, "uid") or "")
     return ""
 

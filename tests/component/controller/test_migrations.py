@@ -69,6 +69,28 @@ async def test_a_migration_that_somebody_made_belongs_to_its_machine_whatever_be
     assert api.get(MIGRATIONS, "ns", "too-early")["metadata"]["ownerReferences"] == [owner_of(cluster.vm("off"))]
 
 
+@pytest.mark.parametrize("own", [[], [{"blockOwnerDeletion": False}]], ids=["not named", "named behind"])
+async def test_a_migration_whose_author_named_another_owner_first_gets_its_machine_before_it_with_one_write(
+    api: FakeAPI, cluster: Cluster, own: list[dict[str, Any]]
+) -> None:
+    await cluster.running()
+    owner = owner_of(cluster.vm())
+    bogus = {**owner, "uid": "made-up"}
+    named = [{**owner, **each} for each in own]
+    made = a_migration("made-by-hand")
+    made["metadata"]["ownerReferences"] = [bogus, *named]
+    await api.put(MIGRATIONS, made)
+    await phase_is(cluster, "made-by-hand", "Scheduling")
+    assert api.get(MIGRATIONS, "ns", "made-by-hand")["metadata"]["ownerReferences"] == [*(named or [owner]), bogus]
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))  # has it looked at again
+    await cluster.start_pod(
+        await cluster.until(lambda: next(each for each in api.all(PODS) if "kubevirt.io/migration" in str(each["metadata"])), "its pod"),
+        "node2",
+    )
+    await phase_is(cluster, "made-by-hand", "PreparingTarget")
+    assert len([body for *_, body in api.writes if "ownerReferences" in (body.get("metadata") or {}) and "spec" not in body]) == 1
+
+
 class OlderPolicy(FakeAPI):
     """A server with the policies of an older chart, which let virt-controller neither write owners nor delete Migrations."""
 

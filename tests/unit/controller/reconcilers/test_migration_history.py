@@ -10,7 +10,7 @@ import pytest
 from apiserver.apis.meta import times
 from apiserver.apis.virt import evictions, names
 from controller.reconcilers.actions import AddOwner, DeleteObject, LookAgain
-from controller.reconcilers.migration_history import NEEDED_SECONDS, adopt, put_away
+from controller.reconcilers.migration_history import NEEDED_SECONDS, adopt, owner_uid, put_away
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_vm
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -47,6 +47,23 @@ def test_an_owner_of_another_kind_stays_beside_it() -> None:
     migration = a_migration()
     migration["metadata"]["ownerReferences"] = [an_owner("job", kind="Job"), an_owner("other", name="other")]
     assert adopt(migration, a_vm()) == (AddOwner(an_owner()),)
+
+
+@pytest.mark.parametrize("bogus", [an_owner("made-up"), an_owner("")], ids=["of nobody", "without a uid"])
+def test_whatever_its_author_named_first_the_machine_is_its_owner_once_it_is_the_first(bogus: dict[str, Any]) -> None:
+    migration = a_migration()
+    migration["metadata"]["ownerReferences"] = [bogus, an_owner()]
+    assert adopt(migration, a_vm()) == (AddOwner(an_owner()),)
+    migration["metadata"]["ownerReferences"] = [an_owner(), bogus]
+    assert (owner_uid(migration), adopt(migration, a_vm())) == (UID, ())
+
+
+def test_what_another_group_calls_so_is_no_machine_of_ours() -> None:
+    migration = a_migration()
+    migration["metadata"]["ownerReferences"] = [an_owner("other", apiVersion="example.com/v1"), an_owner("another", apiVersion=None)]
+    assert owner_uid(migration) == ""
+    migration["metadata"]["ownerReferences"].append(an_owner(apiVersion="kubevirt.io/v1"))
+    assert (owner_uid(migration), adopt(migration, a_vm())) == (UID, ())
 
 
 @pytest.mark.parametrize(
