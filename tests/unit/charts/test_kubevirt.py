@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
@@ -276,6 +277,37 @@ def test_files_of_nodes_are_allowed_to_both_and_bounded_where_they_are_made() ->
     assert taken.host_disks == read.host_disks == ("/var/vms/{namespace}", "/srv/vms")
     assert read.host_disks_max_created == 5 << 30
     assert handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1"]).host_disks_max_created == 100 << 30
+
+
+def pattern_of(*path: str) -> re.Pattern[str]:
+    found = json.loads((CHART / "values.schema.json").read_text())
+    for each in path:
+        found = found["properties"][each]
+    return re.compile(found["pattern"])
+
+
+def is_read(parse: Callable[[list[str]], object], *flags: str) -> bool:
+    try:
+        parse(list(flags))
+    except SystemExit:
+        return False
+    return True
+
+
+SUFFIXES = ("", "k", "K", "m", "M", "G", "T", "P", "E", "Ki", "ki", "Mi", "Gi", "Ti", "Pi", "e3", "B")
+EDGES = sorted({abs(base**power + by) for base in (2, 10) for power in range(20) for by in (-1, 0, 1)})
+"""Numbers around which a pattern by digits, or a bound in powers of 1024, changes its mind."""
+AMOUNTS = [f"{sign}{number}{suffix}" for number in EDGES for suffix in SUFFIXES for sign in ("", "-", "0", "1.")]
+
+
+def test_the_room_for_files_of_nodes_is_a_quantity() -> None:
+    """Or virt-handler would not begin, on any node."""
+    admitted = pattern_of("hostDisks", "maxCreated")
+    taken = [each for each in AMOUNTS if admitted.fullmatch(each)]
+    assert {"0", "100k", "100Ki", "100M", "100Gi", "1P", "1Pi"} <= {*taken}
+    read = handler_options.parse
+    assert [each for each in taken if not is_read(read, "--node-name=n", "--pod-ip=::1", f"--host-disks-max-created={each}")] == []
+    assert [each for each in ("100K", "100ki", "", "k", "-1", "1.5Gi", "1Gi ") if admitted.fullmatch(each)] == []
 
 
 def test_every_container_says_what_it_needs_and_can_be_probed() -> None:
