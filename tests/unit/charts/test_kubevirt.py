@@ -310,6 +310,17 @@ def test_the_room_for_files_of_nodes_is_a_quantity() -> None:
     assert [each for each in ("100K", "100ki", "", "k", "-1", "1.5Gi", "1Gi ") if admitted.fullmatch(each)] == []
 
 
+def test_the_bandwidth_of_migrations_is_one_that_virt_controller_takes() -> None:
+    """Or it would not begin. Of amounts beside the bounds a few that it would take are refused: they can be written otherwise."""
+    admitted = pattern_of("migrations", "bandwidth")
+    taken = [each for each in AMOUNTS if admitted.fullmatch(each)]
+    assert {"0", "8192Ki", "1Mi", "100000Mi", "10M", "1G", "1Gi", "100Gi", "1Ti"} <= {*taken}
+    read = controller_options.parse
+    assert [each for each in taken if not is_read(read, "--launcher-image=x", f"--migration-bandwidth={each}")] == []
+    assert [each for each in ("500Ki", "2Ti", "5", "1M", "1025Gi", "1e9", "1048575", "") if admitted.fullmatch(each)] == []
+    assert admitted.fullmatch(yaml.safe_load((CHART / "values.yaml").read_text())["migrations"]["bandwidth"])
+
+
 def test_every_container_says_what_it_needs_and_can_be_probed() -> None:
     for name, pod in pod_templates(NODE):
         for container in pod["containers"]:
