@@ -79,9 +79,10 @@ class PodRestriction:
 
     async def _judge_addresses(self, attributes: Attributes) -> None:
         given = dig(attributes.obj, "status", _ADDRESSES) or ()
-        if not given or given == dig(attributes.old, "status", _ADDRESSES):
-            return
         name, uid = (str(dig(attributes.obj, "status", each) or "") for each in _FIELDS[MIGRATIONS.plural])
+        same_pod = uid == str(dig(attributes.old, "status", _FIELDS[MIGRATIONS.plural][1]) or "")
+        if not given or (same_pod and given == dig(attributes.old, "status", _ADDRESSES)):
+            return
         if found := podrestriction.strange_addresses(await self._pod(attributes, name), uid, given):
             raise _refusal(attributes, _ADDRESSES, found)
 

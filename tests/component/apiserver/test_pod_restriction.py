@@ -185,6 +185,19 @@ async def test_connections_to_a_guest_that_moves_are_passed_on_to_its_own_pod_an
     assert (code, status["details"]["causes"][0]["field"]) == (403, "status.targetPodIPs")
 
 
+async def test_addresses_of_one_target_are_not_left_to_the_next(cluster: Cluster) -> None:
+    """A Migration that begins again with another pod: the address may be somebody else's by then."""
+    machine = await cluster.admin("GET", VM)
+    await cluster.put_status(VM_STATUS, RUNNING)
+    await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
+    for name, uid, address in (("p2", "uid-2", "10.244.1.7"), ("p3", "uid-3", "10.244.1.8")):
+        await cluster.kube.put(PODS, {**launcher_pod(machine, name, uid), "status": {"podIP": address}})
+    assert (await patch(cluster, MOVE_STATUS, {**PREPARING, "targetPodIPs": ["10.244.1.7"]}))[0] == 200
+    code, status = await patch(cluster, MOVE_STATUS, {"targetPod": "p3", "targetPodUID": "uid-3"})
+    assert (code, status["details"]["causes"][0]["field"]) == (403, "status.targetPodIPs")
+    assert (await patch(cluster, MOVE_STATUS, {"targetPod": "p3", "targetPodUID": "uid-3", "targetPodIPs": ["10.244.1.8"]}))[0] == 200
+
+
 async def test_a_machine_arrives_where_its_migration_was_admitted_without_another_look(cluster: Cluster) -> None:
     """The guest stands still meanwhile, and kube-apiserver may be away."""
     await cluster.put_status(VM_STATUS, RUNNING)
