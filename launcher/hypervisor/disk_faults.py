@@ -47,6 +47,10 @@ class DiskFaults:
         return False
 
     def of(self, domain: str, targets: Mapping[str, str]) -> tuple[DiskFault, ...]:
-        """Return the last errors of a domain's disks, by libvirt's names of them; ``targets`` has these by the disks' aliases."""
-        found = ((targets[alias], each) for alias, each in self._last.get(domain, {}).items() if alias in targets)
+        """Return the last errors of a domain's disks, by libvirt's names of them; ``targets`` has these by the disks' aliases.
+
+        Others may be taken in meanwhile, in the thread of libvirt's events.
+        """
+        last = dict(self._last.get(domain, {}))  # in one step of the interpreter: what is gone through must not grow
+        found = ((targets[alias], each) for alias, each in last.items() if alias in targets)
         return tuple(DiskFault(target, each.error, each.ignored, each.time) for target, each in sorted(found, key=lambda pair: pair[0]))

@@ -47,6 +47,20 @@ def test_a_guest_that_fails_without_an_end_is_looked_at_now_and_then() -> None:
     assert sum(looks) == 100 / NEWS_SECONDS
 
 
+def test_an_error_that_comes_while_the_others_are_gathered_ends_nothing() -> None:
+    faults = DiskFaults()
+
+    class Targets(dict[str, str]):
+        """In which nothing is looked up but something else fails, as in the thread of libvirt's events."""
+
+        def __contains__(self, alias: object) -> bool:
+            faults.take("a", f"another beside {alias}", "", ignored=False, now=2.0)
+            return super().__contains__(alias)
+
+    faults.take("a", "ua-b", "", ignored=False, now=1.0)
+    assert faults.of("a", Targets(TARGETS)) == (DiskFault("vdb", "I/O error", False, 1.0),)
+
+
 def test_an_error_of_nobody_is_nobodys() -> None:
     faults = DiskFaults()
     assert not faults.take("a", "", "enospc", ignored=False, now=0.0)
