@@ -10,12 +10,14 @@ and in the pod's namespace it does nothing but that one system call: no path of 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
 import stat
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,8 +30,9 @@ from handler.pods import opening
 MODE: Final = 0o600
 NODE: Final = Path("/proc/1")
 """The node's first process, whose root and mount namespace are the node's."""
-_making: Final = threading.Lock()
-"""Held while the files of a directory are counted and one is made."""
+_turns: Final[weakref.WeakValueDictionary[tuple[int, int], threading.Lock]] = weakref.WeakValueDictionary()
+"""By device and inode of a directory: held while its files are counted and one is made. Each is there for as long as somebody wants it."""
+_turns_change: Final = threading.Lock()
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _CLONE_FS: Final = 0x200
 _CLONE_NEWNS: Final = 0x20000
@@ -168,13 +171,23 @@ def _make(top: int, path: str, file: File) -> None:
     parent, _, name = path.rpartition("/")
     directory = opening.openat2(top, parent, os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     try:
-        with _making:
+        with alone(directory):
             if (there := _bytes_of(directory)) + file.size > file.limit:
                 text = f"its directory has files of {there} bytes, and may have {file.limit} (--host-disks-max-created)"
                 raise NotTheDevice(f"disk {file.disk!r}: {file.path} of this node cannot be made: {text}")
             _make_in(directory, name, file.size)
     finally:
         os.close(directory)
+
+
+@contextlib.contextmanager
+def alone(directory: int) -> Iterator[None]:
+    """Be the only thread of this process that counts and makes files in a directory; one that hangs lets nobody wait who wants another."""
+    found = os.fstat(directory)
+    with _turns_change:
+        turn = _turns.setdefault((found.st_dev, found.st_ino), threading.Lock())
+    with turn:
+        yield
 
 
 def _bytes_of(directory: int) -> int:

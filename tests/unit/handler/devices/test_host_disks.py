@@ -1,0 +1,60 @@
+"""Files of the node as disks: who waits for whom while one is made."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from handler.devices import host_disks
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[list[int]]:
+    """Return descriptors of two directories, and another one of the first."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    descriptors = [os.open(tmp_path / name, os.O_RDONLY | os.O_DIRECTORY) for name in ("a", "b", "a")]
+    yield descriptors
+    for each in descriptors:
+        os.close(each)
+
+
+def test_nobody_waits_for_a_directory_that_is_another_one(opened: list[int]) -> None:
+    passed = threading.Event()
+
+    def make() -> None:
+        with host_disks.alone(opened[1]):
+            passed.set()
+
+    with host_disks.alone(opened[0]):
+        threading.Thread(target=make, daemon=True).start()
+        assert passed.wait(20)
+
+
+def test_in_one_directory_one_file_is_made_at_a_time(opened: list[int]) -> None:
+    order, began = [], threading.Event()
+
+    def make() -> None:
+        began.set()
+        with host_disks.alone(opened[2]):
+            order.append("second")
+
+    second = threading.Thread(target=make)
+    with host_disks.alone(opened[0]):
+        second.start()
+        began.wait()
+        os.sched_yield()
+        order.append("first")
+    second.join()
+    assert order == ["first", "second"]
+
+
+def test_nothing_is_kept_of_directories_in_which_nobody_makes_a_file(opened: list[int]) -> None:
+    for each in opened:
+        with host_disks.alone(each):
+            assert len(host_disks._turns) == 1
+    assert not host_disks._turns
