@@ -122,7 +122,10 @@ def check(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
 
 def delete(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
     """Take away what the guest had, and the node's bridge after the last one; the pod may be gone."""
-    network = Network(told)
+    try:
+        network = Network(told)
+    except PluginError:  # ADD refused it, and made nothing
+        return {}
     if network.node_link in links(node):
         run(node, "ip", "link", "delete", network.node_link)  # and with it its other end
     if network.node_bridge in links(node) and not links(node, "master", network.node_bridge):

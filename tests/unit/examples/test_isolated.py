@@ -1,0 +1,21 @@
+"""The example of a plugin for interfaces, as far as it needs no network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.examples.programs import load
+
+isolated = load("plugins/isolated/isolated.py")
+
+
+@pytest.mark.parametrize("options", [{"segmnt": "a"}, {"segment": "A/B"}])
+def test_what_was_refused_is_deleted_without_a_word(options: dict[str, str]) -> None:
+    """Or virt-handler would ask for it for ever."""
+    told: dict[str, Any] = {"interface": {"name": "lan", "options": options}, "machine": {"namespace": "a"}, "pod": {"uid": "u"}}
+    with pytest.raises(isolated.PluginError) as refused:
+        isolated.add(told, "", "")
+    assert refused.value.code == 7
+    assert isolated.delete(told, "", "") == {}
