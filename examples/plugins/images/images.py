@@ -85,11 +85,10 @@ class Daemon:
     def restore(self) -> None:
         """Serve again what a former life of the daemon served: QEMU waits for it, and connects anew."""
         for file in self.state.glob("*.json"):
-            told = json.loads(file.read_text())
             try:
-                self.add(told)
-            except (OSError, Refused) as error:
-                print(f"{told['disk']['name']} of pod {told['pod']['uid']}: {error}", file=sys.stderr)
+                self.add(json.loads(file.read_text()))
+            except (OSError, Refused, ValueError, KeyError, TypeError) as error:  # one that cannot be served must not keep the others away
+                print(f"{file.name}: {type(error).__name__}: {error}", file=sys.stderr)
 
     def answer(self, command: str, told: Document) -> Document:
         """Carry a command out, and return what virt-handler is told."""
@@ -113,18 +112,28 @@ class Daemon:
                     raise Refused(TRY_AGAIN, f"image {name} is in use by another disk")
             served = Disk(name, told)
             try:
-                self.state.joinpath(f"{key}.json").write_text(json.dumps(told))
+                self.keep(key, told)
             except OSError:
                 served.close()
                 raise
             self.disks[key] = served
         return {"disk": {"protocol": "nbd", "path": disk["socket"], "size": self.disks[key].size, "export": ""}}
 
+    def keep(self, key: str, told: Document) -> None:
+        """Write down what is served: whole, or not at all."""
+        new = self.state / f"{key}.new"
+        with new.open("w") as file:
+            file.write(json.dumps(told))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, self.state / f"{key}.json")
+
     def delete(self, told: Document) -> Document:
         """Serve it no more; what is not served is no error."""
         if (served := self.disks.pop(key_of(told), None)) is not None:
             served.close()
-        self.state.joinpath(f"{key_of(told)}.json").unlink(missing_ok=True)
+        for ending in ("json", "new"):
+            self.state.joinpath(f"{key_of(told)}.{ending}").unlink(missing_ok=True)
         return {}
 
     def check(self, told: Document) -> Document:
