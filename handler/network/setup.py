@@ -161,7 +161,7 @@ class Networks:
                 )
         except PluginRefused as error:
             raise Unsupported(str(error)) from error
-        except Failed as error:
+        except (Failed, TimedOut) as error:
             if is_ours:
                 raise CommandFailed(str(error)) from error
             raise

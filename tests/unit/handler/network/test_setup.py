@@ -1,0 +1,45 @@
+"""Plugins that fail while a pod is given its networks: whose fault it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.hardware import interfaces
+from handler.network import setup
+from handler.network.namespaces import CommandFailed
+from handler.plugins.answers import Description
+from handler.plugins.calling import Plugins
+from handler.plugins.contract import Kind
+from handler.plugins.faults import Failed, Fault, TimedOut
+
+THEIRS = {"name": "lan", "type": interfaces.PLUGIN, "plugin": "san", "mac": "52:54:00:aa:bb:cc"}
+
+
+class Failing(Plugins):
+    """Plugins none of which does what it is asked to."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(Path(), {})
+        self._fault = fault
+
+    async def describe(self, kind: Kind, name: str) -> Description:
+        raise self._fault
+
+
+async def add(interface: dict[str, Any], fault: Fault) -> None:
+    vm = {"metadata": {"name": "testvm", "namespace": "ns", "uid": "3f0e"}, "spec": {"domain": {"devices": {"interfaces": [interface]}}}}
+    (wanted,) = setup.wanted(vm)
+    networks = setup.Networks(Failing(fault))
+    networks._ours = Failing(fault)
+    await networks._add({"pod": {"uid": "u"}}, wanted, 0, "")
+
+
+@pytest.mark.parametrize("fault", [Failed("it failed"), TimedOut("it took too long")])
+async def test_one_of_ours_that_fails_or_takes_too_long_is_no_fault_of_a_third_partys(fault: Fault) -> None:
+    with pytest.raises(CommandFailed, match=str(fault)):
+        await add({"name": "default"}, fault)
+    with pytest.raises(type(fault), match=str(fault)):
+        await add(THEIRS, fault)
