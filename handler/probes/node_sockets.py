@@ -31,7 +31,7 @@ class NodeSockets:
 
         Raises:
             OSError: it is refused.
-            RuntimeError: this thread could not come back: nothing that it does from now on would be where it belongs.
+            SystemExit: this thread could not come back: nothing that it does from now on would be where it belongs.
         """
         node = os.open(self._node, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -59,4 +59,4 @@ def _come_back(own: int) -> None:
     try:
         _enter(own)
     except OSError as error:
-        raise RuntimeError(f"come back to the pod's network: {error}") from error
+        raise SystemExit(f"virt-handler could not come back to its pod's network, and ends: {error.strerror}") from error

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -387,3 +391,37 @@ async def test_a_guest_that_has_no_address_in_the_pods_network_is_told_apart_fro
     async with world.handler() as handler:
         handler.node.address = "127.0.0.1"
         await eventually(lambda: ready(world)[0] == "True")
+
+
+STRANDED = """
+import asyncio, os, socket, sys, uvloop
+from apiserver.apis.virt.probes import Probe
+from controller.runtime.clock import SystemClock
+from handler.pods.links import Link
+from handler.probes import node_sockets
+from handler.probes.asking import Question
+from handler.probes.prober import Prober
+
+def make(family):
+    node_sockets._come_back(os.open(os.devnull, os.O_RDONLY))
+
+async def main():
+    prober = Prober(
+        lambda probe, address: Question(probe, address, make), SystemClock(), may_be_asked=lambda status: True, changed=lambda link: None
+    )
+    vm = {"spec": {"readinessProbe": {"tcpSocket": {"port": 80}}}}
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(prober.run())
+        tasks.create_task(asyncio.sleep(600))
+        prober.verdict(vm, Link("8c9c3b0e-0000-4000-8000-000000000001", 0.0), "10.0.0.1")
+
+uvloop.run(main())
+"""
+
+
+def test_a_process_that_does_not_come_back_to_its_network_ends() -> None:
+    """Or it would do everything else in that of the node."""
+    command, environment = [sys.executable, "-c", STRANDED], {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, env=environment)
+    assert done.returncode == 1
+    assert "virt-handler could not come back to its pod's network, and ends: Invalid argument\n" in done.stderr

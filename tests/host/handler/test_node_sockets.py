@@ -49,13 +49,13 @@ def test_what_is_no_network_namespace_is_refused_and_changes_nothing(tmp_path: P
     assert OWN.stat().st_ino == before
 
 
-def test_who_cannot_come_back_does_nothing_more(elsewhere: Path, tmp_path: Path) -> None:
+def test_who_cannot_come_back_ends(elsewhere: Path, tmp_path: Path) -> None:
     """In a process of its own, which is then in the other network."""
     (tmp_path / "own").touch()
     if (child := os.fork()) == 0:
         try:
             NodeSockets(node=elsewhere, own=tmp_path / "own").make(socket.AF_INET)
-        except RuntimeError:
+        except SystemExit:
             os._exit(7)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
