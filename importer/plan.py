@@ -46,6 +46,8 @@ def read(document: bytes) -> Plan:
     """
     try:
         given = json.loads(document)
+        if not given.get("directory") and not given.get("device"):
+            raise ValueError("a plan without a claim: its image would be written to the working directory")
         return Plan(
             directory=Path(given.get("directory") or ""),
             source=dict(given["source"]),

@@ -37,9 +37,14 @@ def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None
     return {"type": words.DISKS_READY, "status": "False", "reason": reason, "message": one_line(message, MAX_MESSAGE)}
 
 
-def news(vm: Object, status: Object) -> tuple[str, str] | None:
-    """Return reason and message of the condition where it is another one than of the stored machine, and says that disks fail."""
+def news(vm: Object, status: Object, of_plugin: str = "") -> tuple[str, str] | None:
+    """Return reason and message of the condition where it is another one than of the stored machine, and says that disks fail.
+
+    ``of_plugin``: the reason by which it says that a plugin has not done its part.
+    """
     before, after = (objects.condition(each.get("conditions"), words.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
-    if after.get("reason") not in (words.DISK_FULL, words.DISK_FAILS) or after.get("message") == before.get("message"):
+    if after.get("reason") not in {words.DISK_FULL, words.DISK_FAILS, of_plugin} - {""}:
+        return None
+    if (after["reason"], after.get("message")) == (before.get("reason"), before.get("message")):
         return None
     return str(after["reason"]), str(after["message"])

@@ -450,14 +450,12 @@ class RunGuest:
             return rest
         if not await self._write(vm, status):
             return Result(requeue_after=self._bucket(vm).delay(_elapsed()))
-        if failing := disk_faults.news(vm, status):
+        if failing := disk_faults.news(vm, status, wrong.reason if wrong is not None else ""):
             self._say(vm, "Warning", *failing)
         if why := guest_probes.became_unready(vm, status):
             self._say(vm, "Warning", conditions.NOT_PROBED, why)
         if (of_addresses := dhcp_faults.news(vm, status)) is not None:
             self._say(vm, "Warning", *of_addresses)
-        if wrong is not None:
-            self._say(vm, "Warning", wrong.reason, guest_status.printable(str(wrong)))
         if lost := shared_filesystems.loss(vm, status):
             self._say(vm, "Warning", conditions.FILESYSTEM_LOST, lost)
         if phases.phase_of(vm) == phases.SCHEDULED and not power.has_run(vm):  # it may be in that phase again by an edit of the status

@@ -16,6 +16,7 @@ from handler.devices.ownership import NotTheDevice
 from handler.network.binding import Unsupported
 from handler.network.namespaces import CommandFailed
 from handler.plugins.faults import Failed, NotFound, TimedOut
+from handler.plugins.records import Record
 from handler.pods import links
 from handler.reconcilers import guest_imports, guest_status, run_guest, wiring
 from launcher.protocol import messages
@@ -305,6 +306,29 @@ async def test_a_watchdog_that_fires_in_a_guest_that_goes_on_is_told(world: Worl
         launcher.change(watchdogs=1)
         await eventually(lambda: "WatchdogFired" in world.events())
     assert "Rebooted" not in world.events()
+
+
+async def test_what_a_plugin_does_not_do_for_a_running_guests_disk_is_told_once(world: World) -> None:
+    await world.vm()
+    await world.launcher("pod-1")
+    world.records.write(Record("storage", "pod-1", "data", "absent", {"pod": {"uid": "pod-1"}, "disk": {"name": "data"}}))
+    disk = {"name": "data", "type": "Plugin", "source": {"plugin": "absent", "options": {}}}
+
+    async def ask(action: str, state: str) -> None:
+        """Have the machine's status written for another reason."""
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request(action)))
+        await eventually(lambda: world.status()["domain"]["state"] == state)
+
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"]["domain"]["devices"]["disks"].append(disk))
+        await eventually(lambda: "PluginNotFound" in world.events())
+        await ask("Pause", "paused")
+        await ask("Unpause", "running")
+        found = objects.condition(world.status()["conditions"], "DisksReady") or {}
+        assert (found["status"], found["reason"]) == ("False", "PluginNotFound")
+        await ask("Pause", "paused")
+    assert [each.get("count", 1) for each in world.api.all(EVENTS) if each["reason"] == "PluginNotFound"] == [1]
 
 
 async def test_a_file_system_that_nobody_serves_any_more_is_told_once_and_the_guest_goes_on(world: World) -> None:

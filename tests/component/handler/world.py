@@ -252,6 +252,8 @@ class World:
         self.launchers: dict[str, FakeLauncher] = {}
         self.doors: dict[str, FakeRelays] = {}
         self._kubelet = kubelet
+        self.records = Records(kubelet / "records")
+        """Of what plugins were asked for, by whichever virt-handler."""
         self._stack = stack
 
     async def launcher(self, pod_uid: str, *, protocol: int = messages.PROTOCOL) -> FakeLauncher:

@@ -71,3 +71,17 @@ def test_a_running_guest_keeps_the_condition_unchanged_until_the_disk_is_well_an
     well = guest_status.running({**vm, "status": first}, a_running(), None, NOW)
     assert objects.is_true(well["conditions"], "DisksReady")
     assert disk_faults.news({**vm, "status": first}, well) is None
+
+
+def test_what_a_plugin_has_not_done_is_news_where_its_words_or_its_reason_are_other_ones() -> None:
+    vm = with_disks("data")
+    first, other, worse = (
+        guest_status.with_disks_fault(vm, {}, reason, message, NOW)
+        for reason, message in (("PluginFailed", "san: no"), ("PluginTimedOut", "san: no"), ("PluginFailed", "san: never"))
+    )
+    assert disk_faults.news(vm, first, "PluginFailed") == ("PluginFailed", "san: no")
+    told = {**vm, "status": first}
+    assert disk_faults.news(told, {**first, "phase": "Paused"}, "PluginFailed") is None
+    assert disk_faults.news(told, other, "PluginTimedOut") == ("PluginTimedOut", "san: no")
+    assert disk_faults.news(told, worse, "PluginFailed") == ("PluginFailed", "san: never")
+    assert disk_faults.news(vm, first) is None

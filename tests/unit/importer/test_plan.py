@@ -1,0 +1,33 @@
+"""The document that says what is to be imported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from importer import plan
+from importer.failures import ImportFailed
+
+SOURCE = {"http": {"url": "http://host/disk.img"}}
+
+
+@pytest.mark.parametrize("claim", [{"directory": "/claim"}, {"device": "/dev/claim"}])
+def test_an_image_goes_to_a_directory_or_to_a_device(claim: dict[str, Any]) -> None:
+    found = plan.read(json.dumps({"source": SOURCE, **claim}).encode())
+    assert (found.directory, found.device) in ((Path("/claim"), None), (Path(), Path("/dev/claim")))
+
+
+@pytest.mark.parametrize("given", [{}, {"directory": "", "device": None}, {"directory": None}])
+def test_it_goes_nowhere_without_them(given: dict[str, Any]) -> None:
+    """The working directory is nobody's claim."""
+    with pytest.raises(ImportFailed, match="plan cannot be read"):
+        plan.read(json.dumps({"source": SOURCE, **given}).encode())
+
+
+@pytest.mark.parametrize("document", [b"", b"[]", b'{"directory": "/claim"}', b'{"directory": "/claim", "source": 1}'])
+def test_what_is_no_plan_is_told(document: bytes) -> None:
+    with pytest.raises(ImportFailed, match="plan cannot be read"):
+        plan.read(document)
