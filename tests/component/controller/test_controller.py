@@ -458,6 +458,43 @@ async def test_a_machine_of_another_namespace_with_a_file_of_the_node_is_no_hold
     assert "DiskInUse" not in cluster.events()
 
 
+async def with_file_and_claim(api: FakeAPI, namespace: str, name: str, *disks: str) -> None:
+    """Store a machine with a file that machines of all namespaces name, with a claim ``data`` of its own namespace, or with both."""
+    known = {
+        "file": {"name": "file", "type": "HostDisk", "source": {"path": "/srv/vms/a.img"}},
+        "claim": {"name": "claim", "type": "PersistentVolumeClaim", "source": {"name": "data"}},
+    }
+    vm = a_vm(name, domain={"memory": {"guest": "64Mi"}, "devices": {"disks": [known[each] for each in disks]}})
+    vm["metadata"]["namespace"] = namespace
+    await api.put(VMS, vm)
+
+
+async def test_a_machine_of_another_namespace_with_the_same_file_is_no_rival_for_a_claim_of_the_same_name(
+    api: FakeAPI, cluster: Cluster
+) -> None:
+    for namespace in ("ns", "elsewhere"):
+        await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": namespace}, "spec": {"accessModes": ["ReadWriteMany"]}})
+    await with_file_and_claim(api, "elsewhere", "foreign", "file", "claim")
+    await cluster.until(lambda: api.get(VMS, "elsewhere", "foreign")["status"]["podUID"], "the foreign machine's pod")
+    await with_file_and_claim(api, "ns", "own", "file", "claim")
+    await cluster.until(lambda: cluster.phase("own"), "what becomes of the own machine")
+    assert cluster.phase("own") == "Scheduling"
+    assert "foreign" not in json.dumps(cluster.vm("own"))
+
+
+async def test_a_machine_of_another_namespace_does_not_hide_a_rival_of_the_same_name(api: FakeAPI, cluster: Cluster) -> None:
+    for namespace in ("ns", "elsewhere"):
+        await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": namespace}, "spec": {"accessModes": ["ReadWriteMany"]}})
+    await with_file_and_claim(api, "elsewhere", "first", "file")
+    await with_file_and_claim(api, "ns", "first", "claim")
+    await cluster.until(lambda: all(api.get(VMS, each, "first")["status"]["podUID"] for each in ("elsewhere", "ns")), "two pods")
+    await with_file_and_claim(api, "ns", "second", "file", "claim")
+    await cluster.until(lambda: cluster.phase("second"), "what becomes of the second machine")
+    found = condition(cluster.vm("second")["status"]["conditions"], "DisksReady") or {}
+    assert (found["reason"], cluster.phase("second")) == ("DiskInUse", "Pending")
+    assert "data by virtual machine first" in found["message"]
+
+
 async def test_of_two_machines_that_have_pods_the_one_with_the_guest_is_waited_for(api: FakeAPI, cluster: Cluster) -> None:
     """Two virt-controllers made a pod each, in the same moment: virt-api takes one hand-over."""
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
