@@ -64,18 +64,6 @@ async def links(namespace: int) -> list[dict[str, Any]]:
     return found
 
 
-async def routes(namespace: int) -> list[dict[str, Any]]:
-    """Return ``ip -json -4 route show`` of the namespace."""
-    found: list[dict[str, Any]] = json.loads(await run(namespace, ("ip", "-json", "-4", "route", "show")) or "[]")
-    return found
-
-
-async def aliases(namespace: int) -> list[dict[str, Any]]:
-    """Return ``ip -json link show`` of the namespace, which has the aliases, and not the addresses."""
-    found: list[dict[str, Any]] = json.loads(await run(namespace, ("ip", "-json", "link", "show")))
-    return found
-
-
 def identity(namespace: int) -> tuple[int, int]:
     """Return what tells one namespace from another."""
     found = os.fstat(namespace)

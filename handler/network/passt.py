@@ -11,6 +11,8 @@ pod's network, so there is nothing to filter.
 
 from __future__ import annotations
 
+from typing import Final
+
 from apiserver.apis.virt import layout
 from handler.network import scripts
 from handler.network.binding import Interface, Observed, Plan, Unsupported, Wanted, in_order, pod_link
@@ -29,6 +31,6 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
     return Plan(_SCRIPT, Interface(wanted.name, wanted.mac, "", wanted.model, addresses))
 
 
-_SCRIPT = f"""set -e
+_SCRIPT: Final = f"""set -e
 {scripts.LOW_PORTS}echo {layout.USER_ID} {layout.USER_ID} >/proc/sys/net/ipv4/ping_group_range
 """

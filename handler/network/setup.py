@@ -21,7 +21,7 @@ from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
 from handler.devices import macvtap, ownership
 from handler.network import binding, bindings, departed, namespaces, results
-from handler.network.binding import Interface, Observed, Plan, Port, Unsupported, Wanted
+from handler.network.binding import Interface, Port, Unsupported, Wanted
 from handler.network.macs import mac_address
 from handler.network.namespaces import CommandFailed
 from handler.plugins import answers, contract, requests
@@ -98,15 +98,6 @@ def _with_device(interface: Wanted, number: tuple[int, int] | None) -> Wanted:
 def _ports(interface: Mapping[str, Any]) -> tuple[Port, ...] | None:
     given = interfaces.ports(interface)
     return None if given is None else tuple(Port(each["protocol"], each["port"]) for each in given)
-
-
-def plans(vm: Mapping[str, Any], observed: Observed) -> tuple[Plan, ...]:
-    """Return what is to be done for each interface of ``vm``, in order.
-
-    Raises:
-        Unsupported: one of them cannot be as the machine asks.
-    """
-    return tuple(bindings.plan(each, observed) for each in wanted(vm))
 
 
 class Networks:
@@ -233,11 +224,6 @@ async def pass_on(launcher: Launcher, others: Sequence[str]) -> bool:
         if rules:
             await namespaces.run(descriptor, ("sh", "-c", f"nft -f - <<'END'\n{rules}END\n"))
     return bool(rules)
-
-
-async def prepare(vm: Mapping[str, Any], launcher: Launcher) -> tuple[Interface, ...]:
-    """Set up the pod's networks for ``vm`` without plugins of third parties. Raises as :meth:`Networks.prepare`."""
-    return await Networks().prepare(vm, "", launcher)
 
 
 def _in_turn(asked: Sequence[Wanted]) -> list[int]:

@@ -23,6 +23,7 @@ NODE_NETNS_VARIABLE: Final = "KUBEVIRT_NODE_NETNS"
 NETNS_VARIABLE: Final = "KUBEVIRT_NETNS"
 """Path of the pod's network namespace; of plugins for networks. Absent where the pod is gone."""
 
+# Codes of errors, which mean what they mean in CNI; from 100 on they are the plugin's own.
 INCOMPATIBLE_VERSION: Final = 1
 UNSUPPORTED_FIELD: Final = 2
 POD_UNKNOWN: Final = 3
@@ -30,8 +31,6 @@ INPUT_OUTPUT: Final = 5
 NOT_DECODED: Final = 6
 INVALID_CONFIGURATION: Final = 7
 TRY_AGAIN: Final = 11
-FIRST_OWN: Final = 100
-"""From here on codes are the plugin's own. All of them mean what they mean in CNI."""
 
 FINAL: Final = frozenset({UNSUPPORTED_FIELD, INVALID_CONFIGURATION})
 """What the machine asks for cannot be, now or ever: its start fails. Everything else is tried again."""

@@ -14,8 +14,6 @@ from handler.probes.tally import Verdict
 
 MAX_MESSAGE: Final = 512
 NOT_YET: Final = "the guest runs, and its readiness probe has not succeeded yet"
-
-
 CANNOT_ASK: Final = "the readiness probe cannot be sent: "
 
 

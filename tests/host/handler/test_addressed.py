@@ -60,7 +60,7 @@ class World:
 
 @pytest.fixture
 async def world(pod: Pod) -> AsyncIterator[World]:
-    await setup.prepare(VM, pod.launcher)
+    await setup.Networks().prepare(VM, "", pod.launcher)
     made = World(pod)
     yield made
     made.close()
@@ -154,19 +154,19 @@ async def test_what_the_pod_says_to_everybody_is_heard_by_the_guest_alone(world:
 
 
 async def test_what_the_link_had_is_known_again_when_virt_handler_comes_back(pod: Pod) -> None:
-    first = await setup.prepare(VM, pod.launcher)
+    first = await setup.Networks().prepare(VM, "", pod.launcher)
     lan = next(each for each in first if each.name == "lan")
     assert lan.addresses == (GIVEN,)
     assert lan.lease == messages.Lease(f"{GIVEN}/24", network.BRIDGED_SERVER, (messages.Route("172.16.0.0/12", NEIGHBOUR),))
     links = {each["ifname"]: each for each in await namespaces.links(pod.launcher.network)}
     assert links[LINK]["addr_info"] == []
-    assert await setup.prepare(VM, pod.launcher) == first
+    assert await setup.Networks().prepare(VM, "", pod.launcher) == first
 
 
 async def test_a_guest_is_told_what_its_pod_has_and_goes_on_when_who_tells_it_dies(pod: Pod, start: Start) -> None:  # noqa: F811 - a fixture
     """On its pod's own network name, resolver and MTU; on the further one the address of IPAM."""
     resolv_conf = "search default.svc.cluster.local svc.cluster.local\nnameserver 10.96.0.10\nnameserver 10.96.0.11\noptions ndots:5\n"
-    wired = await setup.prepare(VM, pod.launcher)
+    wired = await setup.Networks().prepare(VM, "", pod.launcher)
     cards = tuple(messages.Interface(each.name, each.mac, each.tap, each.model, each.lease, each.lease6, each.ipv4) for each in wired)
     domain = {"graphics": [], "interfaces": VM["spec"]["domain"]["devices"]["interfaces"]}
     launcher = start(pod, resolv_conf)
@@ -194,7 +194,7 @@ async def test_a_guest_is_told_what_its_pod_has_and_goes_on_when_who_tells_it_di
         gone = client.until(lambda status: status.dhcp.problem)
         assert f"serve DHCP on {network.BRIDGE}: No such device" in gone.dhcp.problem
         assert "k6t-" in gone.dhcp.cause
-        assert await setup.prepare(VM, pod.launcher) == wired
+        assert await setup.Networks().prepare(VM, "", pod.launcher) == wired
         assert client.until(lambda status: status.dhcp.restarts == 2).dhcp.problem == ""
         wait_for(lambda: "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {NEIGHBOUR}"), 60, "the neighbour")
         assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {CALLER}")

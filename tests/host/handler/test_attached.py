@@ -58,7 +58,7 @@ class World:
 
 @pytest.fixture
 async def world(pod: Pod) -> AsyncIterator[World]:
-    await setup.prepare(VM, pod.launcher)
+    await setup.Networks().prepare(VM, "", pod.launcher)
     made = World(pod)
     yield made
     made.close()
@@ -86,7 +86,7 @@ async def test_the_guest_is_a_neighbour_with_its_own_mac_and_the_address_of_ipam
 
 async def test_without_ipam_it_is_a_neighbour_with_whatever_address_it_likes(pod: Pod) -> None:
     run("ip", "-n", pod.name, "address", "flush", "dev", LINK)
-    await setup.prepare(VM, pod.launcher)
+    await setup.Networks().prepare(VM, "", pod.launcher)
     made = World(pod)
     for address in ("192.168.7.2", "192.168.7.3"):
         meet(made, address)
@@ -207,7 +207,7 @@ def _call() -> None:
 
 
 async def test_it_can_be_done_again_and_the_filters_stay(world: World) -> None:
-    await setup.prepare(VM, world.pod.launcher)
+    await setup.Networks().prepare(VM, "", world.pod.launcher)
     meet(world, GUEST)
     for _ in range(3):
         world.tap.send(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)))

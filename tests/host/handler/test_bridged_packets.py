@@ -51,7 +51,7 @@ def pod() -> Iterator[Pod]:
 
 @pytest.fixture
 async def world(pod: Pod) -> AsyncIterator[World]:
-    (wired,) = await setup.prepare(VM, pod.launcher)
+    (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
     made = World(pod, wired.mac, Tap(pod), pod.outside(lambda: Ear("peer")))
     yield made
     made.tap.close()

@@ -32,7 +32,7 @@ def pod() -> Iterator[Pod]:
 
 @pytest.fixture
 async def world(pod: Pod) -> AsyncIterator[World]:
-    (wired,) = await setup.prepare(VM, pod.launcher)
+    (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
     made = World(pod, wired.mac, Tap(pod), pod.outside(lambda: Ear("peer")))
     yield made
     made.tap.close()
@@ -51,12 +51,12 @@ def is_about(kind: int, address: str) -> Callable[[bytes], bool]:
 
 async def test_the_guest_has_the_addresses_of_the_pod_and_meets_its_neighbours(pod: Pod) -> None:
     (before,) = (link for link in await namespaces.links(pod.launcher.network) if link["ifname"] == "eth0")
-    (wired,) = await setup.prepare(VM, pod.launcher)
+    (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
     assert (wired.mac, wired.addresses) == (before["address"], (POD, POD6))
     caller_mac = run("ip", "netns", "exec", pod.caller, "cat", "/sys/class/net/peer/address").strip()
     assert wired.lease6 is not None
     assert (wired.lease6.address, wired.lease6.router_mac, wired.lease6.is_default) == (f"{POD6}/64", caller_mac, True)
-    assert (await setup.prepare(VM, pod.launcher)) == (wired,)
+    assert (await setup.Networks().prepare(VM, "", pod.launcher)) == (wired,)
     links = {link["ifname"]: link for link in await namespaces.links(pod.launcher.network)}
     assert [each for name in ("eth0", "tap0", network.BRIDGE) for each in links[name]["addr_info"] if each["family"] == "inet6"] == []
 
@@ -203,7 +203,7 @@ async def test_routers_and_servers_out_there_are_not_heard(world: World) -> None
 
 async def test_a_guest_in_the_place_of_a_pod_without_ipv4_has_none() -> None:
     with pods.a_pod((6,)) as pod:
-        (wired,) = await setup.prepare(VM, pod.launcher)
+        (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
         assert (wired.addresses, wired.lease, wired.ipv4) == ((POD6,), None, False)
         world = World(pod, wired.mac, Tap(pod), pod.outside(lambda: Ear("peer")))
         for source in (POD, network.BRIDGED_SERVER, "0.0.0.0"):
@@ -219,7 +219,7 @@ async def test_a_gateway_that_does_not_answer_is_told_and_the_pod_keeps_its_addr
     run("ip", "-n", pod.caller, "link", "set", "peer", "arp", "off")
     run("ip", "-n", pod.caller, "-6", "address", "flush", "dev", "peer")
     with pytest.raises(namespaces.CommandFailed, match=f"the pod's gateway {CALLER6} does not answer"):
-        await setup.prepare(VM, pod.launcher)
+        await setup.Networks().prepare(VM, "", pod.launcher)
     (uplink,) = (link for link in await namespaces.links(pod.launcher.network) if link["ifname"] == "eth0")
     assert POD6 in [each["local"] for each in uplink["addr_info"]]
 
@@ -227,7 +227,7 @@ async def test_a_gateway_that_does_not_answer_is_told_and_the_pod_keeps_its_addr
 async def test_in_a_network_of_cnis_bridge_plugin_its_gateway_is_the_guests(tmp_path: Path) -> None:
     """Which sends back to the pod what the guest asks everybody: in hairpin mode."""
     with pods.a_pod_of_the_bridge_plugin(tmp_path) as pod:
-        (wired,) = await setup.prepare(VM, pod.launcher)
+        (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
         gateway = run("ip", "netns", "exec", pod.caller, "cat", "/sys/class/net/cni0/address").strip()
         assert wired.addresses == (POD, POD6)
         assert wired.lease6 is not None

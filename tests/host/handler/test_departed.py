@@ -42,7 +42,7 @@ class Guest:
 
     async def move(self, pod: Pod, vm: dict[str, Any]) -> None:
         """Go to another pod, whose network is set up for it, or begin in one."""
-        (wired,) = await setup.prepare(vm, pod.launcher)
+        (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
         if not self._pod:
             run(
                 "ip",
@@ -211,6 +211,6 @@ async def test_pods_and_callers_may_be_on_one_link(first: Pod, guest: Guest, pod
 async def test_what_comes_to_a_pod_without_a_masqueraded_guest_is_left_as_it_is(first: Pod, type_: str) -> None:
     run("ip", "-n", first.caller, "address", "add", "10.99.0.3/24", "dev", "peer")
     assert not await setup.pass_on(first.launcher, ("10.99.0.3",))
-    await setup.prepare(a_vm(type=type_), first.launcher)
+    await setup.Networks().prepare(a_vm(type=type_), "", first.launcher)
     assert not await setup.pass_on(first.launcher, ("10.99.0.3",))
     assert departed.TABLE not in (await namespaces.run(first.launcher.network, ("nft", "list", "ruleset"))).decode()

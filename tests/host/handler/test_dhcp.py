@@ -79,7 +79,7 @@ def answer_in(frame: bytes) -> message.Request | None:
 @pytest.fixture
 async def world(pod: Pod, program: Path, test_guest: guest.Guest, tmp_path: Path) -> AsyncIterator[World]:
     """The launcher gets everything ready as for a migration to its pod, so that no QEMU holds the tap."""
-    (interface,) = await setup.prepare(VM, pod.launcher)
+    (interface,) = await setup.Networks().prepare(VM, "", pod.launcher)
     launcher = pod.inside(lambda: sandbox.Launcher(program, tmp_path / "pod", test_guest))
     with sandbox.killed_afterwards([launcher]):
         with launcher.client() as client:
@@ -148,7 +148,7 @@ async def test_a_flood_of_malformed_packets_harms_nobody(world: World) -> None:
 async def test_a_second_server_on_the_bridge_is_an_error_that_says_so(
     pod: Pod, program: Path, test_guest: guest.Guest, tmp_path: Path
 ) -> None:
-    (interface,) = await setup.prepare(VM, pod.launcher)
+    (interface,) = await setup.Networks().prepare(VM, "", pod.launcher)
     wired = messages.Interface(interface.name, interface.mac, interface.tap, interface.model)
     with pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as holder:
         holder.bind(("", 67))
@@ -168,7 +168,7 @@ def processor_seconds(pid: int) -> float:
 
 async def test_each_attempt_of_a_break_out_works_for_root(pod: Pod) -> None:
     """Or their failure for others would mean nothing."""
-    await setup.prepare(VM, pod.launcher)
+    await setup.Networks().prepare(VM, "", pod.launcher)
     program = (Path(__file__).parent / "breakout.py").read_text()
     ended = json.loads(run("ip", "netns", "exec", pod.name, "unshare", "--mount", sandbox.PYTHON, "-I", "-c", program))
     assert set(ended.values()) == {"done"}

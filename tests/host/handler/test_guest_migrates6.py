@@ -31,8 +31,8 @@ def launchers(program: Path, tmp_path: Path) -> Iterator[list[Launcher]]:
 async def test_a_guest_that_moved_keeps_its_address_and_its_router(program: Path, tmp_path: Path, launchers: list[Launcher]) -> None:
     image = guest.build(modules=(*guest.MODULES, "virtio_net"), programs=("dhcpcd",))
     with pods.a_pod() as here, pods.a_pod() as there:
-        (wired,) = await setup.prepare(VM, here.launcher)
-        assert (await setup.prepare(VM, there.launcher)) == (wired,)
+        (wired,) = await setup.Networks().prepare(VM, "", here.launcher)
+        assert (await setup.Networks().prepare(VM, "", there.launcher)) == (wired,)
         card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model, wired.lease, wired.lease6, wired.ipv4)
         domain = {"graphics": [], "interfaces": VM["spec"]["domain"]["devices"]["interfaces"]}
         machine = dataclasses.replace(a_machine(devices=domain), interfaces=(card,))

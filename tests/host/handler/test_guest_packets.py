@@ -106,7 +106,7 @@ class World:
 
 @pytest.fixture
 async def world(pod: Pod) -> AsyncIterator[World]:
-    await setup.prepare(VM, pod.launcher)
+    await setup.Networks().prepare(VM, "", pod.launcher)
     made = World(pod)
     yield made
     made.close()
@@ -214,7 +214,7 @@ async def test_what_the_pod_asks_the_guest_is_answered(world: World) -> None:
 
 async def test_the_guest_hears_no_ipv6_of_a_pod_without() -> None:
     with pods.a_pod((4,)) as pod:
-        (wired,) = await setup.prepare(VM, pod.launcher)
+        (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
         links = {link["ifname"]: link for link in await namespaces.links(pod.launcher.network)}
         assert "table ip6" not in run("ip", "netns", "exec", pod.name, "nft", "list", "tables")
     assert (wired.addresses, wired.lease6) == ((POD,), None)
@@ -268,7 +268,7 @@ async def test_no_frame_gets_out_before_the_filter_is_there_or_while_it_is_renew
     thread.start()
     try:
         for _ in range(5):
-            await setup.prepare(VM, pod.launcher)
+            await setup.Networks().prepare(VM, "", pod.launcher)
     finally:
         over.set()
         thread.join()
@@ -298,26 +298,26 @@ async def state_of(pod: Pod, name: str) -> tuple[bool, str]:
 async def test_without_a_filter_there_is_no_network(pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_nft(tmp_path, monkeypatch, "Operation not supported")
     with pytest.raises(Unsupported, match="kernel needs CONFIG_NF_TABLES_NETDEV"):
-        await setup.prepare(VM, pod.launcher)
+        await setup.Networks().prepare(VM, "", pod.launcher)
     assert await state_of(pod, network.TAP) == (False, "")
 
 
 async def test_a_running_guest_without_a_filter_loses_its_network(pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    await setup.prepare(VM, pod.launcher)
+    await setup.Networks().prepare(VM, "", pod.launcher)
     run("ip", "netns", "exec", pod.name, "nft", "delete", "table", "netdev", "kubevirt")
     broken_nft(tmp_path, monkeypatch, "Cannot allocate memory")
     with pytest.raises(namespaces.CommandFailed, match="Cannot allocate memory"):
-        await setup.prepare(VM, pod.launcher)
+        await setup.Networks().prepare(VM, "", pod.launcher)
     assert await state_of(pod, network.TAP) == (False, network.BRIDGE)
     monkeypatch.undo()
-    await setup.prepare(VM, pod.launcher)
+    await setup.Networks().prepare(VM, "", pod.launcher)
     assert await state_of(pod, network.TAP) == (True, network.BRIDGE)
 
 
 async def test_a_filter_that_cannot_be_renewed_stays(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_nft(tmp_path, monkeypatch, "Cannot allocate memory")
     with pytest.raises(namespaces.CommandFailed):
-        await setup.prepare(VM, world.pod.launcher)
+        await setup.Networks().prepare(VM, "", world.pod.launcher)
     world.tap.send(SPOOFS["another IPv4 address"])
     assert EVIL not in world.heard()
 

@@ -86,7 +86,7 @@ def pod() -> Iterator[Pod]:
 
 @pytest.fixture
 async def world(pod: Pod) -> AsyncIterator[World]:
-    await setup.prepare(VM, pod.launcher)
+    await setup.Networks().prepare(VM, "", pod.launcher)
     made = World(pod)
     yield made
     made.close()
@@ -254,7 +254,7 @@ async def test_no_packet_leaves_with_the_address_that_the_guest_has_in_its_pod(w
 
 async def test_with_a_list_of_ports_nothing_else_is_the_guests(pod: Pod) -> None:
     interface = {"name": "default", "type": "masquerade", "ports": [{"port": 4000, "protocol": "UDP"}]}
-    await setup.prepare({**VM, "spec": {"domain": {"devices": {"interfaces": [interface]}}}}, pod.launcher)
+    await setup.Networks().prepare({**VM, "spec": {"domain": {"devices": {"interfaces": [interface]}}}}, "", pod.launcher)
     world = World(pod)
     with pod.outside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as caller:
         for port in (4001, 4000):
@@ -273,7 +273,7 @@ async def test_with_a_list_of_ports_nothing_else_is_the_guests(pod: Pod) -> None
 
 async def test_a_pod_with_ipv6_alone_has_a_guest_that_is_reached() -> None:
     with pods.a_pod((6,)) as pod:
-        (wired,) = await setup.prepare(VM, pod.launcher)
+        (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
         assert (wired.addresses, wired.ipv4) == ((POD6,), False)
         world = World(pod)
         with pod.outside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as caller:

@@ -141,7 +141,7 @@ async def test_a_guest_behind_the_pods_address_is_reached_by_its_ports_alone(pod
     run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")
     ports = [{"port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]
     vm = a_vm({"name": "lan", "ports": ports, "state": "up"})
-    (wired,) = await setup.prepare(vm, pod.launcher)
+    (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
     run("ip", "-n", pod.name, "tuntap", "add", "dev", "tap1", "mode", "tap", "user", "107", "group", "107")
     domain = {"graphics": [], "interfaces": [*vm["spec"]["domain"]["devices"]["interfaces"], {"name": "unplugged", "state": "down"}]}
     cards = (
@@ -191,7 +191,7 @@ async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: St
     its = own if kind == "bridge" else {4: "10.0.2.2", 6: "fd10:0:2::2"}[family]
     with pods.a_pod((family,)) as pod:
         vm = a_vm({"name": "lan", "type": kind})
-        (wired,) = await setup.prepare(vm, pod.launcher)
+        (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
         assert (wired.addresses, wired.ipv4) == ((own,), family == 4)
         card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model, wired.lease, wired.lease6, wired.ipv4)
         domain = {"graphics": [], "interfaces": vm["spec"]["domain"]["devices"]["interfaces"]}
@@ -228,7 +228,7 @@ async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reac
     run("ip", "-n", pod.name, "route", "add", "10.96.0.0/12", "via", CALLER)
     (before,) = (link for link in await namespaces.links(pod.launcher.network) if link["ifname"] == "eth0")
     vm = a_vm({"name": "lan", "type": "bridge"})
-    (wired,) = await setup.prepare(vm, pod.launcher)
+    (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
     assert (wired.mac, wired.addresses) == (before["address"], (POD, POD6))
     card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model, wired.lease, wired.lease6)
     domain = {"graphics": [], "interfaces": vm["spec"]["domain"]["devices"]["interfaces"]}
@@ -267,7 +267,7 @@ async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reac
             frame for frame in heard if frame[12:14] == b"\x08\x00" and frame[23] == UDP and frame[36:38] == b"\0\x43"
         ]  # to port 67
 
-        (again,) = await setup.prepare(vm, pod.launcher)
+        (again,) = await setup.Networks().prepare(vm, "", pod.launcher)
         assert again == wired
         assert viewer.sh(f"nc {CALLER} 80") == "hello-from-outside"
         wait_for(lambda: asked(pod, POD, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
@@ -286,7 +286,7 @@ async def test_a_guest_of_a_macvtap_reaches_and_is_reached_under_its_own_mac_add
         run("ip", "-n", pod.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", link, "netns", pod.name)
         run("ip", "-n", pod.caller, "address", "add", "192.168.7.1/24", "dev", "lan")
         run("ip", "-n", pod.caller, "link", "set", "lan", "up")
-        wired = (await setup.prepare(vm, pod.launcher))[1]
+        wired = (await setup.Networks().prepare(vm, "", pod.launcher))[1]
         assert (wired.mac, wired.tap, wired.addresses, wired.lease) == (MAC, tap, (), None)
         assert Path(macvtap.path_of(minor)).stat().st_uid == layout.USER_ID
         card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model)

@@ -133,7 +133,7 @@ class World:
 
 @pytest.fixture
 async def world(made: tuple[Pod, int]) -> AsyncIterator[World]:
-    await setup.prepare(VM, made[0].launcher)
+    await setup.Networks().prepare(VM, "", made[0].launcher)
     found = World(*made)
     yield found
     found.close()
@@ -210,7 +210,7 @@ def _call() -> None:
 
 
 async def test_it_can_be_done_again_and_the_filters_stay(world: World) -> None:
-    await setup.prepare(VM, world.pod.launcher)
+    await setup.Networks().prepare(VM, "", world.pod.launcher)
     await test_the_guest_is_a_neighbour_with_its_own_mac_and_whatever_address_it_likes(world)
     for _ in range(3):
         world.tap.send(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)))
@@ -225,11 +225,11 @@ async def test_a_number_that_another_link_of_the_node_has_is_told_and_its_device
         if not Path(f"/sys/dev/char/{macvtap.driver()}:{each}").is_symlink():
             run("ip", "-n", pod.caller, "link", "add", "link", "lower", "name", f"other{each}", "type", "macvtap", "mode", "bridge")
     with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
-        await setup.prepare(VM, pod.launcher)
+        await setup.Networks().prepare(VM, "", pod.launcher)
     assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
     assert os.stat(macvtap.path_of(minor)[1:], dir_fd=pod.launcher.root).st_uid == 0
     run("ip", "-n", pod.caller, "link", "delete", "lower")
-    await setup.prepare(VM, pod.launcher)
+    await setup.Networks().prepare(VM, "", pod.launcher)
     assert os.stat(macvtap.path_of(minor)[1:], dir_fd=pod.launcher.root).st_uid == layout.USER_ID
 
 
@@ -243,6 +243,6 @@ async def test_a_macvtap_of_the_same_name_and_number_that_outlived_its_pod_is_no
     like = ("name", TAP, "index", str(network.MACVTAP_INDEX + minor))
     run("ip", "-n", pod.caller, "link", "add", "link", "lower", *like, "type", "macvtap", "mode", "bridge")
     with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
-        await setup.prepare(VM, pod.launcher)
+        await setup.Networks().prepare(VM, "", pod.launcher)
     assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
     assert os.stat(macvtap.path_of(minor)[1:], dir_fd=pod.launcher.root).st_uid == 0

@@ -25,8 +25,8 @@ def pod() -> Iterator[Pod]:
 
 
 async def test_preparing_twice_leaves_one_bridge_and_one_set_of_rules(pod: Pod) -> None:
-    first = await setup.prepare(VM, pod.launcher)
-    second = await setup.prepare(VM, pod.launcher)
+    first = await setup.Networks().prepare(VM, "", pod.launcher)
+    second = await setup.Networks().prepare(VM, "", pod.launcher)
 
     assert first == second
     assert first[0].addresses == (pods.POD, pods.POD6)
@@ -58,7 +58,7 @@ async def test_programs_get_no_pipe_that_breaks_when_they_end_before_anything_is
 async def test_a_machine_with_the_gateways_address_gets_no_network(pod: Pod) -> None:
     taken = {"name": "default", "type": "masquerade", "mac": "02-00-00-00-00-01"}
     with pytest.raises(Unsupported, match="is the address of the guest's gateway"):
-        await setup.prepare({**VM, "spec": {"domain": {"devices": {"interfaces": [taken]}}}}, pod.launcher)
+        await setup.Networks().prepare({**VM, "spec": {"domain": {"devices": {"interfaces": [taken]}}}}, "", pod.launcher)
     assert {link["ifname"] for link in await namespaces.links(pod.launcher.network)} == {"lo", "eth0"}
 
 

@@ -58,7 +58,7 @@ async def a_machine_in(pod: Pod, addresses: tuple[str, ...]) -> tuple[messages.M
     """Have virt-handler set up the pod for a machine; return it and its MAC address."""
     vm = a_vm({"name": "lan", "type": "passt", "ports": PORTS})
     before = addresses_of(pod)
-    (wired,) = await setup.prepare(vm, pod.launcher)
+    (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
     assert addresses_of(pod) == before
     assert (wired.addresses, wired.tap) == (addresses, "")
     card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model)

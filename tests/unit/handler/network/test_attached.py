@@ -11,7 +11,7 @@ from apiserver.apis.virt import attachments, network
 from handler.network import binding, filters, setup
 from handler.network.binding import Link, Observed, Unsupported
 from launcher.protocol.messages import Lease, Route
-from tests.unit.handler.network.test_binding import EMPTY
+from tests.unit.handler.network.test_binding import EMPTY, plans
 
 MAC = "52:54:00:aa:bb:cc"
 CARD = {"name": "lan", "network": "lan", "mac": MAC}
@@ -25,7 +25,7 @@ def a_vm(*interfaces: dict[str, Any]) -> dict[str, Any]:
 
 
 def script(seen: Observed, **card: Any) -> list[str]:
-    (plan,) = setup.plans(a_vm({**CARD, **card}), seen)
+    (plan,) = plans(a_vm({**CARD, **card}), seen)
     return plan.script.splitlines()
 
 
@@ -74,12 +74,12 @@ def test_a_card_of_several_queues_has_a_tap_of_several() -> None:
     vm = a_vm(CARD)
     vm["spec"]["domain"] |= {"cpu": {"cores": 2}}
     vm["spec"]["domain"]["devices"]["networkInterfaceMultiqueue"] = True
-    (plan,) = setup.plans(vm, SEEN)
+    (plan,) = plans(vm, SEEN)
     assert "multi_queue\n" in plan.script
 
 
 def test_the_address_of_a_further_network_is_not_the_pods() -> None:
-    (plan,) = setup.plans(a_vm(CARD), SEEN)
+    (plan,) = plans(a_vm(CARD), SEEN)
     assert (plan.interface.is_own, plan.interface.addresses, plan.interface.mac) == (False, ("10.77.0.2",), MAC)
 
 
@@ -89,11 +89,11 @@ ALIAS = "kubevirt-ipam,10.77.0.2/24,0.0.0.0/0>10.77.0.1,172.16.0.0/12>"
 
 def test_what_ipam_gave_is_the_guests_and_kept_for_the_next_time() -> None:
     first = dataclasses.replace(SEEN, further_routes={LINK: ROUTES, "net0": (Route("10.0.0.0/8"),)})
-    (plan,) = setup.plans(a_vm(CARD), first)
+    (plan,) = plans(a_vm(CARD), first)
     assert plan.interface.lease == Lease("10.77.0.2/24", network.BRIDGED_SERVER, ROUTES)
     assert f"link set dev {LINK} alias {ALIAS}" in plan.script.splitlines()
     later = Observed((*EMPTY.links, Link(LINK, "", 1400, ())), aliases={LINK: ALIAS, "eth0": "kubevirt-ipam,10.0.0.1/8"})
-    (again,) = setup.plans(a_vm(CARD), later)
+    (again,) = plans(a_vm(CARD), later)
     assert again.interface == plan.interface
     assert "udp dport 67 goto guest_dhcp" in again.script
     assert f'oifname "{LINK}" counter name from_pod drop' in again.script
@@ -101,7 +101,7 @@ def test_what_ipam_gave_is_the_guests_and_kept_for_the_next_time() -> None:
 
 @pytest.mark.parametrize("given", [(), ("fd00::7/64",)])
 def test_where_ipam_gave_nothing_that_dhcp_can_tell_the_guest_hears_the_networks_own_server(given: tuple[str, ...]) -> None:
-    (plan,) = setup.plans(a_vm(CARD), Observed((*EMPTY.links, Link(LINK, MAC, 1400, given))))
+    (plan,) = plans(a_vm(CARD), Observed((*EMPTY.links, Link(LINK, MAC, 1400, given))))
     assert (plan.interface.lease, plan.interface.addresses) == (None, ())
     for absent in ("alias", "guest_dhcp", "table bridge", "address replace", "ip_unprivileged_port_start"):
         assert absent not in plan.script
@@ -111,19 +111,19 @@ def test_where_ipam_gave_nothing_that_dhcp_can_tell_the_guest_hears_the_networks
     "alias", ["", "uplink", "kubevirt-ipam", "kubevirt-ipam,x", "kubevirt-ipam,10.0.0.1/33", f"{ALIAS},;reboot>", f"{ALIAS},10.0.0.0/8>x"]
 )
 def test_an_alias_that_is_not_ours_says_nothing(alias: str) -> None:
-    (plan,) = setup.plans(a_vm(CARD), dataclasses.replace(SEEN, aliases={LINK: alias}))
+    (plan,) = plans(a_vm(CARD), dataclasses.replace(SEEN, aliases={LINK: alias}))
     assert plan.interface.lease == Lease("10.77.0.2/24", network.BRIDGED_SERVER)
 
 
 def test_more_routes_than_can_be_kept_are_told() -> None:
     routes = tuple(Route(f"10.{each}.0.0/16", "10.77.0.1") for each in range(20))
     with pytest.raises(Unsupported, match="network ns/lan gives its links too many routes"):
-        setup.plans(a_vm(CARD), dataclasses.replace(SEEN, further_routes={LINK: routes}))
+        plans(a_vm(CARD), dataclasses.replace(SEEN, further_routes={LINK: routes}))
 
 
 def test_a_pod_without_the_network_says_which_one_and_what_is_needed() -> None:
     with pytest.raises(Unsupported, match=rf"interface lan: the pod has no link {LINK} to network ns/lan: .* such as Multus"):
-        setup.plans(a_vm(CARD), EMPTY)
+        plans(a_vm(CARD), EMPTY)
 
 
 @pytest.mark.parametrize("given", ["other/lan", "a b", "lan;reboot", "x" * 64, "-"])
@@ -134,10 +134,10 @@ def test_what_is_no_network_gets_no_further_than_its_name(given: str) -> None:
 
 def test_of_a_card_of_the_node_nothing_is_made() -> None:
     card = {"name": "card", "type": "sriov", "network": "fast", "deviceName": "vendor.example/card", "mac": MAC}
-    (plan,) = setup.plans(a_vm(card), EMPTY)
+    (plan,) = plans(a_vm(card), EMPTY)
     assert (plan.script, plan.interface) == ("", binding.Interface("card", MAC, "", "", (), is_own=False))
 
 
 def test_a_further_network_is_not_masqueraded() -> None:
     with pytest.raises(Unsupported, match="type masquerade is not known"):
-        setup.plans(a_vm({**CARD, "type": "masquerade"}), SEEN)
+        plans(a_vm({**CARD, "type": "masquerade"}), SEEN)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from handler.network import binding, setup
-from handler.network.binding import Link, Observed, Unsupported
+from handler.network import binding, bindings, setup
+from handler.network.binding import Link, Observed, Plan, Unsupported
 
 LINKS: list[dict[str, Any]] = [
     {
@@ -32,6 +32,10 @@ def a_vm(*interfaces: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"uid": "3f0e"}, "spec": {"domain": {"devices": {"interfaces": list(interfaces)}}}}
 
 
+def plans(vm: dict[str, Any], observed: Observed) -> tuple[Plan, ...]:
+    return tuple(bindings.plan(each, observed) for each in setup.wanted(vm))
+
+
 def test_what_ip_tells_of_a_namespace_is_read() -> None:
     assert binding.observe(LINKS) == Observed(
         (Link("eth0", "0a:58:0a:f4:01:07", 1450, ("10.0.0.9/24", "fd00::9/64")), Link("lo", "", binding.DEFAULT_MTU, ()))
@@ -40,7 +44,7 @@ def test_what_ip_tells_of_a_namespace_is_read() -> None:
 
 def test_what_is_wanted_observed_and_planned_is_plain_data() -> None:
     vm = a_vm({"name": "lan", "type": "masquerade", "mac": "52-54-00-AA-BB-CC"})
-    (wanted,), (plan,) = setup.wanted(vm), setup.plans(vm, EMPTY)
+    (wanted,), (plan,) = setup.wanted(vm), plans(vm, EMPTY)
     for each in (wanted, EMPTY, plan):
         json.dumps(asdict(each))
     assert (wanted.name, wanted.mac, wanted.tap) == (plan.interface.name, plan.interface.mac, plan.interface.tap)
@@ -59,7 +63,7 @@ def test_the_order_of_the_pods_addresses_stays_whatever_virt_handler_writes(kind
     both = Observed((dataclasses.replace(EMPTY.links[0], addresses=("10.0.0.9/24", "fd00::9/64")),))
     vm = {**a_vm({"name": "a", "type": kind, **({"ports": []} if kind == "passt" else {})}), "status": {"podIP": first}}
     for _ in range(2):
-        (plan,) = setup.plans(vm, both)
+        (plan,) = plans(vm, both)
         assert plan.interface.addresses[0] == first
         assert set(plan.interface.addresses) == {"10.0.0.9", "fd00::9"}
         vm = {**vm, "status": {"podIP": plan.interface.addresses[0]}}
@@ -67,7 +71,7 @@ def test_the_order_of_the_pods_addresses_stays_whatever_virt_handler_writes(kind
 
 def test_a_machine_without_interfaces_wants_no_network() -> None:
     assert setup.wanted(a_vm()) == ()
-    assert setup.plans(a_vm(), Observed(())) == ()
+    assert plans(a_vm(), Observed(())) == ()
 
 
 @pytest.mark.parametrize(
@@ -80,4 +84,4 @@ def test_a_machine_without_interfaces_wants_no_network() -> None:
 )
 def test_what_cannot_be_served_is_told_before_anything_is_done(interfaces: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(Unsupported, match=said):
-        setup.plans(a_vm(*interfaces), EMPTY)
+        plans(a_vm(*interfaces), EMPTY)
