@@ -21,6 +21,8 @@ from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Storag
 logger = logging.getLogger(__name__)
 
 _RETRY: Final = Details(retry_after_seconds=1)
+MAX_COMPLETE: Final = 16_384
+"""Objects of which it is remembered that storage has all their claims. Of any other this is read at its next write."""
 ALONE: Final = ""
 """In place of a group: the claim is its holder's alone."""
 Claims: TypeAlias = frozenset[tuple[str, str]]
@@ -73,11 +75,13 @@ def unanswered(what: str, error: Exception) -> None:
 class Transactions:
     """Commits for the objects of one strategy under ``root``."""
 
-    def __init__(self, storage: Storage, strategy: Strategy, root: str) -> None:
+    def __init__(self, storage: Storage, strategy: Strategy, root: str, max_complete: int = MAX_COMPLETE) -> None:
         self._storage = storage
         self._strategy = strategy
         self._root = root
-        self._complete: set[str] = set()  # keys of objects with claims, all of which storage has
+        self._max_complete = max_complete
+        # Keys of objects with claims, all of which storage has, in order of their writes: of removals by other replicas nothing is heard.
+        self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
         """Store a new object, as ``value``.
@@ -138,7 +142,7 @@ class Transactions:
         missing = await self._lacking(key, held)
         lacking, given_up = missing & wanted, held - wanted - missing  # what is missing may be another object's: it is not ours to give up
         has_all = True
-        self._complete.discard(key)
+        self._complete.pop(key, None)
         while True:
             gained = {each: claim for claim in (wanted - held) | lacking for each in self._conditions(claim) if each.key not in ours}
             writes: list[Put | Delete] = [Put(key, new[1]) if new is not None else Delete(key)]
@@ -169,7 +173,7 @@ class Transactions:
                 ) from error
             else:
                 if wanted and has_all:
-                    self._complete.add(key)
+                    self._remember_complete(key)
                 return written
 
     async def _lacking(self, key: str, held: Claims) -> Claims:
@@ -179,6 +183,11 @@ class Transactions:
         with reading("read the claims of an object"):
             stored = {claim: await self._storage.get(self._key_of(claim, key)) for claim in held}
         return frozenset(claim for claim, entry in stored.items() if entry is None or entry.value.decode(errors="replace") != key)
+
+    def _remember_complete(self, key: str) -> None:
+        self._complete[key] = None
+        if len(self._complete) > self._max_complete:
+            del self._complete[next(iter(self._complete))]
 
     def _claims(self, obj: Object) -> Claims:
         return frozenset((claim, ALONE) for claim in self._strategy.claims(obj)) | self._strategy.shares(obj)

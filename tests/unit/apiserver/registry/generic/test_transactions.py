@@ -351,6 +351,16 @@ async def test_of_several_who_share_a_claim_the_last_one_gives_it_up(world: Worl
     assert await world.everything() == {B: b"replaced", key_of("x/1"): B.encode()}
 
 
+async def test_of_the_objects_written_last_it_is_remembered_that_storage_has_their_claims_and_of_no_others(world: World) -> None:
+    world.transactions = Transactions(world.storage, Holding(), ROOT, max_complete=2)
+    items = {claim: await world.create(f"{A}{number}", claim) for number, claim in enumerate(("x/0", "x/1", "x/2"))}
+    items["x/0"] = await world.replace(items["x/0"], "x/0")  # so it was not the first written
+    await world.storage.commit([], [Delete(key_of(claim)) for claim in items])
+    for claim in ("x/2", "x/0", "x/1"):
+        await world.replace(items[claim], claim)
+    assert {key_of(claim) for claim in items} & {*await world.everything()} == {key_of("x/1")}
+
+
 async def test_one_of_two_who_want_a_claim_at_once_gets_it(world: World) -> None:
     for wanted in (("x/1", "x/1"), ("x/1", "x/1=reads"), ("x/1=reads", "x/1=shares")):
         items = [await world.create(A), await world.create(B)]
