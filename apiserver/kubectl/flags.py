@@ -107,7 +107,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     more = (
         "For administrators: the API of virtual machines is away for some seconds, guests run on. -n is the namespace of the installation."
     )
-    moving = commands.add_parser("move-etcd", help=text, description=f"{text}. {more}", parents=[_shared()], allow_abbrev=False)
+    described = f"{text[0].upper()}{text[1:]}. {more}"
+    moving = commands.add_parser("move-etcd", help=text, description=described, parents=[_shared()], allow_abbrev=False)
     moving.add_argument("--to", metavar="NODE", required=True, help="the node")
     moving.set_defaults(name="")
     text = "list the machines whose virt-launcher is of another release, and what becomes of each"

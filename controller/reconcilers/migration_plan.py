@@ -199,7 +199,6 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
     )
     attempt = power.current_attempt(seen.vm)
     pod = launcher_pod.target_pod(seen.vm, seen.migration, attempt, seen.claims, seen.settings, placement)
-    now = times.to_rfc3339(seen.now)
     message = f"pod {name_of(pod)} was created"
     status = {
         **phases.enter(_status(seen), phases.SCHEDULING, seen.now),

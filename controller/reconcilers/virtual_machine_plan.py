@@ -540,21 +540,19 @@ def _disks_lacking(seen: Observed, reason: str, message: str) -> list[Object]:
 def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Off, and it should be: keep the phase that the last attempt ended in."""
     status = saying.status_of(seen)
-    if wish.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
-        # What would say so again is gone. If it stayed, an edit of the strategy would start the machine, days later.
-        status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
     ready = condition(status.get("conditions"), words.READY) or {}
-    if ready.get("reason") == summary.BACK_OFF and wish.reason in power.ASKED_TO_BE_OFF:
-        status = phases.enter(status, phases.STOPPED, seen.now) | {"observedGeneration": saying.generation(seen)}
-        status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
-        return saying.write(seen, status, Emit("Normal", power.RESULT_STOPPED, f"{wish.message}: no further attempt begins"))
-    if phases.phase_of(seen.vm) not in phases.ENDED:
+    gives_up = ready.get("reason") == summary.BACK_OFF and wish.reason in power.ASKED_TO_BE_OFF
+    if gives_up or phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
         status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
     elif ready.get("status") == "True" or ready.get("reason") in {*silent_nodes.REASONS, summary.BACK_OFF}:
         status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
+    if wish.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
+        # What would say so again is gone. If it stayed, an edit of the strategy would start the machine, days later.
+        status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
     status["observedGeneration"] = saying.generation(seen)
-    return saying.write(seen, status)
+    told = Emit("Normal", power.RESULT_STOPPED, f"{wish.message}: no further attempt begins")
+    return saying.write(seen, status, *((told,) if gives_up else ()))
 
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:

@@ -25,6 +25,14 @@ def test_a_mistake_names_the_command_whose_help_says_more(arguments: str, said: 
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["move-etcd", "outdated", "stop", "console", "guestinfo", "migrate"])
+def test_help_begins_with_a_sentence(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        flags.parse([command, "--help"])
+    described = capsys.readouterr().out.split("\n\n")[1]
+    assert described[0].isupper(), described
+
+
 def test_flags_of_the_cluster_stand_before_and_after_the_command() -> None:
     parsed = flags.parse(["-n", "one", "stop", "vm/a", "--context", "two"])
     assert (parsed.command, parsed.name) == ("stop", "a")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition, name_of
+from apiserver.apis.virt import summary
 from controller.reconcilers.actions import CreatePod, WriteStatus
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
@@ -109,6 +110,30 @@ def test_a_halt_after_the_eviction_is_for_good(strategy: str) -> None:
     assert not becomes(vm)
     vm["spec"]["runStrategy"] = strategy
     assert not becomes(vm)
+
+
+@pytest.mark.parametrize(
+    ("phase", "ready"),
+    [
+        ("Stopped", ("True", "GuestReady")),
+        ("Stopped", ("False", summary.BACK_OFF)),
+        ("Pending", ("False", summary.BACK_OFF)),
+        ("Pending", ("False", "Any")),
+    ],
+)
+def test_a_halt_after_the_eviction_takes_one_write(phase: str, ready: tuple[str, str]) -> None:
+    vm = machine("Once")
+    interrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "m"}
+    vm["status"]["conditions"] = [interrupted, {"type": "Ready", "status": ready[0], "reason": ready[1], "message": "m"}]
+    vm["status"]["attempts"][0] |= {"result": "Stopped", "endTime": "2026-01-01T00:00:40Z"}
+    vm["status"]["phase"] = phase
+    vm["spec"]["runStrategy"] = "Halted"
+    seen = Observed(vm=vm, pods=(), claims={}, settings=Settings("launcher"), now=NOW, rested=400.0)
+    written = next(each.status for each in plan(seen) if isinstance(each, WriteStatus))
+    assert condition(written["conditions"], "DisruptionTarget") is None
+    assert (condition(written["conditions"], "Ready") or {})["reason"] == "Halted"
+    vm["status"] = written
+    assert not [each for each in plan(seen) if isinstance(each, WriteStatus)]
 
 
 @pytest.mark.parametrize("strategy", ["Once", "Manual"])
