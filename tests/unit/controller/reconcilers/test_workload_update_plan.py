@@ -53,7 +53,9 @@ class World:
             "name": f"m{len(self.migrations)}",
             "creationTimestamp": ago(created),
             "labels": {names.WORKLOAD_UPDATE_LABEL: planning.mark(self.settings)} if ours else {},
-            "ownerReferences": [{"kind": "VirtualMachine", "name": machine, "uid": f"uid-of-{machine}"}],
+            "ownerReferences": [
+                {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "name": machine, "uid": f"uid-of-{machine}"}
+            ],
         }
         made["spec"]["selector"]["name"] = machine
         self.migrations.append(made)
