@@ -65,11 +65,15 @@ def watch(channel: grpc.aio.Channel) -> Any:
 
 
 @asynccontextmanager
-async def offering(offer: Plugin) -> AsyncIterator[None]:
+async def offering(offer: Plugin, tmp_path: Path) -> AsyncIterator[None]:
+    """Run a plugin meanwhile, and then until nobody is connected to it: the event loop does not end before its transports."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(offer.run())
         yield
         task.cancel()
+    async with asyncio.timeout(20):  # gRPC's own library hangs up once nobody has a call of the channel any more, and not at once
+        while f"/{tmp_path.name}/kubevirt-" in Path("/proc/net/unix").read_text():
+            await asyncio.sleep(0.02)
 
 
 async def registrations(kubelet: Kubelet, count: int) -> None:
@@ -87,7 +91,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_kubelet_learns_of_the_device_and_is_told_where_it_lies(tmp_path: Path) -> None:
     kubelet = Kubelet(tmp_path)
-    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: "")):
+    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: ""), tmp_path):
         await registrations(kubelet, 1)
         assert kubelet.registered[0].resource_name == TUN.resource
         assert kubelet.registered[0].version == "v1beta1"
@@ -109,7 +113,7 @@ async def test_the_kubelet_learns_of_the_device_and_is_told_where_it_lies(tmp_pa
 
 async def test_each_macvtap_is_a_device_of_its_own(tmp_path: Path) -> None:
     kubelet, nodes = Kubelet(tmp_path), tmp_path / "nodes"
-    async with kubelet.running(), offering(Plugin(Macvtaps(nodes), tmp_path, offered=True, check=lambda _: "")):
+    async with kubelet.running(), offering(Plugin(Macvtaps(nodes), tmp_path, offered=True, check=lambda _: ""), tmp_path):
         await registrations(kubelet, 1)
         assert kubelet.registered[0].resource_name == "devices.kubevirt.io/macvtap"
         async with kubelet.channel() as channel:
@@ -133,7 +137,7 @@ async def test_a_number_that_a_macvtap_has_is_not_preferred_and_its_allocation_f
     (tmp_path / "devices").write_text("246 macvtap\n")
     (numbers / "246:1").symlink_to("../../devices/virtual/net/mvt0/macvtap/tap9")
     offered = Macvtaps(nodes, numbers=numbers, drivers=tmp_path / "devices")
-    async with kubelet.running(), offering(Plugin(offered, kubelet.directory, offered=True, check=lambda _: "")):
+    async with kubelet.running(), offering(Plugin(offered, kubelet.directory, offered=True, check=lambda _: ""), kubelet.directory):
         await registrations(kubelet, 1)
         assert kubelet.registered[0].options.get_preferred_allocation_available
         async with kubelet.channel() as channel:
@@ -168,7 +172,7 @@ async def test_a_number_that_a_macvtap_has_is_not_preferred_and_its_allocation_f
 
 async def test_a_restarted_kubelet_is_registered_with_again(tmp_path: Path) -> None:
     kubelet = Kubelet(tmp_path)
-    async with offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: "")):
+    async with offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: ""), tmp_path):
         async with kubelet.running():
             await registrations(kubelet, 1)
         await asyncio.sleep(0.1)
@@ -181,7 +185,7 @@ async def test_a_restarted_kubelet_is_registered_with_again(tmp_path: Path) -> N
 async def test_a_device_that_breaks_is_reported_unhealthy_and_healthy_again(tmp_path: Path) -> None:
     faults = {"now": ""}
     kubelet = Kubelet(tmp_path)
-    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: faults["now"])):
+    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: faults["now"]), tmp_path):
         await registrations(kubelet, 1)
         async with kubelet.channel() as channel, asyncio.timeout(10):
             stream = watch(channel)
@@ -189,13 +193,14 @@ async def test_a_device_that_breaks_is_reported_unhealthy_and_healthy_again(tmp_
             for fault in ("", "open /dev/net/tun: No such device", ""):
                 faults["now"] = fault
                 seen.append((await stream.read()).devices[0].health)
+            del stream
 
     assert seen == ["Healthy", "Unhealthy", "Healthy"]
 
 
 async def test_a_device_that_must_not_be_used_is_registered_with_none(tmp_path: Path) -> None:
     kubelet = Kubelet(tmp_path)
-    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=False)):
+    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=False), tmp_path):
         await registrations(kubelet, 1)
         async with kubelet.channel() as channel:
             assert list((await watch(channel).read()).devices) == []
@@ -205,7 +210,7 @@ async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -
     """Before, a node whose KVM was judged too early offered none until virt-handler was restarted."""
     faults = {"now": "open /dev/net/tun: No such file or directory"}
     kubelet, tun = Kubelet(tmp_path), Plugin(TUN, tmp_path, offered=False, check=lambda _: faults["now"])
-    async with kubelet.running(), offering(tun):
+    async with kubelet.running(), offering(tun, tmp_path):
         await registrations(kubelet, 1)
         async with kubelet.channel() as channel, asyncio.timeout(10):
             stream = watch(channel)
@@ -216,13 +221,14 @@ async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -
             assert {each.health for each in (await stream.read()).devices} == {"Healthy"}
             faults["now"] = "open /dev/net/tun: No such device"
             assert {each.health for each in (await stream.read()).devices} == {"Unhealthy"}  # its health is looked at from then on
+            del stream
     assert len(kubelet.registered) == 1
 
 
 async def test_a_device_whose_module_is_loaded_later_is_offered_as_soon_as_it_can_be_opened(tmp_path: Path) -> None:
     faults = {"now": "open /dev/vhost-vsock: No such file or directory"}
     kubelet, vsock = Kubelet(tmp_path), Plugin(VSOCK, tmp_path, offered=False, check=lambda _: faults["now"])
-    async with kubelet.running(), offering(vsock), asyncio.TaskGroup() as tasks:
+    async with kubelet.running(), offering(vsock, tmp_path), asyncio.TaskGroup() as tasks:
         tasks.create_task(vsock.offer_when_found())
         await registrations(kubelet, 1)
         async with kubelet.channel() as channel, asyncio.timeout(10):
@@ -230,6 +236,7 @@ async def test_a_device_whose_module_is_loaded_later_is_offered_as_soon_as_it_ca
             assert list((await stream.read()).devices) == []
             faults["now"] = ""
             assert {each.health for each in (await stream.read()).devices} == {"Healthy"}
+            del stream
 
 
 def test_a_plain_file_is_no_device(tmp_path: Path) -> None:
