@@ -7,12 +7,13 @@ without options, of a virt-controller of the release before, has no limit.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from apiserver.apis.meta import quantity, times
 from apiserver.apis.meta.objects import dig
-from apiserver.apis.virt import migration_attempts, phases
+from apiserver.apis.virt import migration_attempts, phases, progress
 from handler.reconcilers import migration_progress
 from launcher.protocol import messages
 
@@ -58,7 +59,7 @@ def judge(migration: Object, launcher: messages.Status, now: datetime, stalled_s
 
 def cause(migration: Object, known: messages.MigrationStatus, now: datetime, stalled_seconds: float) -> str:
     """Return why a migration was aborted, as its user is told; empty: not because of a limit."""
-    limit, elapsed = _limit(migration), _elapsed(migration, now)
+    limit, elapsed, known = _limit(migration), _elapsed(migration, now), _with_figures(known, migration)
     if stalled_seconds >= STALL_SECONDS:
         return f"timed out: nothing of the guest moved for {STALL_SECONDS} s; {_moved(known)}"
     if limit is None or elapsed < limit:
@@ -72,6 +73,21 @@ def cause(migration: Object, known: messages.MigrationStatus, now: datetime, sta
     return (
         f"timed out: the guest did not arrive within {limit} s (completionTimeoutPerGiB of {_origin(migration)}){paused}: {_moved(known)}"
         f"{hurdle}; a MigrationPolicy with {advice} may help"
+    )
+
+
+def _with_figures(known: messages.MigrationStatus, migration: Object) -> messages.MigrationStatus:
+    """Return what the launcher says, with the figures written last where it has none: libvirt has none of a job that was aborted."""
+    if migration_progress.amounts(known)[0] > 0:
+        return known
+    told = {field: number for field, number in progress.of(migration).items() if isinstance(number, int)}
+    return replace(
+        known,
+        elapsed_milliseconds=told.get("elapsedMilliseconds", 0),
+        iteration=told.get("iteration", 0),
+        data_total_bytes=told.get("totalBytes", 0),
+        data_processed_bytes=told.get("processedBytes", 0),
+        data_remaining_bytes=told.get("remainingBytes", 0),
     )
 
 

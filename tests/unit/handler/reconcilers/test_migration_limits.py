@@ -137,6 +137,20 @@ def test_what_moved_are_disks_that_are_copied_along_too() -> None:
     assert ": 300Mi were sent, 30Mi a second, 600Mi of 900Mi remain;" in action.message
 
 
+def test_a_launcher_that_has_no_figures_of_what_it_aborted_leaves_those_that_were_written_last() -> None:
+    figures = {"totalBytes": 900, "processedBytes": 300, "remainingBytes": 600}
+    migration = moving()
+    migration["status"]["progress"] = {
+        **{field: number * MIB for field, number in figures.items()},
+        "elapsedMilliseconds": 10_000,
+        "iteration": 2,
+        "lastUpdateTime": "2026-11-21T08:00:00Z",
+    }
+    action = planned(migration, 151, cancelled())
+    assert isinstance(action, plan.Conclude)
+    assert ": 300Mi were sent, 30Mi a second, 600Mi of 900Mi remain; the guest writes memory as fast as it is sent;" in action.message
+
+
 def test_figures_of_a_hostile_launcher_break_nothing() -> None:
     wild = cancelled(elapsed_milliseconds=-5, memory_total_bytes=-1, memory_processed_bytes=-1, memory_remaining_bytes=-(1 << 62))
     action = planned(moving(), 151, wild)
