@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 
 from tests.cluster.kube import Console, Kubectl, console, eventually
 from tests.cluster.manifests import blank_disk, claim_disk, migration, shared_claim, tiny_vm, with_disks
+from tests.cluster.policies import a_policy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
+WRITTEN_MIB = 12
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
 
 
@@ -89,7 +92,9 @@ def test_disks_of_the_pod_alone_move_with_the_guest_there_and_back(kubectl: Kube
     golden = claim_disk("golden")
     golden["source"]["ephemeral"] = True
     scratch = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "64Mi"}}
-    vm = running(kubectl, with_disks(tiny_vm("porter"), scratch, golden))
+    manifest = with_disks(tiny_vm("porter"), scratch, golden)
+    manifest["metadata"]["labels"] = {"moves": "slowly"}
+    vm = running(kubectl, manifest)
     read = "sync; echo 3 > /proc/sys/vm/drop_caches; for d in a b; do dd if=/dev/vd$d bs=1M iflag=direct skip=1 2>/dev/null | md5sum; done"
 
     def sums(guest: Console) -> list[str]:
@@ -99,16 +104,23 @@ def test_disks_of_the_pod_alone_move_with_the_guest_there_and_back(kubectl: Kube
 
     with console(kubectl, "porter") as guest:
         guest.expect("GUEST-READY", timeout=60)
-        guest.run("dd if=/dev/urandom of=/dev/vda bs=1M seek=1 count=12 conv=fsync 2>/dev/null", timeout=120)
+        guest.run(f"dd if=/dev/urandom of=/dev/vda bs=1M seek=1 count={WRITTEN_MIB} conv=fsync 2>/dev/null", timeout=120)
         guest.run("dd if=/dev/urandom of=/dev/vdb bs=1M seek=2 count=2 conv=notrunc,fsync 2>/dev/null")
         before = sums(guest)
         guest.run("(i=0; while :; do i=$((i+1)); echo $i | dd of=/dev/vda conv=notrunc,fsync 2>/dev/null; sleep 1; done) & true")
     home = vm["status"]["nodeName"]
-    for target in (other_node(kubectl, home), home):
-        name = kubectl.create(migration("porter", node=target))["metadata"]["name"]
-        assert final_phase(kubectl, name) == "Succeeded"
-        done = kubectl.json("get", "migration", name)["status"]["progress"]
+    # So slowly that its figures are written while memory moves, after the disks: later than five seconds after the first ones.
+    slowly = a_policy(kubectl, "slowly", machines={"moves": "slowly"}, bandwidth="8Mi")
+    for target, policy in ((other_node(kubectl, home), slowly), (home, contextlib.nullcontext())):
+        with policy:
+            name = kubectl.create(migration("porter", node=target))["metadata"]["name"]
+            assert final_phase(kubectl, name) == "Succeeded"
+        status = kubectl.json("get", "migration", name)["status"]
+        done = status["progress"]
         assert done["elapsedMilliseconds"] > 0
+        if status.get("policy"):
+            assert done["totalBytes"] > (128 + WRITTEN_MIB) << 20, done
+            assert done["processedBytes"] > WRITTEN_MIB << 20, done
         with console(kubectl, "porter") as guest:
             guest.type("\n")
             assert sums(guest) == before
