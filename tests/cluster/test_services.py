@@ -15,6 +15,7 @@ from apiserver.apis.meta.objects import condition
 from apiserver.apis.virt import names
 from tests.cluster.kube import Kubectl, console, eventually, forwarded
 from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.policies import a_policy
 from tests.cluster.serving import BOTH, PORT, a_client, a_service, address_of, fetched, host, pod_addresses, serve, service_addresses
 from tests.cluster.test_testbed import a_pod
 from tests.testbed import kubectl as testbed_kubectl
@@ -23,7 +24,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
 SETTLED_SECONDS = 30
 """After a hand-over: until kubelets, kube-proxies and the slowest connection have done with it, with much to spare."""
-ASK = 'while true; do if error=$(fetch "http://$ADDRESS/" 2>&1 >/dev/null); then echo ok; else echo "failed: $error"; fi; sleep 0.1; done'
+WORD = "from-the-guest"
+ANOTHER = "another answer"
+NOBODY = ("refused", "no route to host", "unreachable")
+"""In the words of an attempt that led to a pod in which nothing listens, or to none."""
+ASK = (
+    'while true; do if said=$(fetch "http://$ADDRESS/" 2>&1); '
+    f'then if [ "$said" = {WORD} ]; then echo ok; else echo "{ANOTHER}: $said"; fi; else echo "failed: $said"; fi; sleep 0.1; done'
+)
 
 
 def a_machine(name: str) -> dict[str, Any]:
@@ -71,7 +79,7 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
     eventually(lambda: addresses_of(kubectl, "served") == set(addresses), timeout=30, what="the Service's addresses")
     with console(kubectl, "served") as guest:
         guest.expect("GUEST-READY", timeout=90)
-        serve(guest, "from-the-guest")
+        serve(guest, WORD)
     address_of(kubectl, "asks")
     for place in ("served", *(host(each) for each in service_addresses(kubectl, "served"))):
         eventually(functools.partial(answers, kubectl, place), timeout=60, what=f"an answer by the Service, {place}")
@@ -98,13 +106,36 @@ def probed(node: str, address: str) -> str:
     return progress.output_of(["ip", "netns", "exec", node, "busybox", "wget", "-q", "-O", "-", f"http://{host(address)}:{PORT}/"]).strip()
 
 
+def looked_at(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
+    """Look at a migration until it is over.
+
+    Returns:
+        Its phase and the status of the target's gate, for each look after which the machine was still that of the source's pod.
+    """
+    found: list[tuple[str, str]] = []
+
+    def is_over() -> bool:
+        status = kubectl.json("get", "migration", migration).get("status") or {}
+        if target := status.get("targetPod"):
+            wanted = (f"pod/{target}", f"migration/{migration}", "vm/moving")  # read in this order
+            pod, moving, vm = kubectl.json("get", *wanted)["items"]
+            status = moving["status"]
+            if vm["status"]["podName"] != target:
+                found.append((status["phase"], said_in(pod)[0]))
+        assert status.get("phase") not in ("Failed", "Cancelled"), status
+        return status.get("phase") == "Succeeded"
+
+    eventually(is_over, timeout=160, what="the end of the migration", interval=0.1)
+    return found
+
+
 def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl) -> None:
     """What fails, fails while the guest itself changes its place; the counts are printed."""
     kubectl.apply(a_service("moving", "moving"), a_machine("moving"))
     kubectl("wait", "vm", "moving", "--for=condition=Ready", "--timeout=120s", timeout=130)
     with console(kubectl, "moving") as guest:
         guest.expect("GUEST-READY", timeout=90)
-        serve(guest, "from-the-guest")
+        serve(guest, WORD)
     client = a_pod("loops", "sh", "-c", ASK, restart="Always")
     service = kubectl.json("get", "service", "moving")["spec"]["clusterIP"]
     client["spec"]["containers"][0]["env"] = [{"name": "ADDRESS", "value": service}]
@@ -113,8 +144,9 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
     eventually(lambda: kubectl("logs", "loops", "--tail=10").split() == ["ok"] * 10, timeout=90, what="ten answers")
     begun = now(kubectl)
 
-    made = kubectl.create(migration("moving"))["metadata"]["name"]
-    kubectl("wait", "migration", made, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=150s", timeout=160)
+    with a_policy(kubectl, "long-enough-to-be-looked-at", machines={"app": "moving"}, bandwidth="12Mi"):
+        made = kubectl.create(migration("moving"))["metadata"]["name"]
+        looks = looked_at(kubectl, made)
     moved = kubectl.json("get", "migration", made)["status"]
     at = {each["phase"]: datetime.fromisoformat(each["time"]) for each in moved["phaseTransitionTimestamps"]}
     eventually(
@@ -137,8 +169,11 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
         ),
     }
     print(json.dumps(told))
+    assert {gate for _, gate in looks} <= {"", "False"}, looks
+    assert [phase for phase, _ in looks].count("Running") >= 3, looks
     assert len(before) >= 3
     assert [word for word in before if word != "ok"] == [], told
+    assert [word for _, word in failed if word.startswith(ANOTHER) or any(each in word.lower() for each in NOBODY)] == [], told
     assert [word for time, word in failed if (time - at["Succeeded"]).total_seconds() > SETTLED_SECONDS] == [], told
     left = kubectl.try_run("get", "pod", moved["sourcePod"], "-o", "json")  # it is deleted meanwhile
     assert left.returncode != 0 or said_in(json.loads(left.stdout)) == ("False", "GuestElsewhere")
@@ -152,7 +187,7 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
 def attempts(kubectl: Kubectl) -> list[tuple[datetime, str]]:
     """Return when each attempt of the client ended, and how."""
     lines = (line.partition(" ") for line in kubectl("logs", "loops", "--timestamps").splitlines())
-    return [(datetime.fromisoformat(time), word) for time, _, word in lines if word == "ok" or word.startswith("failed")]
+    return [(datetime.fromisoformat(time), word) for time, _, word in lines if word == "ok" or word.startswith(("failed", ANOTHER))]
 
 
 def now(kubectl: Kubectl) -> datetime:
