@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -89,7 +88,7 @@ def test_a_drain_of_twenty_guests_is_shown_and_can_be_stopped_and_gone_on_with(k
             eventually(lambda: told_to_stay(said, before) >= 2 * stay, timeout=120, interval=1, what="each is told twice that it is over")
             assert (places(kubectl)[node], under_way(kubectl)) == (stay, [])
         finally:
-            drain.send_signal(signal.SIGINT)
+            drain.terminate()
     assert len(set(re.findall(r"virtual machine (many-\d+) moves to another node first", said.read_text()))) >= enough
 
     with said.open("a") as out, subprocess.Popen(command, env=kubectl.environment, stdout=out, stderr=subprocess.STDOUT) as drain:

@@ -1,10 +1,9 @@
-"""A node is drained: guests move before their pods go, and one that cannot move is told."""
+"""A node is drained: guests move before their pods go, in their turns, and one that cannot move is told."""
 
 from __future__ import annotations
 
 import json
 import secrets
-import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,12 +14,13 @@ import pytest
 
 from apiserver.apis.virt import phases
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import blank_disk, claim_disk, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import blank_disk, claim_disk, migration, shared_claim, tiny_vm, with_disks
+from tests.cluster.policies import a_policy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
-PLACE = "drain-test"
+GUESTS = ("drain-a", "drain-b", "drain-c")
 
 
 def seen(kubectl: Kubectl, name: str) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def stop_in_the_middle(kubectl: Kubectl, node: str, names: Sequence[str], said: 
             assert [seen(kubectl, name)["status"]["nodeName"] for name in stay] == [node] * len(stay)
             assert going.poll() is None
         finally:
-            going.send_signal(signal.SIGINT)
+            going.terminate()
 
 
 def moves(kubectl: Kubectl, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -84,9 +84,10 @@ def has_begun(migration: dict[str, Any]) -> bool:
     return all(each["reason"] != "DrainEnded" for each in migration["status"]["conditions"])
 
 
-def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, tmp_path: Path) -> None:
-    """The first drain is stopped in its middle, and the second one is the rest of it."""
-    names = ("drain-a", "drain-b", "drain-c")
+@pytest.fixture(scope="module")
+def together(kubectl: Kubectl) -> tuple[str, ...]:
+    """Machines whose guests count, on one node, which they may leave."""
+    names = GUESTS
     kubectl.apply(tiny_vm(names[0]))
     kubectl("wait", "vm", names[0], "--for=condition=Ready", "--timeout=90s", timeout=100)
     node = seen(kubectl, names[0])["status"]["nodeName"]
@@ -100,7 +101,12 @@ def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, tmp_path: Pa
             guest.expect(r"tick 1\b")
     for name in names[1:]:  # it counts from the next migration on
         kubectl("patch", "vm", name, "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))
+    return names
 
+
+def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, together: tuple[str, ...], tmp_path: Path) -> None:
+    """The first drain is stopped in its middle, and the second one is the rest of it."""
+    names, node = together, seen(kubectl, together[0])["status"]["nodeName"]
     with uncordoned(kubectl, node):
         stop_in_the_middle(kubectl, node, names, tmp_path / "said")
         done = drain(kubectl, node, *names, timeout=300)
@@ -116,6 +122,43 @@ def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, tmp_path: Pa
         assert len(begun) == len(names)
         assert {each["status"]["phase"] for each in begun} == {"Succeeded"}
         assert {each["metadata"]["ownerReferences"][0]["kind"] for each in begun} == {"VirtualMachine"}
+
+
+def waits(kubectl: Kubectl, name: str, place: str) -> bool:
+    """Whether a machine's newest Migration is Pending, with this place in the queue of those that leave a full node."""
+    newest = max(migrations(kubectl, name), key=lambda each: str(each["metadata"]["creationTimestamp"]))
+    status = newest.get("status") or {}
+    expected = f"2 migrations leave node {seen(kubectl, name)['status']['nodeName']}; {place} in the queue"
+    return (status.get("phase"), status.get("message"), status.get("targetPod")) == ("Pending", expected, None)
+
+
+def test_a_third_guest_waits_for_its_turn_and_one_of_higher_priority_overtakes_it(kubectl: Kubectl, together: tuple[str, ...]) -> None:
+    node = seen(kubectl, together[0])["status"]["nodeName"]
+    kubectl.apply(tiny_vm("hurries", nodeSelector={"kubernetes.io/hostname": node}))
+    kubectl("wait", "vm", "hurries", "--for=condition=Ready", "--timeout=120s", timeout=130)
+    kubectl("patch", "vm", "hurries", "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))
+    assert {seen(kubectl, name)["status"]["nodeName"] for name in together} == {node}
+    *movers, third = together
+    with a_policy(kubectl, "drain-slowly", bandwidth="1Mi", completionTimeoutPerGiB=600):
+        begun = [kubectl.create(migration(name))["metadata"]["name"] for name in movers]
+        for each in begun:
+            kubectl("wait", "migration", each, "--for=jsonpath={.status.phase}=Running", "--timeout=120s", timeout=130)
+        kubectl.create(migration(third))
+        eventually(lambda: waits(kubectl, third, "1st"), timeout=30, what="the third one waits")
+        kubectl("virt", "migrate", "hurries", "--priority", "50")
+        eventually(lambda: waits(kubectl, "hurries", "1st"), timeout=30, what="the one in a hurry is the next")
+        eventually(lambda: waits(kubectl, third, "2nd"), timeout=30, what="the third one is after it")
+
+        kubectl("virt", "cancel-migration", begun[0], "--migration", "--wait", "--timeout", "1m", timeout=70)
+        (hurried,) = migrations(kubectl, "hurries")
+        eventually(
+            lambda: (kubectl.json("get", "migration", hurried["metadata"]["name"])["status"]).get("targetPod"),
+            timeout=60,
+            what="the one in a hurry begins",
+        )
+        eventually(lambda: waits(kubectl, third, "1st"), timeout=30, what="the third one is the next")
+        kubectl("delete", "migrations", "--all", "--timeout=100s", timeout=110)
+    assert {seen(kubectl, name)["status"]["nodeName"] for name in (*together, "hurries")} == {node}
 
 
 def test_a_guest_that_cannot_move_holds_its_drain_up_or_is_shut_down_as_its_machine_says(kubectl: Kubectl) -> None:
