@@ -1,10 +1,15 @@
-"""An upgrade of the chart with guests on: they run on in pods of the release before, under new virt-handlers, and move out one by one."""
+"""An upgrade of the chart with guests on: they run on in pods of the release before, under new virt-handlers, and move out one by one.
+
+One of them is asked by a client through a Service all the time; one that cannot move is evicted where the chart says so.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,12 +18,20 @@ import pytest
 from apiserver.apis.meta import times
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import tiny_vm
+from tests.cluster.serving import a_service, serve
+from tests.cuts import client, judging, watching
 from tests.testbed import kubectl as testbed_kubectl
-from tests.testbed import release, release_before
+from tests.testbed import layout, release, release_before
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
 GUESTS = ("first", "second", "third")
+SERVED = "second"
+"""The one that the client asks."""
+GAP_SECONDS = 30
+"""Without an answer, at most: a guest stands still while it changes its place, and virt-launcher of the release before leaves at once."""
+BOUND = "bound"
+"""The one that cannot move: it has its pod's own address."""
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
 PACE_SECONDS = 10
 
@@ -56,32 +69,70 @@ def ticks(kubectl: Kubectl, name: str) -> list[int]:
         return [int(guest.expect(r"tick (\d+)\r?\n", timeout=60).group(1)) for _ in range(3)]
 
 
+def machine(name: str) -> dict[str, Any]:
+    found = tiny_vm(name)
+    found["metadata"]["labels"] = {"app": name}
+    if name == BOUND:
+        found["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "type": "bridge"}]
+    return found
+
+
 def start(kubectl: Kubectl, *names: str) -> None:
-    kubectl.apply(*(tiny_vm(name) for name in names))
+    kubectl.apply(*(machine(name) for name in names))
     for name in names:
         kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=180s", timeout=190)
         with console(kubectl, name) as guest:
             guest.expect("GUEST-READY", timeout=120)
+            if name == SERVED:
+                serve(guest, client.WORD)
             guest.type(COUNTER)
             guest.expect(r"tick 1\b", timeout=60)
 
 
-def test_guests_run_on_through_an_upgrade_and_move_into_the_release_at_the_chosen_pace(kubectl: Kubectl, before: str) -> None:
-    start(kubectl, *GUESTS, "ends")
+@pytest.fixture(scope="module")
+def guests(kubectl: Kubectl, before: str) -> None:
+    """Machines that count, in pods of the release before."""
+    start(kubectl, *GUESTS, "ends", BOUND)
+    kubectl.apply(a_service(SERVED, SERVED))
+
+
+@contextmanager
+def served(kubectl: Kubectl) -> Iterator[None]:
+    """Ask a guest through its Service while the block lasts, in which it is never silent for long, and nobody else answers."""
+    address = str(kubectl.json("get", "service", SERVED)["spec"]["clusterIP"])
+    with watching.asking(layout.NODES[0], address) as answers:
+        eventually(lambda: len(answers.times) >= 5, timeout=60, what="answers")
+        begin = time.monotonic()
+        yield
+        end = time.monotonic()
+        eventually(lambda: answers.times[-1] > end, timeout=GAP_SECONDS, what="an answer at the end")
+    gap = judging.longest_silence(answers.times, begin, answers.times[-1])
+    print(f"client: {len(answers.times)} answers, {len(answers.failures)} failures, longest gap {gap:.1f} s")
+    assert gap <= GAP_SECONDS
+    assert [each for each in answers.failures if each.words.startswith(client.ANOTHER)] == []
+
+
+def test_guests_run_on_through_an_upgrade_and_move_into_the_release_at_the_chosen_pace(kubectl: Kubectl, before: str, guests: None) -> None:
     assert {image(kubectl, name) for name in GUESTS} == {f"localhost/kubevirt/virt-launcher@{before}"}
     assert not any(outdated(kubectl, name) for name in GUESTS)
     counted = {name: ticks(kubectl, name)[-1] for name in GUESTS}
 
+    with served(kubectl):
+        upgrade(kubectl, before, counted)
+
+
+def upgrade(kubectl: Kubectl, before: str, counted: dict[str, int]) -> None:
+    """Upgrade, see that guests go on where they are, and then that they move."""
     release.install("workloadUpdate.strategy=None")
     release.restart(["virt-handler"])
 
-    for name in (*GUESTS, "ends"):
+    for name in (*GUESTS, "ends", BOUND):
         found = eventually(partial(outdated, kubectl, name), timeout=60, what=f"{name} is outdated")
         assert found["reason"] == "Stays"
         assert before in found["message"]
         assert "localhost/kubevirt/virt-launcher:dev" in found["message"]
     listed = kubectl("virt", "outdated")
-    assert [line.split()[0] for line in listed.splitlines()] == ["NAME", "ends", *GUESTS]
+    assert [line.split()[0] for line in listed.splitlines()] == ["NAME", BOUND, "ends", *GUESTS]
     for name in GUESTS:  # under the new virt-handler: console, status, power
         assert ticks(kubectl, name)[0] > counted[name]
     kubectl("virt", "pause", "first")
@@ -94,6 +145,11 @@ def test_guests_run_on_through_an_upgrade_and_move_into_the_release_at_the_chose
     assert kubectl.json("get", "migrations")["items"] == []
     counted = {name: ticks(kubectl, name)[-1] for name in GUESTS}
 
+    moved(kubectl, counted)
+
+
+def moved(kubectl: Kubectl, counted: dict[str, int]) -> None:
+    """Have guests move into this release at a pace, and see that they do."""
     release.install("workloadUpdate.batchSize=1", f"workloadUpdate.batchInterval={PACE_SECONDS}s")
 
     for name in GUESTS:
@@ -110,4 +166,21 @@ def test_guests_run_on_through_an_upgrade_and_move_into_the_release_at_the_chose
     for (began, ended), (following, _) in itertools.pairwise(times_of):
         assert following >= ended
         assert (times.parse(following) - times.parse(began)).total_seconds() >= PACE_SECONDS - 1
+
+
+def test_a_guest_that_cannot_move_stays_in_the_release_before_until_the_chart_says_evict(kubectl: Kubectl, guests: None) -> None:
+    assert outdated(kubectl, BOUND)["reason"] == "Stays"
+    assert [line.split()[0] for line in kubectl("virt", "outdated").splitlines()] == ["NAME", BOUND]
+
+    release.install("workloadUpdate.strategy=Evict", f"workloadUpdate.batchInterval={PACE_SECONDS}s")
+
+    eventually(partial(runs_again, kubectl, BOUND), timeout=180, what=f"{BOUND} is of this release")
+    assert image(kubectl, BOUND) == "localhost/kubevirt/virt-launcher:dev"
+    assert kubectl.json("get", "vm", BOUND)["status"]["attempts"][0]["result"] == "Stopped"
+    assert not any(each["spec"]["selector"]["name"] == BOUND for each in kubectl.json("get", "migrations")["items"])
     assert re.search("No virtual machine in namespace .* has an outdated virt-launcher", kubectl("virt", "outdated"))
+
+
+def runs_again(kubectl: Kubectl, name: str) -> bool:
+    status = kubectl.json("get", "vm", name)["status"]
+    return (len(status["attempts"]), status["phase"]) == (2, "Running") and is_current(kubectl, name)
