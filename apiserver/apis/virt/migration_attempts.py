@@ -29,8 +29,12 @@ REASONS: Final = (CONNECTION_BROKEN, TARGET_POD_ENDED, TARGET_POD_DELETED)
 
 
 def number_of(migration: Mapping[str, Any]) -> int:
-    """Return the number of the present attempt; 0 where nobody counts, or it has not begun."""
-    return int(objects.dig(migration, "status", "attempt") or 0)
+    """Return the number of the present attempt; 0 where nobody counts, it has not begun, or what is stored is none.
+
+    A machine's pods are looked for by its Migrations before anybody says whether these are sound.
+    """
+    found = objects.dig(migration, "status", "attempt")
+    return found if type(found) is int else 0
 
 
 def uid_of(migration: Mapping[str, Any]) -> str:

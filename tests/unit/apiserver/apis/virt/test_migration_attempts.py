@@ -26,6 +26,13 @@ def test_each_attempt_is_a_migration_of_its_own_to_launchers_and_relays() -> Non
     assert not any(forms.uid_errors(each) for each in found)
 
 
+@pytest.mark.parametrize("stored", [float("nan"), "../../x", "2", [2], {"name": "x"}, None, True, 2.5], ids=repr)
+def test_what_is_no_number_is_no_attempt(stored: object) -> None:
+    """It once kept a machine whose Migration had it from being looked after."""
+    assert migration_attempts.number_of(a_migration(attempt=stored)) == 0
+    assert migration_attempts.uid_of(a_migration(attempt=stored)) == UID
+
+
 def test_a_failure_is_the_present_attempts() -> None:
     first = a_migration(attempt=1)
     assert migration_attempts.failure_of(first) is None
