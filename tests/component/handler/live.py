@@ -31,6 +31,7 @@ from tests.component.handler.world import EVENTS, VMS, eventually
 from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
 from tests.fakes.launcher import FakeLauncher
+from tests.own_time import promptly
 from tests.unit.handler.reconcilers.builders import a_vm
 
 NODE = "n"
@@ -126,7 +127,7 @@ class Live:
         assert launcher.status.domain is not None
         self._state = "paused" if self._state == "running" else "running"
         launcher.change(domain=messages.DomainStatus("default_testvm", "u", "qemu", self._state, "ioerror"))
-        await eventually(lambda: self.vm()["status"]["domain"]["state"] == self._state, seconds)
+        await promptly(lambda: self.vm()["status"]["domain"]["state"] == self._state, seconds)
 
     def told(self, name: str) -> str:
         """Return the messages of warnings about an object."""
