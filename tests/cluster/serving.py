@@ -16,9 +16,9 @@ BOTH = {"ipFamilyPolicy": "PreferDualStack"}
 """Of a Service: an address of each family that the cluster has."""
 
 
-def serve(guest: Console, word: str) -> None:
-    """Have a guest at its prompt answer HTTP with a word, once it has the addresses of a guest behind those of its pod."""
-    wait_for_addresses(guest, "10.0.2.2", *(["fd10:0:2::2"] if testbed_kubectl.is_own_cluster() else []))
+def serve(guest: Console, word: str, *addresses: str) -> None:
+    """Have a guest at its prompt answer HTTP with a word, once it has these addresses; without any, those of a guest behind its pod's."""
+    wait_for_addresses(guest, *(addresses or ("10.0.2.2", *(["fd10:0:2::2"] if testbed_kubectl.is_own_cluster() else []))))
     guest.run(f"mkdir -p /www && echo {word} >/www/index.html && httpd -p {PORT} -h /www")
 
 
