@@ -52,6 +52,7 @@ def test_it_is_told_for_a_while_after_the_last_one(phase: str) -> None:
     assert is_over_for(there(), OPEN, [first, last], NOW)
     assert is_over_for(there(), OPEN, [last, first], NOW)
     assert not is_over_for(there(), OPEN, [first, last], NOW + timedelta(seconds=1))
+    assert is_over_for(there(), OPEN, [first, drained(phase=phase, made=3000, endTime=ago(0))], NOW)
 
 
 def test_on_a_node_that_is_emptied_or_not_known_none_is_over() -> None:
@@ -68,8 +69,15 @@ def test_migrations_that_no_drain_caused_say_nothing_of_one(label: str) -> None:
     assert not is_over_for(there(), OPEN, [], NOW)
 
 
+def test_one_of_a_drain_may_bear_other_labels_too() -> None:
+    migration = drained(phase="Pending")
+    migration["metadata"]["labels"]["team"] = "a"
+    assert is_over_for(there(), OPEN, [migration], NOW)
+    assert may_end(migration)
+
+
 def test_a_drain_of_another_node_is_not_this_nodes() -> None:
-    assert not is_over_for(there(), OPEN, [drained(node="node2")], NOW)
+    assert not is_over_for(there(), OPEN, [drained(node="node0"), drained(node="node2")], NOW)
     assert not is_over_for(there(), OPEN, [drained(sourceNode="node2")], NOW)
     assert is_over_for(there(), OPEN, [drained(node="node2", sourceNode="node1")], NOW)
 
@@ -101,15 +109,22 @@ def test_only_those_that_have_not_begun_end() -> None:
 
 
 def test_the_end_says_why() -> None:
-    migration = drained(phase="Pending", message="it waits")
+    migration = drained(phase="Pending", message="it waits", startTime=ago(9))
     migration["metadata"]["generation"] = 3
     write, event = ended_drains.end(migration, NOW)
     assert isinstance(write, WriteStatus)
     assert not status_validation.validate_migration_status({"status": write.status}, migration)
     words = "node node1 was uncordoned before the migration began: its drain is over"
     assert (write.status["phase"], write.status["endTime"], write.status["message"]) == ("Failed", ago(0), words)
+    assert write.status["startTime"] == ago(9), "what was written stays"
     said = condition(write.status["conditions"], "Succeeded") or {}
     assert (said["status"], said["reason"], said["message"], said["observedGeneration"]) == ("False", "DrainEnded", words, 3)
     assert event == Emit("Normal", "DrainEnded", words)
     assert ended_drains.has_ended({**migration, "status": write.status})
     assert not ended_drains.has_ended(migration)
+
+
+def test_one_of_which_nothing_was_written_ends_too() -> None:
+    write, _ = ended_drains.end(drained(phase=""), NOW)
+    assert isinstance(write, WriteStatus)
+    assert (write.status["phase"], len(write.status["conditions"])) == ("Failed", 1)

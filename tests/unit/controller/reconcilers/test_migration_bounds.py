@@ -14,7 +14,15 @@ from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.evictions import places
 from controller.reconcilers import migration_bounds, migration_queue
 from controller.reconcilers.actions import Action, Emit, LookAgain, WriteStatus
-from controller.reconcilers.migration_bounds import BEGIN_SECONDS, END_SECONDS, PREPARE_SECONDS, RUN_SECONDS, UNTOLD_SECONDS
+from controller.reconcilers.migration_bounds import (
+    BEGIN_SECONDS,
+    END_SECONDS,
+    NODE_SECONDS,
+    PREPARE_SECONDS,
+    RUN_SECONDS,
+    START_SECONDS,
+    UNTOLD_SECONDS,
+)
 from controller.reconcilers.migration_plan import Observed, plan
 from controller.reconcilers.settings import MigrationLimits, Settings
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
@@ -95,7 +103,9 @@ def test_a_deletion_does_not_keep_the_place() -> None:
     assert (condition(status["conditions"], "Succeeded") or {})["reason"] == "Overdue"
 
 
-@pytest.mark.parametrize(("since", "begins"), [(HANDED_OVER + 600 + END_SECONDS - 1, False), (HANDED_OVER + 600 + END_SECONDS, True)])
+@pytest.mark.parametrize(
+    ("since", "begins"), [(HANDED_OVER + 600 + END_SECONDS - 1, False), (HANDED_OVER + 600 + END_SECONDS, True), (1e6, True)]
+)
 def test_the_next_one_begins_instead_of_one_that_never_ends(since: float, *, begins: bool) -> None:
     stuck, waiting = under_way(phases.RUNNING, since), a_migration()
     waiting["metadata"] = {"name": "waits", "namespace": "default", "creationTimestamp": ago(5)}
@@ -124,6 +134,84 @@ def test_a_node_that_says_again_and_again_that_it_got_the_target_just_now_wins_n
 
     assert left(RUN_SECONDS + 300 - 4) == 4.0
     assert left(RUN_SECONDS + 300) == 0.0
+
+
+@pytest.mark.parametrize(("said", "allowed"), [(1, 1), (0, UNTOLD_SECONDS), (-1, UNTOLD_SECONDS), ("600", UNTOLD_SECONDS)])
+def test_a_time_that_is_none_is_as_one_that_nobody_said(said: object, allowed: int) -> None:
+    migration = under_way(phases.RUNNING, 0, options={"completionTimeoutSeconds": said})
+    assert migration_bounds.place_left(migration, NOW) == HANDED_OVER + allowed + END_SECONDS
+
+
+def test_time_counts_from_the_target_of_the_present_attempt() -> None:
+    migration = under_way(phases.TARGET_READY, 40)
+    migration["status"]["phaseTransitionTimestamps"].insert(0, {"phase": phases.PREPARING_TARGET, "time": ago(400)})
+    assert migration_bounds.begin_left(migration, NOW) == HANDED_OVER - 40
+
+
+UNPLACED = a_pod(phase="Pending", migration="migration-uid", node="")
+PLACED = a_pod(phase="Pending", migration="migration-uid", node="node2")
+del PLACED["status"]["conditions"]  # nobody says when it got its node
+RUNNING = a_pod(migration="migration-uid", node="node2")
+
+
+def target_left(migration: dict[str, Any], target: dict[str, Any] | None, *, scheduling: int = 300, refused: bool = False) -> float | None:
+    return migration_bounds.target_left(migration, target, NOW, MigrationLimits(scheduling_seconds=scheduling), is_refused=refused)
+
+
+@pytest.mark.parametrize(
+    ("target", "refused", "left"),
+    [(None, False, None), (None, True, 290.0), (UNPLACED, False, 290.0), (UNPLACED, True, 290.0)],
+    ids=["it is tried first", "a quota refused it", "it is there by now", "it is there by now, and was refused a moment ago"],
+)
+def test_a_migration_whose_turn_came_long_ago_is_given_up_only_once_its_target_was_tried(
+    target: dict[str, Any] | None, left: float | None, *, refused: bool
+) -> None:
+    assert target_left(a_migration(phase=phases.PENDING, startTime=ago(10)), target, refused=refused) == left
+
+
+def test_before_its_turn_nothing_bounds_a_migration() -> None:
+    assert target_left(a_migration(), None, refused=True) is None
+    waits = a_migration(phase=phases.PENDING, phaseTransitionTimestamps=[{"phase": phases.PENDING, "time": ago(10)}])
+    assert target_left(waits, None, refused=True) is None
+
+
+def test_time_for_a_node_counts_from_its_turn_or_from_the_first_phase_where_no_turn_was_written() -> None:
+    stamps = [{"phase": phases.PENDING, "time": ago(20)}, {"phase": phases.SCHEDULING, "time": ago(5)}]
+    assert target_left(a_migration(phase=phases.SCHEDULING, phaseTransitionTimestamps=stamps, startTime=ago(10)), UNPLACED) == 290.0
+    assert target_left(a_migration(phase=phases.SCHEDULING, phaseTransitionTimestamps=stamps), UNPLACED) == 280.0
+    assert target_left(a_migration(phase=phases.SCHEDULING), UNPLACED) is None
+
+
+def test_time_of_a_later_attempt_counts_from_the_end_of_the_one_before() -> None:
+    stamps = [{"phase": phases.SCHEDULING, "time": ago(600)}, {"phase": phases.PENDING, "time": ago(10)}]
+    again = a_migration(phase=phases.SCHEDULING, attempt=2, phaseTransitionTimestamps=stamps, startTime=ago(600))
+    assert target_left(again, UNPLACED) == 290.0
+
+
+@pytest.mark.parametrize(
+    ("target", "scheduling", "left"),
+    [
+        (UNPLACED, 300, 290.0),
+        (UNPLACED, 0, None),
+        (PLACED, 300, RUN_SECONDS - 10.0),
+        (PLACED, 0, RUN_SECONDS - 10.0),
+        (RUNNING, 300, None),
+    ],
+    ids=["for a node", "for ever", "to run", "to run, whatever it took to find a node", "it runs"],
+)
+def test_a_target_that_people_asked_for_has_time_for_a_node_and_then_to_run(
+    target: dict[str, Any], scheduling: int, left: float | None
+) -> None:
+    assert target_left(a_migration(phase=phases.SCHEDULING, startTime=ago(10)), target, scheduling=scheduling) == left
+
+
+@pytest.mark.parametrize(
+    ("target", "left"), [(None, NODE_SECONDS - 10.0), (UNPLACED, NODE_SECONDS - 10.0), (PLACED, START_SECONDS - 10.0), (RUNNING, None)]
+)
+def test_a_target_of_an_eviction_has_less_time(target: dict[str, Any] | None, left: float | None) -> None:
+    migration = a_migration(phase=phases.SCHEDULING, startTime=ago(10))
+    migration["metadata"]["labels"] = {evictions.POD_LABEL: "pod"}
+    assert target_left(migration, target, scheduling=0) == left
 
 
 @pytest.mark.parametrize("phase", [*sorted(phases.MIGRATION_FINAL), phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET])
