@@ -34,6 +34,7 @@ MODULES: Final = (
         "apiserver/apis/virt/test_disk_uses.py",
         "apiserver/registry/virt/test_disk_claims.py",
     ),
+    _module("apiserver/apis/virt/migration_policies.py", "apiserver/apis/virt/test_migration_policies.py"),
     _module("apiserver/apis/virt/podrestriction.py", "apiserver/apis/virt/test_podrestriction.py"),
     _module(
         "controller/evictions/eviction_plan.py",

@@ -109,6 +109,21 @@ def test_the_sizes_of_disks_give_a_migration_an_hour_at_most(policy: dict[str, A
     assert found["completionTimeoutSeconds"] == seconds
 
 
+def test_the_hour_is_added_to_the_time_of_all_the_memory() -> None:
+    found = policies.options(NO_POLICY, 2 * GIB + 1, Defaults(), copied_bytes=10_000 * GIB)
+    assert found["completionTimeoutSeconds"] == 450 + COPY_SECONDS
+
+
+def test_what_the_bandwidth_asks_for_is_rounded_up() -> None:
+    found = policies.options({"spec": {"bandwidth": "64Mi"}}, GIB, Defaults(), copied_bytes=1024 * GIB + 1)
+    assert found["completionTimeoutSeconds"] == 150 + 2 * 16 * 1024 + 1
+
+
+def test_no_time_is_none_at_all() -> None:
+    """A status that says 0 seconds is refused."""
+    assert policies.options(NO_POLICY, 0, Defaults())["completionTimeoutSeconds"] == 150
+
+
 def test_the_policy_with_the_most_conditions_holds_and_of_equal_ones_the_first_by_name() -> None:
     everything, big = a_policy("a"), a_policy("z", labelled(size="big"))
     both = a_policy("zz", labelled(size="big"), labelled(team="x"))
