@@ -56,6 +56,11 @@ MODULES: Final = (
     ),
     _module("controller/reconcilers/ended_drains.py", "controller/reconcilers/test_ended_drains.py"),
     _module("controller/reconcilers/migration_bounds.py", "controller/reconcilers/test_migration_bounds.py"),
+    _module(
+        "controller/reconcilers/migration_queue.py",
+        "controller/reconcilers/test_migration_queue.py",
+        "controller/reconcilers/test_migration_bounds.py",
+    ),
     _module("controller/reconcilers/mounted_sources.py", "controller/reconcilers/test_mounted_sources.py"),
     _module("controller/runtime/leaderelection.py", "controller/runtime/test_leaderelection.py"),
     _module("controller/reconcilers/sandboxes.py", "controller/reconcilers/test_sandboxes.py"),

@@ -156,22 +156,24 @@ def test_the_node_is_known_by_the_machine_or_by_the_mark_of_the_eviction() -> No
     world.put("marked", machine=None)
     world.migrations[-1]["metadata"]["annotations"] = {evictions.NODE_ANNOTATION: "a"}
     world.put("nowhere", machine=None)
-    assert world.begin() == ["nowhere"]
+    world.put("nowhere-either", machine=None)
+    assert world.begin() == ["nowhere", "nowhere-either"], "that is not one node"
 
 
 def test_a_higher_priority_goes_first_and_then_the_older() -> None:
     world = World(per_node=1)
     world.put("late", priority=5, ago=10)
     world.put("urgent", priority=6, ago=5)
+    world.put("little", priority=1, ago=30)
     world.put("usual", ago=50)
-    world.put("zero", priority=0, ago=40)
+    world.put("zero", priority=0, ago=60)
     world.put("whenever", priority=-1, ago=90)
     order = []
     while world.migrations:
         [name] = world.begin()
         order.append(name)
         world.migrations = [each for each in world.migrations if each["metadata"]["name"] != name]
-    assert order == ["urgent", "late", "usual", "zero", "whenever"]
+    assert order == ["urgent", "late", "little", "zero", "usual", "whenever"]
 
 
 def test_namespaces_take_turns() -> None:
@@ -185,6 +187,23 @@ def test_namespaces_take_turns() -> None:
     assert world.begin() == ["few-0", "many-0", "many-1"]
     world.limits = MigrationLimits(per_node=2)
     assert world.begin() == ["many-0", "many-1"]  # that one has one under way
+
+
+def test_what_a_namespace_asks_for_with_less_priority_is_not_held_against_what_it_asks_for_with_more() -> None:
+    world = World(per_node=1)
+    for number in range(2):
+        world.put(f"low-{number}", namespace="many", priority=1, ago=90)
+    world.put("high", namespace="many", priority=5, ago=20)
+    world.put("younger", namespace="few", priority=5, ago=10)
+    assert world.begin() == ["high"]
+
+
+def test_one_that_does_not_say_when_it_was_made_is_the_youngest() -> None:
+    world = World(per_node=1)
+    world.put("a")
+    world.put("b", ago=1)
+    del world.migrations[0]["metadata"]["creationTimestamp"]
+    assert world.begin() == ["b"]
 
 
 def test_drains_are_not_held_against_their_namespace() -> None:
@@ -209,6 +228,17 @@ def test_nobody_waits_for_ever() -> None:
     assert world.begin() == ["older"]
 
 
+@pytest.mark.parametrize("in_vain", [False, True], ids=["leaves a node that is being emptied", "was tried in vain"])
+def test_who_has_a_place_of_its_own_in_the_order_is_none_of_those_that_waited_too_long(*, in_vain: bool) -> None:
+    world = World(per_node=1)
+    world.rest = {"emptied": frozenset({"a"})}
+    older = world.put("older", evicted=not in_vain, ago=AGED_SECONDS + 10)
+    world.put("drained", evicted=True, ago=1)
+    world.put("waits", ago=AGED_SECONDS)
+    world.rest["in_vain"] = frozenset({older} if in_vain else ())
+    assert world.begin() == ["waits"]
+
+
 def test_of_those_that_waited_long_one_is_under_way_before_the_others() -> None:
     world = World(per_node=2)
     world.rest = {"emptied": frozenset({"a"})}
@@ -216,6 +246,8 @@ def test_of_those_that_waited_long_one_is_under_way_before_the_others() -> None:
     for number in range(2):
         world.put(f"old-{number}", ago=AGED_SECONDS)
     world.put("drained", evicted=True, ago=1)
+    assert world.begin() == ["drained"]
+    world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW - timedelta(seconds=20))
     assert world.begin() == ["drained"]
     world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW - timedelta(seconds=51))  # its turn came by itself
     assert world.begin() == ["old-0"]
@@ -278,10 +310,11 @@ def test_a_cancelled_one_waits_for_no_turn_and_one_that_is_being_cancelled_holds
     assert world.begin() == []
 
 
-def test_targets_that_do_not_run_in_time_hold_no_place_before_a_drain() -> None:
+@pytest.mark.parametrize("since", [PLACE_SECONDS, PLACE_SECONDS + 100])
+def test_targets_that_do_not_run_in_time_hold_no_place_before_a_drain(since: float) -> None:
     world = World(per_node=1)
     world.rest = {"emptied": frozenset({"a"})}
-    world.put("no-node", phase="Scheduling", started=PLACE_SECONDS)
+    world.put("no-node", phase="Scheduling", started=since)
     world.put("drained", evicted=True)
     world.put("waits")
     assert world.begin() == ["drained"]
@@ -353,6 +386,17 @@ def test_one_whose_attempt_failed_keeps_its_place_until_the_next() -> None:
     world.migrations[0]["status"]["phase"] = "Failed"
     world.migrations.pop(0)
     assert world.begin() == ["other"]
+
+
+def test_one_whose_first_attempt_has_not_begun_waits_like_any_other() -> None:
+    world = World(per_node=1)
+    world.put("first", attempt=1)
+    world.put("other")
+    assert world.begin() == ["first"]
+
+
+def test_who_has_no_turn_of_the_queue_may_begin_and_is_of_no_drain() -> None:
+    assert Turn() == Turn(may_begin=True, message="", is_drain=False)
 
 
 def test_a_second_target_has_its_own_time_to_hold_a_place_before_drains() -> None:
