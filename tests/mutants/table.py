@@ -61,6 +61,11 @@ MODULES: Final = (
         "controller/reconcilers/test_migration_queue.py",
         "controller/reconcilers/test_migration_bounds.py",
     ),
+    _module(
+        "controller/reconcilers/workload_update_plan.py",
+        "controller/reconcilers/test_workload_update_plan.py",
+        "controller/reconcilers/test_workload_update_memory.py",
+    ),
     _module("controller/reconcilers/mounted_sources.py", "controller/reconcilers/test_mounted_sources.py"),
     _module("controller/runtime/leaderelection.py", "controller/runtime/test_leaderelection.py"),
     _module("controller/reconcilers/sandboxes.py", "controller/reconcilers/test_sandboxes.py"),

@@ -93,7 +93,7 @@ def test_the_mark_is_another_one_with_another_image_and_fits_into_a_label() -> N
 
 @pytest.mark.parametrize(
     ("phase", "created", "room"),
-    [("Running", 500, 1), ("", 5, 1), ("Succeeded", 59, 1), ("Succeeded", 61, 2), ("Failed", 30, 1), ("Failed", 61, 2)],
+    [("Running", 500, 1), ("", 5, 1), ("Succeeded", 59, 1), ("Succeeded", 60, 2), ("Failed", 30, 1), ("Failed", 61, 2)],
 )
 def test_those_that_are_on_their_way_and_those_that_began_in_the_interval_count(phase: str, created: float, room: int) -> None:
     world = World(size=2)
@@ -101,6 +101,15 @@ def test_those_that_are_on_their_way_and_those_that_began_in_the_interval_count(
     world.put("a", "node1")
     world.put("b", "node2")
     assert len(world.moved()) == room
+
+
+def test_nothing_begins_while_more_are_on_their_way_than_the_batch_has_by_now() -> None:
+    """Its size is an option, and virt-controller may have been restarted with a smaller one."""
+    world = World(size=1)
+    for name in ("other", "another"):
+        world.migrate(name, "Running", 500)
+    world.put("a")
+    assert world.moved() == []
 
 
 def test_migrations_of_an_earlier_upgrade_and_of_people_do_not_count_as_a_batch() -> None:
@@ -134,8 +143,9 @@ def test_only_places_that_are_free_are_taken_of_each_node_and_in_all() -> None:
         ("Pending", 2, {("default", "other"): "node1"}, []),
         ("Scheduling", None, {("default", "other"): "node1"}, []),
         ("Running", None, {}, ["a"]),
+        ("Succeeded", None, {("default", "other"): "node1"}, ["a"]),
     ],
-    ids=["waits for its turn", "waits for its next attempt", "has begun", "of a lost machine"],
+    ids=["waits for its turn", "waits for its next attempt", "has begun", "of a lost machine", "is over, and its machine has another"],
 )
 def test_whoever_has_no_place_of_the_queue_has_none_before_an_upgrade(
     phase: str, attempt: int | None, nodes: dict[Any, str], moved: list[str]
@@ -145,6 +155,26 @@ def test_whoever_has_no_place_of_the_queue_has_none_before_an_upgrade(
     world.put("a", "node2")
     world.rest["nodes"] = nodes
     assert world.moved() == moved
+
+
+@pytest.mark.parametrize(("limits", "node"), [({"per_node": 1}, "node1"), ({"per_cluster": 1}, "node2")], ids=["of a node", "in all"])
+def test_where_more_are_under_way_than_there_are_places_by_now_none_begins(limits: dict[str, int], node: str) -> None:
+    world = World(**limits)
+    nodes = world.rest["nodes"] = {}
+    for name in ("other", "another"):
+        world.migrate(name, "Running", 500, ours=False, sourceNode="node1")
+        nodes["default", name] = "node1"
+    world.put("a", node)
+    assert world.moved() == []
+
+
+def test_a_place_is_taken_of_the_node_that_is_left_not_of_the_one_that_the_guest_is_on_by_now() -> None:
+    world = World(per_node=1)
+    world.migrate("other", "Running", 500, ours=False, sourceNode="node1")
+    world.rest["nodes"] = {("default", "other"): "node2"}
+    world.put("a", "node1")
+    world.put("b", "node2")
+    assert world.moved() == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +197,18 @@ def test_who_ends_or_is_up_to_date_or_is_anothers_to_move_is_left_alone(change: 
         assert world.plan() == Plan()
 
 
+def test_a_guest_whose_pod_is_over_and_one_that_is_to_be_restarted_are_left_alone() -> None:
+    world = World()
+    over = world.put("a").pod
+    assert over is not None
+    over["status"] = {"phase": "Failed"}
+    restarted = world.put("b").vm
+    restarted["status"]["request"] = {"action": "Restart", "attempt": 2, "runStrategy": "RerunOnFailure"}
+    assert world.plan() == Plan()
+    del restarted["status"]["request"]
+    assert world.moved() == ["b"]
+
+
 def test_a_machine_without_its_pod_and_one_that_is_being_evicted_are_left_alone() -> None:
     world = World()
     world.candidates.append(Candidate(world.put("a").vm, None, {}))
@@ -184,7 +226,7 @@ def test_a_machine_that_is_migrated_anyway_is_not_migrated_twice() -> None:
 
 @pytest.mark.parametrize(("times_failed", "pause"), [(1, FIRST_PAUSE_SECONDS), (2, 600), (3, 1200), (5, LONGEST_PAUSE_SECONDS)])
 def test_a_migration_that_failed_is_tried_again_later_each_time_later(times_failed: int, pause: float) -> None:
-    for since, again in ((pause - 1, []), (pause, ["a"])):
+    for since, again in ((pause - 1, []), (pause, ["a"]), (pause + 1, ["a"])):
         world = World()
         for number in range(times_failed):
             world.migrate("a", "Failed", 9000 + number, endTime=ago(since if not number else 9000))
@@ -227,15 +269,35 @@ def test_namespaces_take_turns_and_what_is_on_its_way_counts() -> None:
     assert world.moved() == ["a", "x", "b"]
     world.migrate("another", "Running", 500)
     assert world.moved() == ["x", "a"]
+    world.migrations[0]["metadata"]["namespace"] = "other"
+    assert world.moved() == ["a", "b"]
 
 
 def test_a_guest_that_was_moved_in_vain_is_not_moved_for_ever() -> None:
     world = World()
     world.migrate("a", "Succeeded", 300, targetPod="pod-of-a")
     world.migrate("b", "Succeeded", 300, targetPod="a pod before")
-    world.put("a", "node1")
+    world.migrate("b", "Succeeded", 300, targetPod="the pod before that")
+    world.migrate("c", "Failed", 9000, endTime=ago(9000), targetPod="pod-of-c")
+    for number, name in enumerate(("a", "b", "c")):
+        world.put(name, f"node{number}")
+    assert world.moved() == ["c", "b"]
+
+
+def test_one_that_stays_and_one_that_rests_hold_up_nobody() -> None:
+    world = World()
+    world.put("a", "node1", STUCK)
+    world.migrate("b", "Failed", 300, endTime=ago(100))
     world.put("b", "node2")
-    assert world.moved() == ["b"]
+    world.put("c", "node3")
+    assert world.moved() == ["c"]
+
+
+def test_an_eviction_does_not_wait_until_a_migration_that_failed_has_rested() -> None:
+    world = World("Evict")
+    world.migrate("a", "Failed", 300, endTime=ago(100))
+    world.put("a", "node1", STUCK)
+    assert world.evicted() == ["a"]
 
 
 def test_without_evict_one_that_cannot_migrate_stays_and_with_it_its_pod_is_evicted() -> None:
@@ -246,15 +308,23 @@ def test_without_evict_one_that_cannot_migrate_stays_and_with_it_its_pod_is_evic
 
 
 def test_evictions_and_migrations_share_the_pace_and_evictions_need_no_place() -> None:
-    world = World("Evict", size=2, per_cluster=1)
-    for name in ("a", "b", "c"):
+    world = World("Evict", size=3, per_cluster=1)
+    for name in ("a", "b", "c", "d"):
         world.put(name, "node1", STUCK)
     world.migrate("other", "Running", 500, ours=False)
-    assert world.evicted() == ["a", "b"]
+    assert world.evicted() == ["a", "b", "c"]
     world.rest["evicted"] = {"a pod": NOW - timedelta(seconds=59)}
-    assert world.evicted() == ["a"]
-    world.rest["evicted"] = {"a pod": NOW - timedelta(seconds=61), "uid-of-a": NOW - timedelta(seconds=100)}
-    assert world.evicted() == ["b", "c"]
+    assert world.evicted() == ["a", "b"]
+    world.rest["evicted"] = {"a pod": NOW - timedelta(seconds=60), "uid-of-a": NOW - timedelta(seconds=100)}
+    assert world.evicted() == ["b", "c", "d"]
+
+
+def test_a_batch_is_of_those_that_are_moved_and_of_those_that_are_evicted() -> None:
+    world = World("Evict", size=2)
+    world.put("a", "node1")
+    for name in ("b", "c"):
+        world.put(name, "node2", STUCK)
+    assert (world.moved(), world.evicted()) == (["a"], ["b"])
 
 
 def test_a_machine_for_which_a_server_took_nothing_holds_up_nobody() -> None:
