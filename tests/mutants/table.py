@@ -62,6 +62,11 @@ MODULES: Final = (
         "controller/reconcilers/test_migration_bounds.py",
     ),
     _module(
+        "controller/reconcilers/migration_retries.py",
+        "controller/reconcilers/test_migration_retries_corners.py",
+        "controller/reconcilers/test_migration_retries.py",
+    ),
+    _module(
         "controller/reconcilers/workload_update_plan.py",
         "controller/reconcilers/test_workload_update_plan.py",
         "controller/reconcilers/test_workload_update_memory.py",
