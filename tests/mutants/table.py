@@ -66,6 +66,7 @@ MODULES: Final = (
         "controller/reconcilers/test_migration_retries_corners.py",
         "controller/reconcilers/test_migration_retries.py",
     ),
+    _module("controller/reconcilers/migratable.py", "controller/reconcilers/test_migratable.py"),
     _module(
         "controller/reconcilers/workload_update_plan.py",
         "controller/reconcilers/test_workload_update_plan.py",
