@@ -89,6 +89,7 @@ MODULES: Final = (
     _module("handler/reconcilers/guest_plan.py", "handler/reconcilers/test_guest_plan.py"),
     _module("handler/reconcilers/guest_probes.py", "handler/reconcilers/test_guest_probes.py"),
     _module("handler/reconcilers/migration_plan.py", "handler/reconcilers/test_migration_plan.py"),
+    _module("handler/reconcilers/migration_limits.py", "handler/reconcilers/test_migration_limits.py"),
     _module("handler/pods/hanging.py", "handler/pods/test_hanging.py"),
     _module("handler/plugins/answers.py", "handler/plugins/test_answers.py"),
     _module("handler/plugins/turns.py", "handler/plugins/test_turns.py"),

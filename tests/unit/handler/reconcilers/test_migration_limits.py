@@ -72,6 +72,7 @@ def test_a_guest_that_may_be_paused_is_and_has_as_long_again() -> None:
     assert planned(migration, 299, standing_still()) == plan.Wait()
     assert planned(migration, 300, standing_still()) == plan.Abort()
     assert planned(migration, 300) == plan.Abort()
+    assert planned(migration, 10_000) == plan.Abort()
 
 
 def test_a_launcher_that_does_not_know_how_to_pause_is_not_asked() -> None:
@@ -86,6 +87,7 @@ def test_a_deletion_goes_before_all_of_it() -> None:
 def test_nothing_moves_for_so_long_and_it_ends() -> None:
     assert planned(moving(), 1, stalled=STALL_SECONDS - 0.1) == plan.Wait()
     assert planned(moving(completionTimeoutSeconds=10_000, allowPause=True), 1, stalled=STALL_SECONDS) == plan.Abort()
+    assert planned(moving(), 1, stalled=STALL_SECONDS + 100) == plan.Abort()
 
 
 def cancelled(**figures: Any) -> messages.Status:
@@ -182,3 +184,73 @@ def test_a_launcher_is_told_what_the_migration_says() -> None:
     assert limits.request(moving(**options)) == messages.Migrate("mig-1", 5 * MIB, 700, 3, auto_converge=True, relays_disks=True)
     assert limits.request(moving(bandwidth=0, allowAutoConverge=False)) == messages.Migrate("mig-1", relays_disks=True)
     assert limits.request(a_migration("Running")) == messages.Migrate("mig-1", relays_disks=True)
+
+
+@pytest.mark.parametrize("said", [0, -1, "150"])
+def test_a_time_that_is_none_is_all_the_time(said: object) -> None:
+    assert planned(moving(completionTimeoutSeconds=said), 1e6) == plan.Wait()
+
+
+def test_a_second_is_a_time() -> None:
+    assert planned(moving(completionTimeoutSeconds=1), 0.9) == plan.Wait()
+    assert planned(moving(completionTimeoutSeconds=1), 1) == plan.Abort()
+
+
+def test_time_counts_from_the_present_attempt() -> None:
+    migration = moving()
+    migration["status"]["phaseTransitionTimestamps"] = [{"phase": "Running", "time": "2025-12-31T23:00:00.000000Z"}, *STAMPS]
+    assert planned(migration, 149.9) == plan.Wait()
+
+
+def test_a_launcher_without_a_guest_is_not_asked_to_pause_it() -> None:
+    guestless = replace(MOVING, domain=None)
+    assert limits.judge(moving(allowPause=True), guestless, BEGAN + timedelta(seconds=150), 0.0, can_pause=True) == "go on"
+
+
+def caused(migration: dict[str, Any], seconds: float, *, stalled: float = 0.0, **figures: Any) -> str:
+    known = messages.MigrationStatus("mig-1", "outgoing", "cancelled", "aborted", **{**FIGURES, **figures})
+    return limits.cause(migration, known, BEGAN + timedelta(seconds=seconds), stalled)
+
+
+def test_the_cause_is_a_limit_from_the_moment_on_at_which_it_was_reached() -> None:
+    assert caused(moving(), 149.9) == ""
+    assert caused(moving(), 150).startswith("timed out: the guest did not arrive within 150 s")
+    assert caused(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == ""
+    assert caused(moving(), 10, stalled=STALL_SECONDS - 0.1) == ""
+    stuck = "timed out: nothing of the guest moved for 150 s; 1.46Gi were sent, 10Mi a second, 700Mi of 4Gi remain"
+    assert caused(moving(), 10, stalled=STALL_SECONDS) == caused(moving(), 10, stalled=STALL_SECONDS + 100) == stuck
+
+
+def test_that_a_guest_was_paused_is_said_of_one_that_was() -> None:
+    assert "paused" not in caused(moving(allowPause=True), 299)
+    assert "and as long again paused" in caused(moving(allowPause=True), 300)
+    assert "paused" not in caused(moving(), 1000)
+
+
+@pytest.mark.parametrize(("iteration", "is_said"), [(0, False), (1, False), (2, True)])
+def test_memory_that_is_sent_again_is_a_hurdle(iteration: int, *, is_said: bool) -> None:
+    assert ("; the guest writes memory as fast as it is sent" in caused(moving(), 151, iteration=iteration)) is is_said
+
+
+def test_nobody_knows_how_fast_it_goes_within_a_second() -> None:
+    assert ": 1.46Gi were sent, 700Mi of 4Gi remain;" in caused(moving(), 151, elapsed_milliseconds=999)
+    assert ": 1.46Gi were sent, 1.46Gi a second, 700Mi of 4Gi remain;" in caused(moving(), 151, elapsed_milliseconds=1000)
+    assert ": 900Mi were sent, 600Mi a second," in caused(moving(), 151, elapsed_milliseconds=1500, memory_processed_bytes=900 * MIB)
+
+
+def test_a_launcher_that_knows_the_total_is_believed_though_nothing_was_sent() -> None:
+    assert ": 0 were sent, 0 a second, 0 of 4Gi remain;" in caused(moving(), 151, memory_processed_bytes=0, memory_remaining_bytes=0)
+
+
+def test_of_figures_that_were_written_in_part_the_rest_is_none() -> None:
+    migration = moving()
+    migration["status"]["progress"] = {"totalBytes": 900 * MIB}
+    action = planned(migration, 151, cancelled())
+    assert isinstance(action, plan.Conclude)
+    assert ": 0 were sent, 0 of 900Mi remain;" in action.message
+
+
+def test_where_nobody_wrote_figures_none_are_told() -> None:
+    action = planned(moving(), 151, cancelled())
+    assert isinstance(action, plan.Conclude)
+    assert "): 0 were sent, 0 of 0 remain; a MigrationPolicy" in action.message
