@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import uid_of
-from controller.evictions.eviction_plan import Limits
+from controller.evictions.eviction_plan import ALLOWED, Limits
 from tests.unit.controller.evictions.test_eviction_plan import NOW, a_running_vm, elsewhere, evacuation, judged
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm, an_attempt
 
@@ -52,6 +52,31 @@ def test_a_machine_that_is_in_no_pod_keeps_none() -> None:
     vm = a_running_vm()
     del vm["status"]["podName"], vm["status"]["podUID"]
     assert judged(vm, migrations=(a_migration(),)).allowed
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Succeeded", "Failed"])
+def test_a_machine_whose_phase_has_no_guest_has_nothing_written_of_an_eviction(phase: str) -> None:
+    assert judged({**a_running_vm(), "status": {**a_running_vm()["status"], "phase": phase}}) == ALLOWED
+
+
+@pytest.mark.parametrize("namespace", ["aaa", "zzz"])
+def test_a_guest_of_another_namespace_has_not_left_this_pod(namespace: str) -> None:
+    theirs = evacuation(phase="Succeeded", sourcePodUID=uid_of(a_pod()))
+    theirs["metadata"]["namespace"] = namespace
+    assert judged(migrations=(theirs,)).migration is not None
+
+
+def test_a_guest_whose_migration_failed_has_not_left_its_pod() -> None:
+    failed = evacuation(sourcePodUID=uid_of(a_pod()), endTime=times.to_rfc3339(NOW - timedelta(days=1)))
+    assert judged(migrations=(failed,)).migration is not None
+
+
+def test_what_is_written_of_an_eviction_is_of_the_machines_generation() -> None:
+    vm = a_running_vm(evictionStrategy="Shutdown")
+    vm["metadata"]["generation"] = 7
+    status = judged(vm).status
+    assert status is not None
+    assert [each["observedGeneration"] for each in status["conditions"] if each["type"] == "DisruptionTarget"] == [7]
 
 
 def test_a_guest_that_is_to_restart_may_go() -> None:
@@ -99,7 +124,7 @@ def test_a_pause_is_the_machines_whatever_pod_it_had_and_whoever_owns_the_migrat
 
 
 def test_a_pause_ends_and_its_last_moment_is_a_second() -> None:
-    for since, seconds in ((15.0, None), (86400.0, None), (14.8, 1), (13.2, 2)):
+    for since, seconds in ((15.0, None), (20.0, None), (86400.0, None), (14.8, 1), (13.2, 2)):
         failed = evacuation(endTime=times.to_rfc3339_micro(NOW - timedelta(seconds=since)))
         told = judged(migrations=(failed,))
         assert (told.migration is None) == (seconds is not None)
