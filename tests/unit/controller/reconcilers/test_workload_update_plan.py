@@ -308,15 +308,15 @@ def test_without_evict_one_that_cannot_migrate_stays_and_with_it_its_pod_is_evic
 
 
 def test_evictions_and_migrations_share_the_pace_and_evictions_need_no_place() -> None:
-    world = World("Evict", size=3, per_cluster=1)
-    for name in ("a", "b", "c", "d"):
+    world = World("Evict", size=4, per_cluster=1)
+    for name in ("a", "b", "c", "d", "e"):
         world.put(name, "node1", STUCK)
     world.migrate("other", "Running", 500, ours=False)
-    assert world.evicted() == ["a", "b", "c"]
+    assert world.evicted() == ["a", "b", "c", "d"]
     world.rest["evicted"] = {"a pod": NOW - timedelta(seconds=59)}
-    assert world.evicted() == ["a", "b"]
+    assert world.evicted() == ["a", "b", "c"]
     world.rest["evicted"] = {"a pod": NOW - timedelta(seconds=60), "uid-of-a": NOW - timedelta(seconds=100)}
-    assert world.evicted() == ["b", "c", "d"]
+    assert world.evicted() == ["b", "c", "d", "e"]
 
 
 def test_a_batch_is_of_those_that_are_moved_and_of_those_that_are_evicted() -> None:
