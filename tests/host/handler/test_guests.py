@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from handler.identity import trust
 from handler.pods import places
 from handler.pods.process import Launcher, NotOfThisPod
 from handler.relays.incoming import Incoming
-from handler.relays.outgoing import Outgoing
+from handler.relays.outgoing import Destination, Outgoing
 from handler.relays.running import Relays
 from tests.component.handler.tls import Authority
 from tests.component.handler.world import MIGS, VMS, Way, World, a_world, eventually
@@ -99,6 +100,15 @@ def _with_image(boot: Object) -> Object:
     return {**boot, "container": {"image": "testguest", **boot["container"]}}
 
 
+PUBLISHED = "192.0.2.7"
+"""Address of both nodes as a status has it, which may name none of loopback; both are on this machine's."""
+
+
+def on_loopback(destination: Destination) -> Destination:
+    """Return where on this machine what is published listens."""
+    return replace(destination, address=destination.address.replace(PUBLISHED, "127.0.0.1"))
+
+
 class Node:
     """The relay of one node, and what leads to its pods."""
 
@@ -106,7 +116,8 @@ class Node:
         files = authority.node(node)
         self.incoming = Incoming(ServerTls(files, clients=ssl.CERT_REQUIRED), node_of, host="127.0.0.1", port=0, kubelet=pods.kubelet)
         self.relays = Relays(
-            lambda uid, pod, destination: Outgoing(uid, pod, destination, ClientTls(files), node_of, pods.kubelet), changed=changed
+            lambda uid, pod, destination: Outgoing(uid, pod, on_loopback(destination), ClientTls(files), node_of, pods.kubelet),
+            changed=changed,
         )
         self._pods = pods
 
@@ -116,7 +127,7 @@ class Node:
             parts = [tasks.create_task(self.incoming.run()), tasks.create_task(self.relays.run())]
             await self.incoming.ready.wait()
             identify = dict.fromkeys(self._pods.running, Launcher.of)
-            yield Way(self.relays, self.incoming, f"127.0.0.1:{self.incoming.port}", identify)
+            yield Way(self.relays, self.incoming, f"{PUBLISHED}:{self.incoming.port}", identify)
             for part in parts:
                 part.cancel()
 
