@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import fcntl
 import os
+import secrets
 import socket
 import stat
 import struct
@@ -51,6 +52,17 @@ def with_device(pod: Pod, root: Path) -> Iterator[tuple[Pod, int]]:
         yield dataclasses.replace(pod, launcher=dataclasses.replace(pod.launcher, root=descriptor)), minor
     finally:
         os.close(descriptor)
+
+
+def is_link(minor: int) -> bool:
+    return Path(f"/sys/dev/char/{macvtap.driver()}:{minor}").is_symlink()
+
+
+def occupy(pod: Pod, last: int) -> None:
+    """Make links until every number up to the last one has one; the kernel gives the lowest, and other tests let go of theirs meanwhile."""
+    while not all(map(is_link, range(1, last + 1))):
+        name = f"other{secrets.token_hex(4)}"
+        run("ip", "-n", pod.caller, "link", "add", "link", "lower", "name", name, "type", "macvtap", "mode", "bridge")
 
 
 @pytest.fixture(params=["veth", "macvlan"])
@@ -221,9 +233,7 @@ async def test_it_can_be_done_again_and_the_filters_stay(world: World) -> None:
 async def test_a_number_that_another_link_of_the_node_has_is_told_and_its_device_stays_roots(made: tuple[Pod, int]) -> None:
     pod, minor = made
     run("ip", "-n", pod.caller, "tuntap", "add", "dev", "lower", "mode", "tap")
-    for each in range(1, minor + 1):
-        if not Path(f"/sys/dev/char/{macvtap.driver()}:{each}").is_symlink():
-            run("ip", "-n", pod.caller, "link", "add", "link", "lower", "name", f"other{each}", "type", "macvtap", "mode", "bridge")
+    occupy(pod, minor)
     with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
         await setup.Networks().prepare(VM, "", pod.launcher)
     assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
@@ -237,11 +247,13 @@ async def test_a_macvtap_of_the_same_name_and_number_that_outlived_its_pod_is_no
     """Two tenants' interfaces of one name have links of one name, and a descriptor keeps a link whose pod is gone."""
     pod, minor = made
     run("ip", "-n", pod.caller, "tuntap", "add", "dev", "lower", "mode", "tap")
-    for each in range(1, minor):
-        if not Path(f"/sys/dev/char/{macvtap.driver()}:{each}").is_symlink():
-            run("ip", "-n", pod.caller, "link", "add", "link", "lower", "name", f"other{each}", "type", "macvtap", "mode", "bridge")
     like = ("name", TAP, "index", str(network.MACVTAP_INDEX + minor))
+    occupy(pod, minor - 1)
     run("ip", "-n", pod.caller, "link", "add", "link", "lower", *like, "type", "macvtap", "mode", "bridge")
+    while not is_link(minor):  # somebody else let a lower number go just then
+        run("ip", "-n", pod.caller, "link", "delete", TAP)
+        occupy(pod, minor - 1)
+        run("ip", "-n", pod.caller, "link", "add", "link", "lower", *like, "type", "macvtap", "mode", "bridge")
     with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
         await setup.Networks().prepare(VM, "", pod.launcher)
     assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
