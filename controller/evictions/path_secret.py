@@ -14,7 +14,7 @@ from apiserver.client.rest import Client, TransportError
 from controller.evictions.webhook import NAME, secret_of
 
 FRESH_SECONDS: Final = 60.0
-"""How long what was read is believed."""
+"""Seconds for which what was read is believed."""
 PREVIOUS_SECONDS: Final = 60.0
 """How long the secret before the present one holds, from when the present one was read: a kube-apiserver may hear of it later."""
 LOOK_SECONDS: Final = 2.0

@@ -1,4 +1,4 @@
-"""What is in the way of a live migration, as far as virt-controller knows. Pure."""
+"""Barriers to a live migration, as far as virt-controller knows them. Pure."""
 
 from __future__ import annotations
 

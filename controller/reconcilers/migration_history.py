@@ -1,4 +1,4 @@
-"""Whose a Migration is, and for how long it is kept once it is over. Pure.
+"""Ownership of Migrations, and for how long one is kept once it is over. Pure.
 
 A Migration goes with its machine: virt-controller makes the machine one of its owners as soon as it sees the two together, as a CronJob
 owns its Jobs, and the garbage collector deletes what a deleted machine owned. Of the finished ones of each machine the newest few are kept.

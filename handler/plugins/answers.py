@@ -1,4 +1,4 @@
-"""What a plugin answered, judged: a result, or a fault with words. Pure.
+"""Judgement of a plugin's answer: a result, or a fault with words. Pure.
 
 A plugin may lie: an error with status 0, a success with status 1, half a document, a version that nobody asked for. What is not exactly
 as docs/plugins.md says is a fault, and never half believed. The members of a result are judged by those who asked for it.

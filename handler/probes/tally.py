@@ -1,4 +1,4 @@
-"""What the answers to a probe come to, by its thresholds. Pure."""
+"""Tally of the answers to a probe, by its thresholds. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a migration that is under way has taken too long, and what is done then: by ``status.options`` of the Migration. Pure.
+"""Limits of time of a migration that is under way, and what is done beyond them: by ``status.options`` of the Migration. Pure.
 
 Seconds count from the moment at which virt-handler of the source wrote ``Running``, so that its restart changes nothing. A Migration
 without options, of a virt-controller of the release before, has no limit.

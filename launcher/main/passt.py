@@ -139,7 +139,7 @@ class Passt:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             pid, exited = self._children.start(command(settings), _ENVIRONMENT, output=writer)
-        except BaseException:
+        except BaseException:  # whatever it was: the descriptor is ours to close
             os.close(reader)
             raise
         finally:

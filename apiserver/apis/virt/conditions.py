@@ -137,7 +137,7 @@ def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
 
 
 def waits_for_image(vm: Mapping[str, Any]) -> bool:
-    """Whether the pod of a machine waits for the image of a disk to appear or be imported, for room for it, or for a server or plugin."""
+    """Return whether a machine's pod waits for the image of a disk to appear or be imported, for room for it, or for a server or plugin."""
     found = found_false(vm, DISKS_READY)
     return found is not None and found.get("reason") in _OF_IMAGES
 

@@ -1,4 +1,4 @@
-"""What a machine does with its claims, and which machines may have one at once. Pure.
+"""Uses of claims by machines, and which machines may have one at once. Pure.
 
 A claim that a guest writes to as a disk is its machine's alone: two guests that know nothing of each other destroy a file system. Guests
 that only read share it, and so do machines that say ``shareable``, whose guests know of each other; but not the ones with the others.

@@ -41,7 +41,7 @@ _NOBODYS: Final = tuple(
         ),
     )
 )
-"""What no pod has, beside those that :mod:`ipaddress` knows: 169.254.169.254 is of the link."""
+"""Networks of which no pod has an address, beside those that :mod:`ipaddress` knows: 169.254.169.254 is of the link."""
 
 _NO_PODS: Final = "must be an address that a pod can have: none of a node or link, of a group, or of a cloud's metadata"
 

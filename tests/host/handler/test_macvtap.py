@@ -248,12 +248,12 @@ async def test_a_macvtap_of_the_same_name_and_number_that_outlived_its_pod_is_no
     pod, minor = made
     run("ip", "-n", pod.caller, "tuntap", "add", "dev", "lower", "mode", "tap")
     like = ("name", TAP, "index", str(network.MACVTAP_INDEX + minor))
-    occupy(pod, minor - 1)
-    run("ip", "-n", pod.caller, "link", "add", "link", "lower", *like, "type", "macvtap", "mode", "bridge")
-    while not is_link(minor):  # somebody else let a lower number go just then
-        run("ip", "-n", pod.caller, "link", "delete", TAP)
+    while True:
         occupy(pod, minor - 1)
         run("ip", "-n", pod.caller, "link", "add", "link", "lower", *like, "type", "macvtap", "mode", "bridge")
+        if is_link(minor):
+            break
+        run("ip", "-n", pod.caller, "link", "delete", TAP)  # somebody else let a lower number go just then
     with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
         await setup.Networks().prepare(VM, "", pod.launcher)
     assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}

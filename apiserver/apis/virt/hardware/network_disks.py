@@ -97,7 +97,7 @@ def _place(text: str, unsaid_port: int) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What one type of such disks is. Sources are of what ``disks.defaulted`` returns."""
+    """Properties of one type of such disks. Sources are of what ``disks.defaulted`` returns."""
 
     endpoints: Callable[[Mapping[str, Any]], tuple[tuple[str, int], ...]]
     """Returns hosts and ports of the servers of a valid source, any of which will do."""
@@ -108,9 +108,9 @@ class Kind:
     login_keys: Mapping[str, str] = field(default_factory=dict)
     """Files of a login in the pod, by the keys of the Secret in ``secretRef``; empty: the type has none."""
     has_tls: bool = False
-    """Whether ``tlsSecretRef`` is one of its fields."""
+    """True: ``tlsSecretRef`` is one of its fields."""
     copies: bool = False
-    """Whether QEMU's driver copies what the guest writes."""
+    """True: QEMU's driver copies what the guest writes."""
 
 
 def _of_nbd(source: Mapping[str, Any]) -> str:
