@@ -113,7 +113,10 @@ class Console:
         os.write(self._terminal, text.encode())
 
     def expect(self, pattern: str, *, timeout: float = 30) -> re.Match[str]:
-        """Read until ``pattern`` appears after what the last call consumed."""
+        """Read until ``pattern`` appears after what the last call consumed; ``string[: match.start()]`` of the answer came before it.
+
+        A pattern is searched anew after each read, of which a terminal makes many: one that begins with ``.*`` takes a square of the time.
+        """
         deadline = time.monotonic() + timeout
         while not (found := re.search(pattern, self.text)):
             remaining = deadline - time.monotonic()
@@ -129,7 +132,8 @@ class Console:
         """
         end = secrets.token_hex(4)
         self.type(f"{command}; echo E''ND-{end}\n")
-        return self.expect(rf"(?s)(.*)END-{end}\r?\n", timeout=timeout).group(1)
+        found = self.expect(rf"END-{end}\r?\n", timeout=timeout)
+        return found.string[: found.start()]
 
     def _read(self, timeout: float) -> bool:
         ready, _, _ = select.select([self._terminal], [], [], timeout)
