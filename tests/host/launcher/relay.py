@@ -16,14 +16,14 @@ from tests.host.launcher.sandbox import Launcher
 
 
 class Relay:
-    """Copies bytes; ``bytes_per_second`` bounds what goes to the target, ``cut`` breaks every connection.
+    """Copies bytes; ``rate`` bounds what goes to the target in a second, ``cut`` breaks every connection.
 
     Once ``muted`` is set, what the target says is lost.
     """
 
     def __init__(self, listen: Path, connect: Path, bytes_per_second: float) -> None:
         self._connect = connect
-        self._rate = bytes_per_second
+        self.rate = bytes_per_second
         self.muted = threading.Event()
         self._sockets: list[socket.socket] = []
         self._listener = socket.socket(socket.AF_UNIX)
@@ -54,17 +54,17 @@ class Relay:
                 self._sockets += [source, target]
                 with _short(self._connect) as name:
                     target.connect(name)
-                threading.Thread(target=self._pump, args=(source, target, self._rate), daemon=True).start()
-                threading.Thread(target=self._pump, args=(target, source, float("inf"), self.muted), daemon=True).start()
+                threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
+                threading.Thread(target=self._pump, args=(target, source), kwargs={"back": True}, daemon=True).start()
 
-    @staticmethod
-    def _pump(source: socket.socket, target: socket.socket, rate: float, muted: threading.Event | None = None) -> None:
+    def _pump(self, source: socket.socket, target: socket.socket, *, back: bool = False) -> None:
         try:
             while data := source.recv(65536):
-                if muted is not None and muted.is_set():
+                if back and self.muted.is_set():
                     continue
                 target.sendall(data)
-                time.sleep(len(data) / rate)
+                if not back:
+                    time.sleep(len(data) / self.rate)
             target.shutdown(socket.SHUT_WR)
         except OSError:  # as virt-handler's: QEMU waits for ever to write to a socket that is shut down and has room for nothing more
             with contextlib.suppress(OSError):
