@@ -2,7 +2,7 @@
 
 import pathlib
 
-from tests.testbed import caching, debian, layout
+from tests.testbed import caching, debian, emulator, layout
 
 TITLE = "Fetch Debian 13's passt"
 NAME = "passt"
@@ -12,12 +12,10 @@ _ROOT = f"{PLACE}/root"
 _SCRIPT = f"""#!/bin/sh
 exec {_ROOT}/{debian.LIBRARIES}/ld-linux-x86-64.so.2 --library-path {_ROOT}/{debian.LIBRARIES} {_ROOT}/usr/bin/passt "$@"
 """
-EMULATOR = "/usr/bin/qemu-system-x86_64"
-EMULATORS_PLACE = "/usr/bin/qemu-system-i386"
-"""Where the machine's emulator has to be mounted, while the file ``WRAPPER`` of the directory is mounted in its own place."""
 WRAPPER = "emulator"
+"""The file of the directory to be mounted in the place of the machine's emulator (:mod:`tests.testbed.emulator`)."""
 _WRAPPER = f"""#!/bin/sh
-exec {EMULATORS_PLACE} "$@" -global virtio-net-pci.vectors=0
+exec {emulator.PLACE} "$@" -global virtio-net-pci.vectors=0
 """
 # Debian 12's QEMU dies of a card of vhost-user that has MSI-X where it emulates the processor; Debian 13's does not.
 

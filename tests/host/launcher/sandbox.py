@@ -24,6 +24,7 @@ from apiserver.apis.virt import layout
 from launcher.protocol import codec, messages
 from tests.host.launcher.guest import Guest
 from tests.host.launcher.image import entry_point
+from tests.testbed import emulator
 from tests.testbed import passt as testbed_passt
 
 T = TypeVar("T")
@@ -164,6 +165,7 @@ class Launcher:
             *([(passt, testbed_passt.PLACE)] if passt else []),
             *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides what is bound before
         )
+        wrapper = passt / testbed_passt.WRAPPER if passt else emulator.write_wrapper(directory)
         kernel_boot = f"{shlex.quote(str(guest.directory))} {layout.KERNEL_BOOT_DIRECTORY}"
         uid = layout.USER_ID
         command = [*entry_point()[:-1], PYTHON, "-m", "launcher"] if first else [PYTHON, "-c", AS_FIRST_PROCESS]
@@ -178,8 +180,8 @@ class Launcher:
             "mount -t tmpfs none /var/cache",
             f"mkdir -p {layout.KERNEL_BOOT_DIRECTORY} && mount --bind {kernel_boot}",
             *([f"mount --bind {shlex.quote(str(self._tun(directory)))} /dev/net/tun"] if network else []),
-            *([f"mount --bind {testbed_passt.EMULATOR} {testbed_passt.EMULATORS_PLACE}"] if passt else []),
-            *([f"mount --bind {passt}/{testbed_passt.WRAPPER} {testbed_passt.EMULATOR}"] if passt else []),
+            f"mount --bind {emulator.PROGRAM} {emulator.PLACE}",
+            f"mount --bind {shlex.quote(str(wrapper))} {emulator.PROGRAM}",
             *(f"mkdir -p {inside} && mount --bind {shlex.quote(str(outside))} {inside}" for outside, inside in binds),
             *(f"mount -o remount,bind,ro {path}" for path in ("/run", "/var/lib", "/var/cache", "/")),  # readOnlyRootFilesystem
             f"exec setpriv --reuid {uid} --regid {uid} --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs"

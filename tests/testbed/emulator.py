@@ -1,0 +1,42 @@
+"""The machine's own emulator, Debian 12's, without a fault that Debian 13's, which virt-launcher's image has, is free of.
+
+QEMU before 8.2.2 loses what an emulated processor writes while it migrates: it clears the dirty bits of large aligned ranges of memory
+and does not tell the emulated TLB ("physmem: Fix migration dirty bitmap coherency with TCG memory access"). A guest that moved finds old
+pages then, and its kernel dies; beside other work one of four that writes to disks. Memory that is no multiple of 64 pages is looked at
+page by page, which does tell the TLB.
+"""
+
+from pathlib import Path
+
+PROGRAM = "/usr/bin/qemu-system-x86_64"
+PLACE = "/usr/bin/qemu-system-i386"
+"""Where the emulator has to be mounted, while a wrapper is mounted in its own place."""
+MORE_BYTES = 8 << 10
+"""QEMU rounds the size of memory up to multiples of this."""
+_WRAPPER = f"""#!/usr/bin/python3 -IS
+import os, re, sys
+
+UNITS = {{"": 20, "k": 10, "M": 20, "G": 30}}
+
+
+def larger(size):
+    number, unit = re.fullmatch(r"(?:size=)?(\\d+)([kMG]?)", size).groups()
+    return f"size={{((int(number) << UNITS[unit]) + {MORE_BYTES}) >> 10}}k"
+
+
+arguments = sys.argv[1:]
+backend = re.compile(r'("id":"pc.ram",.*"size":)(\\d+)')
+if any(map(backend.search, arguments)):
+    arguments = [backend.sub(lambda found: f"{{found[1]}}{{int(found[2]) + {MORE_BYTES}}}", each) for each in arguments]
+    memory = arguments.index("-m") + 1
+    arguments[memory] = larger(arguments[memory])
+os.execv("{PLACE}", ["{PROGRAM}", *arguments])
+"""
+
+
+def write_wrapper(directory: Path) -> Path:
+    """Write what is to be mounted in the place of the emulator; return its path."""
+    path = directory / "emulator"
+    path.write_text(_WRAPPER)
+    path.chmod(0o755)
+    return path
