@@ -33,6 +33,8 @@ BROKEN_CONNECTION: Final = (
 QEMU of the target when the guest's memory did (``load of migration failed``), or that of the source when a copied disk did
 (``migration of disk vda failed``): any other error of its own would be met again."""
 
+LIBVIRTD_AWAY: Final = "libvirtd is not connected"
+"""What virt-launcher says while libvirtd of its own pod is being started again: it was not asked to move the guest."""
 _KILLED: Final = re.compile(r"unexpectedly closed the monitor(?: \(vm='[^']*'\))?\s*\Z", re.IGNORECASE)
 """What libvirt says of a QEMU that ended without a word of its own: it was killed. One that refused the guest says why behind this."""
 
@@ -46,8 +48,9 @@ def stop_of(vm: Mapping[str, Any] | None) -> str:
 
 
 def is_broken_connection(known: messages.MigrationStatus) -> bool:
-    """Return whether libvirt names a connection that ended, or the target's QEMU that was killed, as the cause."""
-    return any(part in known.message.lower() for part in BROKEN_CONNECTION) or _KILLED.search(known.message) is not None
+    """Return whether the cause was a connection that ended, libvirtd that was away, or the target's QEMU that was killed."""
+    said = known.message.lower()
+    return any(part in said for part in (*BROKEN_CONNECTION, LIBVIRTD_AWAY)) or _KILLED.search(known.message) is not None
 
 
 def may_pass(known: messages.MigrationStatus, launcher: messages.Status, stop: str) -> bool:
@@ -77,6 +80,8 @@ def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop:
         return f"the virtual machine was stopped while it moved: {stop or 'its pod was asked to end'}"
     if known.state == "cancelled":
         return limit or known.message or "the migration was aborted"
+    if LIBVIRTD_AWAY in known.message:
+        return f"libvirtd of the guest's pod was away, and is started again ({known.message})"
     if is_broken_connection(known):
         return (
             f"the connection to the target broke: its pod ended, virt-handler of one of the nodes was restarted, or "

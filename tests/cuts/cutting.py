@@ -16,13 +16,15 @@ from tests.cluster import processes
 from tests.cluster.kube import Kubectl
 from tests.cluster.test_bad_days import containers, is_ready
 from tests.cuts.description import KUBELET_SECONDS, OFF_SECONDS
-from tests.cuts.reading import Reader
+from tests.cuts.reading import Reader, until
 from tests.testbed import layout, nodes, progress
 from tests.testbed import processes as testbed_processes
 
 RELAY_PORT: Final = 8445
 PARTS: Final = ("virt-api", "virt-controller", "virt-handler", "etcd")
 
+BEGIN_SECONDS: Final = 20
+"""For a program of a pod that has just begun: on a busy machine virt-launcher has its libvirtd seconds after its start."""
 _PROGRAMS: Final = {"libvirtd": "libvirtd", "launcher": "virt-launcher", "qemu": "qemu-system"}
 
 
@@ -68,7 +70,7 @@ class Cuts:
             case "pod":
                 self._kubectl("delete", "pod", place.target_pod_name, "--wait=false")
             case "libvirtd" | "launcher" | "qemu":
-                processes.kill(_pod(place, side), containing=_PROGRAMS[what])
+                _kill_once_there(_pod(place, side), _PROGRAMS[what])
             case "relay":
                 processes.kill(self.handler(_node(place, side)), containing="carrier.py")
             case _:
@@ -218,3 +220,9 @@ def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) ->
             turn(on)
 
     return mend
+
+
+def _kill_once_there(pod: dict[str, Any], program: str) -> None:
+    """Kill a program of a pod, which may be about to start it."""
+    until(lambda: any(program in command for command in processes.of_pod(pod).values()), seconds=BEGIN_SECONDS, what=f"{program} of a pod")
+    processes.kill(pod, containing=program)
