@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS: Final = 10.0
 HEADER_SECONDS: Final = 10.0
+LAST_SECONDS: Final = 60.0
+"""For the source's libvirt to read how a migration ended, and to close its connections: it does so at once."""
 MAX_UNSHAKEN: Final = 32
 """Handshakes of one address at a time."""
 MAX_UNSHAKEN_IN_ALL: Final = 128
@@ -53,9 +55,11 @@ class Incoming:
         host: str = "",
         port: int = streams.RELAY_PORT,
         kubelet: Path = places.KUBELET_DIRECTORY,
+        last_seconds: float = LAST_SECONDS,
     ) -> None:
         self.port = port
         self.ready = asyncio.Event()
+        self._last_seconds = last_seconds
         self._tls = tls
         self._node_of = node_of
         self._host = host
@@ -74,8 +78,21 @@ class Incoming:
         self._expected[migration_uid] = expected
 
     def forget(self, migration_uid: str) -> None:
-        """Let no more through. What is open stays: the source's libvirt may still be reading how it ended, and then closes it."""
-        self._expected.pop(migration_uid, None)
+        """Let no more through. What is open stays for a while: the source's libvirt may still be reading how it ended, and then closes it.
+
+        A source that was taken over keeps it open: it leads to libvirtd of a pod in which the guest runs now.
+        """
+        if self._expected.pop(migration_uid, None) is not None:
+            asyncio.get_running_loop().call_later(self._last_seconds, self._end, migration_uid)
+
+    def _end(self, migration_uid: str) -> None:
+        if migration_uid in self._expected:
+            return
+        for carried in [
+            each for wanted, open_ones in self._connections.items() if wanted.migration_uid == migration_uid for each in open_ones
+        ]:
+            logger.warning("end a relay of migration %s, which is over", migration_uid)
+            carried.abort()
 
     def judge_again(self) -> None:
         """End the connections of nodes that are not believed any more."""

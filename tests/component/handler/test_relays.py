@@ -37,7 +37,7 @@ class Scene:
         self.authority, self.trust, self.operator = authority, trust, operator
         self.source, self.files = authority.node("n"), authority.node("n2")
         tls = ServerTls(self.files, clients=ssl.CERT_REQUIRED)
-        self.incoming = Incoming(tls, trust.node_of, host="127.0.0.1", port=0, kubelet=root)
+        self.incoming = Incoming(tls, trust.node_of, host="127.0.0.1", port=0, kubelet=root, last_seconds=0.2)
         self.seen: list[str] = []
         self.released: list[bool] = []
         self.refusal: launcher.Disconnected | None = None
@@ -276,6 +276,40 @@ async def test_a_source_node_that_dials_without_end_gets_a_few_relays(scene: Sce
     finally:
         for _, writer in opened:
             writer.close()
+
+
+async def test_a_source_keeps_no_way_into_the_pod_of_a_migration_that_is_over(scene: Scene) -> None:
+    """The door was open for libvirt's socket, and the guest runs behind it now."""
+    scene.expect()
+    scene.incoming.expect("mig-2", Expected("target", "n", scene.release))
+    kept, other = await scene.connect(), await scene.connect()
+    for (reader, writer), uid in ((kept, "mig-1"), (other, "mig-2")):
+        writer.write(Header(uid, "libvirt").encode() + b"ping")
+        assert await reader.readexactly(4) == b"ping"
+    scene.incoming.forget("mig-1")
+    scene.incoming.forget("mig-1")
+    kept[1].write(b"last")
+    assert await kept[0].readexactly(4) == b"last"  # how it ended is still read
+    async with asyncio.timeout(5):
+        with contextlib.suppress(ConnectionError):
+            assert await kept[0].read() == b""
+    other[1].write(b"more")
+    assert await other[0].readexactly(4) == b"more"
+    for _, writer in (kept, other):
+        writer.close()
+
+
+async def test_a_migration_that_is_expected_again_keeps_its_connections(scene: Scene) -> None:
+    scene.expect()
+    reader, writer = await scene.connect()
+    writer.write(Header("mig-1", "libvirt").encode() + b"ping")
+    assert await reader.readexactly(4) == b"ping"
+    scene.incoming.forget("mig-1")
+    scene.expect()
+    await asyncio.sleep(0.4)
+    writer.write(b"more")
+    assert await reader.readexactly(4) == b"more"
+    writer.close()
 
 
 async def test_who_names_no_migration_in_time_is_hung_up_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
