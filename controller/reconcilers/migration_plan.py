@@ -5,7 +5,8 @@ Up to ``PreparingTarget`` this loop decides; from ``TargetReady`` on only the tw
 loop ends a Migration only when the pods themselves leave no doubt; it releases the guest (``apis.virt.release``) when the source's pod
 says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was looked
 at, and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
-Each phase has its time (``migration_bounds``): one that stays ``TargetReady`` ends, one that stays ``Running`` gives its place to another.
+Each phase has its time (``migration_bounds``): one that stays ``TargetReady`` ends, one that stays ``Running`` gives its place to another
+and then loses its target pod, whose end is its own.
 An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``).
 """
 
@@ -34,8 +35,9 @@ from apiserver.apis.virt.hardware import disks, memory
 from controller.reconcilers import migratable, migration_bounds, migration_queue, migration_retries, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
-from controller.reconcilers.migration_bounds import NODE_SECONDS, PREPARE_SECONDS, RUN_SECONDS, START_SECONDS
+from controller.reconcilers.migration_bounds import NODE_SECONDS, PREPARE_SECONDS, RUN_SECONDS, SHUTDOWN_SECONDS, START_SECONDS
 from controller.reconcilers.migration_queue import Turn
+from controller.reconcilers.migration_retries import OVERDUE
 from controller.reconcilers.settings import MigrationLimits, Settings
 
 QUEUE_SECONDS: Final = 20
@@ -55,8 +57,8 @@ ATTEMPT_FAILED: Final = "AttemptFailed"
 """Reason of one that waits for its next attempt."""
 QUEUED: Final = "Queued"
 """Reason of one that waits for its turn."""
-OVERDUE: Final = "Overdue"
-"""Reason of one whose end nobody says, and whose place is another's."""
+SILENT_SECONDS: Final = 60
+"""Before the target of an overdue one is looked at again whose node does not report."""
 MAX_STRANGERS: Final = 3
 """Nodes whose virt-handlers speak another contract, that are named."""
 SUCCEEDED: Final = "Succeeded"
@@ -87,6 +89,8 @@ class Observed:
     limits: MigrationLimits = field(default_factory=MigrationLimits)
     strangers: Mapping[str, str] = field(default_factory=dict)
     """Nodes whose virt-handlers speak another contract, and the words for each."""
+    is_target_silent: bool = False
+    """The kubelet of the target's node does not report, so virt-handler there may not have been heard either."""
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
@@ -309,12 +313,33 @@ def _bound(seen: Observed) -> tuple[Action, ...]:
     else:
         left = migration_bounds.place_left(seen.migration, seen.now)
         if left is not None and left <= 0:
-            message = "neither side has said how it ended, long after its time; it goes on, and its place in the queue is another's"
-            return _say(seen, phase, OVERDUE, message)
+            return _end_overdue(seen)
     again = () if left is None else (LookAgain(max(left, 0.5)),)
     if is_deleting(seen.migration):
         return (*_say(seen, phase, "Cancelling", "waiting for virt-handler of the source to stop the migration"), *again)
     return again
+
+
+def _end_overdue(seen: Observed) -> tuple[Action, ...]:
+    """Say that a migration is overdue, and let it have no target for ever.
+
+    Its phase is still the virt-handlers' word: a guest that the source gave away may run in the target, where its virt-handler was not
+    heard. Such a one says so as soon as there is an API server, and its pod has the time to shut down. In any other nothing ever ran.
+    """
+    told = "neither side has said how it ended, long after its time; its place in the queue is another's"
+    left = migration_bounds.target_kept(seen.migration, seen.now)
+    if left > 0:
+        new = {"type": OVERDUE, "status": "True", "reason": OVERDUE, "message": told}
+        conditions = with_condition(_conditions(seen, "Unknown", OVERDUE, told), new, now=times.to_rfc3339(seen.now))
+        status = {**_status(seen), "message": told, "conditions": conditions}
+        said = () if status == seen.migration.get("status") else (WriteStatus(status), Emit("Warning", OVERDUE, told))
+        return (*said, LookAgain(max(left, 0.5)))
+    if seen.is_target_silent:
+        return (LookAgain(SILENT_SECONDS),)
+    if seen.target is None or is_deleting(seen.target):
+        return ()
+    message = f"{told}; target pod {name_of(seen.target)} is deleted"
+    return (DeletePod(name_of(seen.target), uid_of(seen.target), SHUTDOWN_SECONDS), Emit("Warning", OVERDUE, message))
 
 
 def _source_ended(seen: Observed) -> tuple[Action, ...]:

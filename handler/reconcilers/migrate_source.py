@@ -82,7 +82,7 @@ class MigrateSource(migration_side.Side):
                     return rest
                 continue
             if not await self._apply(request, migration, link, action):
-                return Result(requeue_after=migration_side.LOOK_AGAIN_SECONDS if phases.phase_of(migration) == phases.RUNNING else None)
+                return Result(requeue_after=_look_again(migration, action))
         return Result(requeue_after=DISAGREE_SECONDS)
 
     def _link(self, request: Request, migration: Object) -> Link | None:
@@ -218,6 +218,13 @@ class MigrateSource(migration_side.Side):
         """End it before the launcher began: the domain has not moved."""
         await self._write(migration, phases.FAILED, message=guest_status.printable(message))
         self._say(migration, "Warning", "MigrationFailed", guest_status.printable(message))
+
+
+def _look_again(migration: Object, action: migration_plan.Action) -> float | None:
+    """Return after how many seconds time alone may have changed what is done."""
+    if isinstance(action, migration_plan.Wait) and action.seconds is not None:
+        return action.seconds
+    return migration_side.LOOK_AGAIN_SECONDS if phases.phase_of(migration) == phases.RUNNING else None
 
 
 def _destination(migration: Object) -> Destination:

@@ -15,7 +15,7 @@ Source
   the attempt has failed          relays end, and nothing of it begins
   ``Running``, succeeded          tell the target, until it has heard; then the target writes
   the target has heard            pass connections on that still come to the source's pod, while its launcher stays for that
-  final, launcher still at it     nothing: libvirt needs the relays to learn the outcome
+  final, launcher still at it     nothing, for two minutes: libvirt needs the relays to learn the outcome
   ============================== ==========================================================
 
 Target
@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import objects, times
@@ -44,6 +44,8 @@ from launcher.protocol import messages
 
 MEASURE_SECONDS: Final = 30.0
 """After its end a launcher may yet say what a migration took: it looks at its domain every ten."""
+CONFIRM_SECONDS: Final = 120.0
+"""After its end the source's libvirt may yet learn that: at once, or when a node that is gone has not answered for a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,9 @@ class Observed:
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing can be done until something changes; relays and door stay as they are."""
+
+    seconds: float | None = None
+    """Until time alone changes something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +221,8 @@ def plan_source(observed: Observed) -> Action:
     if phase in phases.MIGRATION_FINAL:
         if phase == phases.SUCCEEDED and _stays(observed):
             return _pass_on(observed) or Linger()
-        return Wait() if _is_confirming(observed) else Close()
+        left = _left(observed, CONFIRM_SECONDS) if _is_confirming(observed) else 0.0
+        return Wait(left) if left else Close()
     if phase not in (phases.TARGET_READY, phases.RUNNING) or launcher is None:
         return Wait()
     if migration_attempts.is_reported(migration):
@@ -285,7 +291,10 @@ def _pass_on(observed: Observed) -> PassOn | None:
 
 
 def _is_confirming(observed: Observed) -> bool:
-    """Whether libvirt still works on the source although the Migration is over (the target's pod ended): it learns that by the relays."""
+    """Whether libvirt still works on the source although the Migration is over (the target's pod ended): it learns that by the relays.
+
+    A launcher that its guest has taken over says so for ever, so it has :data:`CONFIRM_SECONDS`.
+    """
     launcher = observed.launcher
     known = launcher.migration_of(migration_attempts.uid_of(observed.migration)) if launcher is not None and observed.connected else None
     return known is not None and known.state == "running"
@@ -341,7 +350,7 @@ def _measure(observed: Observed) -> Action:
     is_told = objects.dig(observed.migration, "status", "progress", "downtimeMilliseconds") is not None
     if phases.phase_of(observed.migration) != phases.SUCCEEDED or is_told or observed.gone:
         return Close()
-    later = Listen() if _is_fresh(observed) else Close()
+    later = Listen() if _left(observed, MEASURE_SECONDS) else Close()
     if observed.launcher is None:
         return later
     known = observed.launcher.migration_of(migration_attempts.uid_of(observed.migration))
@@ -352,10 +361,11 @@ def _measure(observed: Observed) -> Action:
     return later if known.elapsed_milliseconds == 0 else Close()  # it has said all: the guest was paused all the way
 
 
-def _is_fresh(observed: Observed) -> bool:
-    """Return whether the Migration ended less than :data:`MEASURE_SECONDS` ago; its end is by another clock if virt-controller wrote it."""
+def _left(observed: Observed, seconds: float) -> float:
+    """Return what is left of so many seconds since the Migration ended, by whoever's clock; 0 where nothing is."""
     try:
         ended = times.parse(str(objects.dig(observed.migration, "status", "endTime") or ""))
     except ValueError:
-        return False
-    return observed.now is not None and abs(observed.now - ended) < timedelta(seconds=MEASURE_SECONDS)
+        return 0.0
+    ago = seconds if observed.now is None else abs(observed.now - ended).total_seconds()
+    return max(seconds - ago, 0.0)

@@ -17,7 +17,7 @@ from apiserver.apis.meta import errors, times
 from apiserver.apis.virt import release
 from handler.network.namespaces import CommandFailed
 from handler.pods import links
-from handler.reconcilers import run_guest
+from handler.reconcilers import migration_plan, run_guest
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 from tests.component.handler.world import MIGS, VMS, Handler, World, a_world, eventually, relay
@@ -348,6 +348,17 @@ async def test_a_migration_that_takes_too_long_ends_whenever_virt_handler_was_re
     assert messages.AbortMigration("mig-1") in scene.source.received
     assert "timed out: the guest did not arrive within 1 s" in scene.world.api.get(MIGS, "default", "m")["status"]["message"]
     assert scene.starts() == 1
+
+
+async def test_a_launcher_that_never_ends_what_is_over_loses_its_relays(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        source, _ = await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running" and "mig-1" in source.relays.open_ones)
+        ended = times.to_rfc3339_micro(datetime.now(UTC) - timedelta(seconds=migration_plan.CONFIRM_SECONDS - 1))
+        await scene.world.api.edit(MIGS, "default", "m", lambda obj: obj["status"].update(phase="Failed", endTime=ended))
+        await eventually(lambda: "mig-1" not in source.relays.open_ones)
+        assert scene.state() == "running"
 
 
 async def test_a_guest_that_may_be_paused_to_arrive_is(scene: Scene) -> None:

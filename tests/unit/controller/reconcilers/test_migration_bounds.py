@@ -13,17 +13,20 @@ from apiserver.apis.virt import evictions, names, phases, release
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.evictions import places
 from controller.reconcilers import migration_bounds, migration_queue
-from controller.reconcilers.actions import Action, Emit, LookAgain, WriteStatus
+from controller.reconcilers.actions import Action, DeletePod, Emit, LookAgain, WriteStatus
 from controller.reconcilers.migration_bounds import (
     BEGIN_SECONDS,
     END_SECONDS,
+    LAST_SECONDS,
     NODE_SECONDS,
     PREPARE_SECONDS,
     RUN_SECONDS,
+    SHUTDOWN_SECONDS,
     START_SECONDS,
     UNTOLD_SECONDS,
 )
-from controller.reconcilers.migration_plan import Observed, plan
+from controller.reconcilers.migration_plan import SILENT_SECONDS, Observed, plan
+from controller.reconcilers.migration_retries import OVERDUE
 from controller.reconcilers.settings import MigrationLimits, Settings
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
@@ -85,7 +88,7 @@ def test_a_guest_that_was_released_is_not_said_to_have_stayed() -> None:
     ],
     ids=["as long as it may take", "twice where it may be paused", "an hour where nothing says how long"],
 )
-def test_one_that_never_ends_goes_on_and_its_place_is_anothers(options: dict[str, Any], allowed: int) -> None:
+def test_one_that_never_ends_is_said_to_be_overdue_and_its_place_is_anothers(options: dict[str, Any], allowed: int) -> None:
     whole = HANDED_OVER + allowed + END_SECONDS
     assert planned(under_way(phases.RUNNING, whole - 3, options=options)) == (LookAgain(3.0),)
     overdue = under_way(phases.RUNNING, whole, options=options)
@@ -95,7 +98,60 @@ def test_one_that_never_ends_goes_on_and_its_place_is_anothers(options: dict[str
     assert (status["phase"], found["status"], found["reason"]) == ("Running", "Unknown", "Overdue")
     assert "endTime" not in status
     assert [each.reason for each in actions if isinstance(each, Emit)] == ["Overdue"]
-    assert planned({**overdue, "status": status}) == (), "it is said once"
+    assert planned({**overdue, "status": status}) == (LookAgain(LAST_SECONDS),), "it is said once"
+
+
+def an_overdue(said: float, *, since: float = 1e6, **status: Any) -> dict[str, Any]:
+    """Return a Migration of which was said so long ago that it is overdue; by the rules of conditions ``Succeeded`` is older."""
+    new = {"type": OVERDUE, "status": "True", "reason": OVERDUE, "message": "", "lastTransitionTime": ago(said)}
+    known = {"type": "Succeeded", "status": "Unknown", "reason": OVERDUE, "message": "", "lastTransitionTime": ago(since)}
+    return under_way(phases.RUNNING, since, conditions=[known, new, *status.pop("more", ())], **status)
+
+
+def deletions(actions: tuple[Action, ...]) -> list[DeletePod]:
+    return [each for each in actions if isinstance(each, DeletePod)]
+
+
+RELEASED = {"type": release.RELEASED, "status": "True", "reason": release.BY_HANDLER, "message": "", "lastTransitionTime": ago(9)}
+
+
+@pytest.mark.parametrize("more", [[], [RELEASED]], ids=["nobody says that the guest left", "the source says so, and it never runs"])
+@pytest.mark.parametrize("deleting", [False, True])
+def test_an_overdue_one_loses_its_target_pod_once_nobody_claims_the_guest(more: list[dict[str, Any]], *, deleting: bool) -> None:
+    assert deletions(planned(an_overdue(LAST_SECONDS - 2, more=more, deleting=deleting))) == []
+    assert planned(an_overdue(LAST_SECONDS - 2, more=more, deleting=deleting))[-1] == LookAgain(2.0)
+    target = a_pod(migration="migration-uid", node="node2")
+    actions = planned(an_overdue(LAST_SECONDS, more=more, deleting=deleting), target=target)
+    assert deletions(actions) == [DeletePod(TARGET, f"uid-of-{TARGET}", SHUTDOWN_SECONDS)]
+    assert not [each for each in actions if isinstance(each, WriteStatus)], "it ends when that pod has: until then a guest may be in it"
+    target["metadata"]["deletionTimestamp"] = ago(0)
+    assert planned(an_overdue(LAST_SECONDS, more=more, deleting=deleting), target=target) == ()
+
+
+def test_the_end_of_the_target_is_that_of_the_overdue_migration() -> None:
+    failed = [{"number": 1, "reason": "TargetPodEnded", "message": "it was deleted", "endTime": ago(60)}]
+    assert planned(an_overdue(LAST_SECONDS, attempt=1), target=None)[-1] == LookAgain(60)
+    for overdue in (an_overdue(LAST_SECONDS, attempt=1, attempts=failed), an_overdue(LAST_SECONDS, attempt=1, more=[RELEASED])):
+        assert written(planned(overdue, target=None))["phase"] == phases.FAILED
+
+
+def test_a_guest_that_may_have_left_while_nobody_heard_of_its_node_keeps_its_pod() -> None:
+    assert planned(an_overdue(LAST_SECONDS), is_target_silent=True) == (LookAgain(SILENT_SECONDS),)
+
+
+def test_a_guest_that_runs_on_the_target_is_never_overdue() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"] |= {"podName": TARGET, "nodeName": "node2"}
+    migration = an_overdue(1e6)
+    target = a_pod(migration="migration-uid", node="node2")
+    actions = plan(Observed(migration, vm, a_pod(), target, claims={}, now=NOW, settings=Settings("launcher")))
+    assert (written(actions)["phase"], deletions(actions)) == (phases.SUCCEEDED, [])
+
+
+def test_the_next_attempt_is_not_overdue() -> None:
+    failed = [{"number": 1, "reason": "ConnectionBroken", "message": "it broke", "endTime": ago(60)}]
+    status = written(planned(an_overdue(1e6, attempt=1, attempts=failed), target=None))
+    assert (status["attempt"], condition(status["conditions"], OVERDUE)) == (2, None)
 
 
 def test_a_deletion_does_not_keep_the_place() -> None:

@@ -11,7 +11,7 @@ import pytest
 from apiserver.apis.meta import times
 from apiserver.apis.virt import release
 from handler.reconcilers import migration_plan as plan
-from handler.reconcilers.migration_plan import Observed
+from handler.reconcilers.migration_plan import CONFIRM_SECONDS, Observed
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import EMPTY, NOW, a_migrating, a_migration, a_running, a_vm, an_ended
 
@@ -228,8 +228,18 @@ def test_a_source_that_its_machine_does_not_name_is_none(status: dict[str, Any])
 
 
 def test_relays_stay_until_the_sources_libvirt_has_learnt_the_outcome() -> None:
-    assert source(a_migration("Succeeded"), a_migrating("running")) == plan.Wait()
-    assert source(a_migration("Succeeded"), a_migrating("running"), connected=False) == plan.Close()
+    for phase in ("Succeeded", "Failed", "Cancelled"):
+        over = a_migration(phase, endTime=times.to_rfc3339(NOW))
+        at_it = Observed(over, a_migrating("running"), connected=True, gone=False, now=NOW + timedelta(seconds=CONFIRM_SECONDS - 1))
+        assert plan.plan_source(at_it) == plan.Wait(1.0)
+        assert plan.plan_source(replace(at_it, connected=False)) == plan.Close()
+
+
+def test_a_launcher_that_says_for_ever_that_it_still_migrates_has_no_relays_for_ever() -> None:
+    over = a_migration("Failed", endTime=times.to_rfc3339(NOW))
+    late = Observed(over, a_migrating("running"), connected=True, gone=False, now=NOW + timedelta(seconds=CONFIRM_SECONDS))
+    assert plan.plan_source(late) == plan.Close()
+    assert plan.plan_source(replace(late, now=NOW, migration=a_migration("Failed", endTime="soon"))) == plan.Close()
 
 
 def test_a_migration_to_be_deleted_is_not_prepared() -> None:
