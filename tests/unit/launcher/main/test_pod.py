@@ -646,6 +646,14 @@ async def test_a_guest_that_its_user_paused_is_released_paused(world: World) -> 
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
+async def test_a_release_that_comes_again_runs_no_guest_that_was_paused_since(world: World) -> None:
+    await arrived(world)
+    await world.pod.handle(RELEASE)
+    await world.pod.handle(messages.Suspend())
+    await world.pod.handle(RELEASE)
+    assert world.hypervisor.domains[NAME].state is State.PAUSED
+
+
 async def test_a_release_before_the_arrival_is_refused_and_one_before_it_was_noticed_is_not(world: World) -> None:
     await world.pod.handle(PREPARE)
     world.hypervisor.become(NAME, State.PAUSED, "migrating")
