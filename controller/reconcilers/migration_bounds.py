@@ -46,7 +46,8 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 
     They count from when its turn came, as virt-controller wrote that. One without a target that nobody refused is tried first: it may have
     waited in the queue, or virt-controller may have been away. When the target got its node is the word of that node, which may say it
-    again and again: it counts for no later than the end of the time to find one.
+    again and again: it counts for no later than the end of the time to find one, and where that has no end virt-controller's own word does
+    (:func:`is_to_note_node`).
     """
     begun = migration_retries.begun_again(migration) or dig(migration, "status", "startTime")
     if phases.phase_of(migration) in ("", phases.PENDING):
@@ -61,8 +62,17 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
         return (START_SECONDS if has_node else NODE_SECONDS) - ago
     if target is None or not has_node:
         return limits.scheduling_seconds - ago if limits.scheduling_seconds else None
-    bound = _ago(pod_state.bound_at(target) or begun, now)
-    return RUN_SECONDS - (max(bound, ago - limits.scheduling_seconds) if limits.scheduling_seconds else bound)
+    if not limits.scheduling_seconds:
+        noted = condition(dig(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
+        return RUN_SECONDS - (_ago(noted["lastTransitionTime"], now) if noted is not None else 0.0)
+    return RUN_SECONDS - max(_ago(pod_state.bound_at(target) or begun, now), ago - limits.scheduling_seconds)
+
+
+def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
+    """Return whether to write down that the target has a node: nobody else tells when that was, but the node itself."""
+    is_timed = bool(limits.scheduling_seconds) or evictions.is_by_controller(migration) or pod_state.is_running(target)
+    known = condition(dig(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
+    return not is_timed and known is None and bool(pod_state.node_of(target))
 
 
 def begin_left(migration: Object, now: datetime) -> float | None:

@@ -37,7 +37,7 @@ from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, L
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.migration_bounds import NODE_SECONDS, PREPARE_SECONDS, RUN_SECONDS, SHUTDOWN_SECONDS, START_SECONDS
 from controller.reconcilers.migration_queue import Turn
-from controller.reconcilers.migration_retries import OVERDUE
+from controller.reconcilers.migration_retries import OVERDUE, TARGET_SCHEDULED
 from controller.reconcilers.settings import MigrationLimits, Settings
 
 QUEUE_SECONDS: Final = 20
@@ -123,6 +123,8 @@ def plan(seen: Observed) -> tuple[Action, ...]:
         left = migration_bounds.target_left(seen.migration, seen.target, seen.now, seen.limits, is_refused=bool(seen.refusal))
         if left is not None and left <= 0:
             return _give_up(seen)
+        if phase == phases.SCHEDULING and migration_bounds.is_to_note_node(seen.migration, seen.target, seen.limits):
+            return _note_node(seen)
         actions = _create_target(seen) if phase in ("", phases.PENDING) else _schedule(seen)
         return actions if left is None or phase in migration_queue.WAITING else (*actions, LookAgain(max(left, 0.5)))
     return _oversee(seen)
@@ -151,6 +153,13 @@ def _give_up(seen: Observed) -> tuple[Action, ...]:
         return _finish(seen, phases.FAILED, "TargetNotRunning", message)
     seconds = NODE_SECONDS if ours else seen.limits.scheduling_seconds
     return _finish(seen, phases.FAILED, "Unschedulable", f"no node for the target within {seconds} s: {why}")
+
+
+def _note_node(seen: Observed) -> tuple[Action, ...]:
+    node = pod_state.node_of(seen.target)
+    new = {"type": TARGET_SCHEDULED, "status": "True", "reason": "Scheduled", "message": f"the target pod has node {node}"}
+    conditions = with_condition(dig(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
+    return (WriteStatus({**_status(seen), "conditions": conditions}), LookAgain(RUN_SECONDS))
 
 
 def _is_ours(seen: Observed) -> bool:

@@ -148,10 +148,11 @@ def test_a_guest_that_runs_on_the_target_is_never_overdue() -> None:
     assert (written(actions)["phase"], deletions(actions)) == (phases.SUCCEEDED, [])
 
 
-def test_the_next_attempt_is_not_overdue() -> None:
+def test_the_next_attempt_is_not_overdue_and_its_target_has_its_own_time() -> None:
     failed = [{"number": 1, "reason": "ConnectionBroken", "message": "it broke", "endTime": ago(60)}]
-    status = written(planned(an_overdue(1e6, attempt=1, attempts=failed), target=None))
-    assert (status["attempt"], condition(status["conditions"], OVERDUE)) == (2, None)
+    noted = {"type": "TargetScheduled", "status": "True", "reason": "Scheduled", "message": "", "lastTransitionTime": ago(1e6)}
+    status = written(planned(an_overdue(1e6, attempt=1, attempts=failed, more=[noted]), target=None))
+    assert (status["attempt"], [each["type"] for each in status["conditions"]]) == (2, ["Succeeded"])
 
 
 def test_a_deletion_does_not_keep_the_place() -> None:
@@ -250,7 +251,7 @@ def test_time_of_a_later_attempt_counts_from_the_end_of_the_one_before() -> None
         (UNPLACED, 300, 290.0),
         (UNPLACED, 0, None),
         (PLACED, 300, RUN_SECONDS - 10.0),
-        (PLACED, 0, RUN_SECONDS - 10.0),
+        (PLACED, 0, RUN_SECONDS),
         (RUNNING, 300, None),
     ],
     ids=["for a node", "for ever", "to run", "to run, whatever it took to find a node", "it runs"],
@@ -259,6 +260,36 @@ def test_a_target_that_people_asked_for_has_time_for_a_node_and_then_to_run(
     target: dict[str, Any], scheduling: int, left: float | None
 ) -> None:
     assert target_left(a_migration(phase=phases.SCHEDULING, startTime=ago(10)), target, scheduling=scheduling) == left
+
+
+def test_a_target_that_may_look_for_a_node_for_ever_has_no_more_time_on_it_whatever_that_node_says() -> None:
+    """When it got its node virt-controller writes down, once for each attempt; the node says that it was just now, or tomorrow."""
+    target = a_pod(phase="Pending", migration="migration-uid", node="node2", bound_at=ago(-86_400))
+    migration = a_migration(phase=phases.SCHEDULING, startTime=ago(1e6), attempt=1, targetPod=TARGET)
+    given = {"target": target, "limits": MigrationLimits(scheduling_seconds=0)}
+    status = written(planned(migration, **given))
+    noted = next(each for each in status["conditions"] if each["type"] == "TargetScheduled")
+    assert (noted["status"], noted["message"], noted["lastTransitionTime"]) == (
+        "True",
+        "the target pod has node node2",
+        times.to_rfc3339(NOW),
+    )
+    noted["lastTransitionTime"] = ago(RUN_SECONDS - 3)
+    assert planned({**migration, "status": status}, **given) == (LookAgain(3.0),), "it is written once"
+    noted["lastTransitionTime"] = ago(RUN_SECONDS)
+    assert written(planned({**migration, "status": status}, **given))["phase"] == phases.FAILED
+
+
+@pytest.mark.parametrize(
+    ("target", "scheduling", "noted"),
+    [(UNPLACED, 0, False), (None, 0, False), (RUNNING, 0, False), (PLACED, 300, False), (PLACED, 0, True)],
+)
+def test_a_node_is_noted_only_where_nothing_else_bounds_its_time(target: dict[str, Any] | None, scheduling: int, *, noted: bool) -> None:
+    limits = MigrationLimits(scheduling_seconds=scheduling)
+    migration = a_migration(phase=phases.SCHEDULING, startTime=ago(10))
+    assert migration_bounds.is_to_note_node(migration, target, limits) is noted
+    migration["metadata"]["labels"] = {evictions.POD_LABEL: "pod"}
+    assert not migration_bounds.is_to_note_node(migration, target, limits)
 
 
 @pytest.mark.parametrize(
