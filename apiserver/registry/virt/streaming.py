@@ -7,7 +7,7 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.errors import Details, ServiceUnavailable
 from apiserver.apis.meta.objects import Object, dig, is_deleting
-from apiserver.apis.virt import names, streams
+from apiserver.apis.virt import forms, names, streams
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 
@@ -38,7 +38,10 @@ class HandlerLocator:
         return found[0], streams.HANDLER_PORT
 
     def addresses(self, node: str) -> list[str]:
-        """Return the IP addresses of the virt-handlers that run on a node: one, none, or for a moment several."""
+        """Return the IP addresses of the virt-handlers that run on a node: one, none, or for a moment several.
+
+        A kubelet says which address its pod has. What no pod can have, a taken over node would have dialled from virt-api's pod.
+        """
         return [pod["status"]["podIP"] for pod in self._pods.by_index(_BY_NODE, node) if _is_ready(pod)]
 
 
@@ -49,7 +52,8 @@ def _nodes(pod: Object) -> list[str]:
 
 def _is_ready(pod: Object) -> bool:
     # Running suffices: a handler that is not ready for new guests may still serve the console of an old one.
-    return not is_deleting(pod) and dig(pod, "status", "phase") == "Running" and bool(dig(pod, "status", "podIP"))
+    is_running = not is_deleting(pod) and dig(pod, "status", "phase") == "Running"
+    return is_running and forms.pod_ip(str(dig(pod, "status", "podIP") or "")) is not None
 
 
 def _trim(pod: Object) -> Object:
