@@ -28,7 +28,7 @@ TURN_FRAMES: Final = 16
 ADVERTISE_SECONDS: Final = 600.0
 """Between advertisements that nobody asked for: many before the guest forgets its router (``discovery.ROUTER_SECONDS``)."""
 AGAIN_SECONDS: Final = 5.0
-"""Between tries to open a tap that went away."""
+"""Between tries to open a tap that went away, or that cannot be read."""
 _TUNSETIFF: Final = 0x400454CA
 _IFF_TAP: Final = 0x0002
 _IFF_NO_PI: Final = 0x1000
@@ -57,11 +57,14 @@ class Server:
         self,
         opened: Callable[[], int] = open_tap,
         find: Callable[[str, messages.Lease6, socket.socket], Settings] = lease.of,
+        again_seconds: float = AGAIN_SECONDS,
     ) -> None:
-        self._open, self._find = opened, find
+        self._open, self._find, self._again_seconds = opened, find, again_seconds
         self._tap: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Of the next advertisement, or of the next try to open a tap that went away."""
+        self._began = float("-inf")
+        """When the tap was opened last, in the event loop's seconds."""
 
     def __enter__(self) -> Self:
         return self
@@ -86,8 +89,9 @@ class Server:
             raise OSError(error.errno, f"serve IPv6 on {network.CONTROL_TAP}: {error.strerror}") from error
 
     def _begin(self, told: Settings) -> None:
-        self._tap = self._open()
-        asyncio.get_running_loop().add_reader(self._tap, self._answer_some, self._tap, told)
+        loop = asyncio.get_running_loop()
+        self._tap, self._began = self._open(), loop.time()
+        loop.add_reader(self._tap, self._answer_some, self._tap, told)
         self._advertise(told)
 
     def _advertise(self, told: Settings) -> None:
@@ -102,21 +106,32 @@ class Server:
             except BlockingIOError:  # no more for now
                 return
             except OSError as error:
-                if error.errno != errno.EIO:  # the tap is down for a moment, as while its filter cannot be loaded
-                    logger.warning(
-                        "virt-launcher's tap is gone and is opened again", extra={"tap": network.CONTROL_TAP, "error": str(error)}
-                    )
-                    self._begin_anew(told)
+                self._lose(told, error)
                 return
             if (said := answer(frame, told)) is not None:
                 _send(tap, said)
+
+    def _lose(self, told: Settings, error: OSError) -> None:
+        """Open the tap anew: at once if virt-handler has made another one, but never again and again in a row.
+
+        To the event loop one that cannot be read is one that can, for as long as that lasts.
+        """
+        logger.warning("virt-launcher's tap cannot be read and is opened again", extra={"tap": network.CONTROL_TAP, "error": str(error)})
+        loop = asyncio.get_running_loop()
+        left = self._began + self._again_seconds - loop.time()
+        is_down = error.errno == errno.EIO  # for a moment, as while its filter cannot be loaded
+        self._close()
+        if left <= 0 and not is_down:
+            self._begin_anew(told)
+        else:
+            self._timer = loop.call_later(self._again_seconds if is_down else left, self._begin_anew, told)
 
     def _begin_anew(self, told: Settings) -> None:
         self._close()
         try:
             self._begin(told)
         except OSError:  # virt-handler has to make it first
-            self._timer = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._begin_anew, told)
+            self._timer = asyncio.get_running_loop().call_later(self._again_seconds, self._begin_anew, told)
 
     def _close(self) -> None:
         if self._timer is not None:

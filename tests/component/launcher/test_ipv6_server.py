@@ -127,8 +127,7 @@ async def test_nothing_waits_for_a_server_that_has_ended(world: World) -> None:
     assert ended() is None  # the loop would hold it for its next advertisement
 
 
-async def test_a_tap_that_went_away_is_opened_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.ipv6.server.AGAIN_SECONDS", 0.01)
+async def test_a_tap_that_went_away_is_opened_again(world: World) -> None:
     gone = socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # readable, and every read fails: as a tap that was deleted
     gone.setblocking(False)
     failures = [OSError(errno.ENODEV, "No such device")] * 3
@@ -141,12 +140,45 @@ async def test_a_tap_that_went_away_is_opened_again(world: World, monkeypatch: p
             raise failures.pop()
         return world.open()
 
-    with gone, Server(opened, world.find) as server:
+    with gone, Server(opened, world.find, again_seconds=0.01) as server:
         server.serve(machine(CARD))
         assert await world.heard(1) == 1
         assert (failures, world.opened) == ([], 2)
         world.guest.send(ASKED)
         assert await world.heard(1) == 1
+
+
+async def test_a_tap_whose_every_read_fails_keeps_nobody_busy(world: World) -> None:
+    gone = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    gone.setblocking(False)
+
+    def opened() -> int:
+        world.opened += 1
+        return os.dup(gone.fileno())
+
+    with gone, Server(opened, world.find, again_seconds=0.2) as server:
+        server.serve(machine(CARD))
+        await asyncio.sleep(0.5)
+    assert 2 <= world.opened <= 4
+
+
+async def test_a_tap_that_is_down_is_not_read_in_a_circle(world: World) -> None:
+    """Its descriptor stays readable, and each read says EIO: as of a pseudo-terminal whose other side is closed."""
+    ours, theirs = os.openpty()
+    os.set_blocking(ours, False)
+    os.close(theirs)
+
+    def opened() -> int:
+        if world.opened:
+            return world.open()
+        world.opened += 1
+        return ours
+
+    with Server(opened, world.find, again_seconds=0.2) as server:
+        server.serve(machine(CARD))
+        world.guest.send(ASKED)
+        assert await world.heard(2) == 2  # it is opened again, and what the guest asked is answered
+    assert world.opened == 2
 
 
 async def test_nobody_is_served_where_there_is_no_ipv6(world: World) -> None:
