@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from xml.etree import ElementTree as ET
@@ -18,6 +19,7 @@ import libvirt_qemu
 from launcher.domain import guest_agent
 from launcher.domain.states import ACTIVE, State, reason_of, state_of
 from launcher.hypervisor import eventloop, facts
+from launcher.hypervisor.agents import Agents
 from launcher.hypervisor.disk_faults import DiskFaults
 from launcher.hypervisor.occurrences import Occurrences
 from launcher.hypervisor.port import (
@@ -88,7 +90,7 @@ class LibvirtHypervisor:
         self._emulator = emulated_by
         self._connection: libvirt.virConnect | None = None
         self._callbacks: list[Callable[[], None]] = []
-        self._agents: dict[str, bool] = {}
+        self._agents = Agents()
         self._panicked: set[str] = set()
         """Domains whose guest panicked: only an event says so of one that libvirt destroyed for it."""
         self._powered_off: set[str] = set()
@@ -153,7 +155,7 @@ class LibvirtHypervisor:
                 self._cause(name) if state is State.SHUTOFF and word == "crashed" else word,
                 reboots=self._reboots.of(name),
                 watchdogs=self._watchdogs.of(name),
-                agent_connected=self._agents.get(name, False),
+                agent_connected=self._agents.is_connected(name),
                 disk_errors=_disk_errors(domain) if (state, reason) == (State.PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR) else (),
                 disk_faults=self._disk_faults.of(name, facts.targets_by_alias(document)),
                 cid=facts.cid(document),
@@ -327,10 +329,10 @@ class LibvirtHypervisor:
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
         def connect() -> libvirt.virConnect:
             connection = libvirt.open(self._uri)
+            self._agents.forget()
             self._register(connection, loop)
-            self._agents = {
-                domain.name(): _agent_connected(domain) for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
-            }
+            for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+                self._agents.look(domain.name(), partial(_agent_connected, domain))
             return connection
 
         def ask_ahead(connection: libvirt.virConnect) -> None:
@@ -350,7 +352,8 @@ class LibvirtHypervisor:
                 loop.call_soon_threadsafe(function)
 
         def on_agent(_connection: object, domain: libvirt.virDomain, state: int, _reason: int, _opaque: object) -> None:
-            self._agents[domain.name()] = state == libvirt.VIR_CONNECT_DOMAIN_EVENT_AGENT_LIFECYCLE_STATE_CONNECTED
+            connected = state == libvirt.VIR_CONNECT_DOMAIN_EVENT_AGENT_LIFECYCLE_STATE_CONNECTED
+            self._agents.take(domain.name(), connected=connected)
             later(self._changed)
 
         def on_lifecycle(_connection: object, domain: libvirt.virDomain, event: int, _detail: int, _opaque: object) -> None:
