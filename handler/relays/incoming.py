@@ -8,7 +8,7 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,9 @@ LAST_SECONDS: Final = 60.0
 MAX_UNSHAKEN: Final = 32
 """Handshakes of one address at a time."""
 MAX_UNSHAKEN_IN_ALL: Final = 128
+MAX_UNLED: Final = 32
+"""Connections of one node that lead nowhere yet, or never will: they say what they are for, or wait for a guest to be released. Each is a
+thread of the process that carries the relays of all nodes."""
 
 Let = Callable[[bool], Awaitable[None]]
 """Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises ``Disconnected`` or ``Refused``."""
@@ -71,6 +74,8 @@ class Incoming:
         """Those whose handshake is over."""
         self._unshaken: Counter[str] = Counter()
         """The others, by address."""
+        self._unled: Counter[str] = Counter()
+        """Those whose handshake is over and that lead nowhere yet, by node."""
         self._carrier = Carrier()
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
@@ -161,6 +166,26 @@ class Incoming:
         node = self._node_of(carried.transport)
         self._all.add(carried)
         stack.callback(self._all.discard, carried)
+        with self._place(node):
+            pod_uid, wanted = await self._led(node, carried)
+        if wanted is not None:
+            await self._lead(wanted, pod_uid, carried)
+
+    @contextlib.contextmanager
+    def _place(self, node: str) -> Iterator[None]:
+        """Count a connection that leads nowhere yet. Raises Stranger."""
+        if self._unled[node] >= MAX_UNLED:
+            raise Stranger(f"node {node} has {MAX_UNLED} connections open that lead nowhere yet")
+        self._unled[node] += 1
+        try:
+            yield
+        finally:
+            self._unled[node] -= 1
+            if not self._unled[node]:
+                del self._unled[node]
+
+    async def _led(self, node: str, carried: Carried) -> tuple[str, header.Header | None]:
+        """Return the pod and the channel that a connection is to lead to; None: it is refused, or was a request and is over."""
         async with asyncio.timeout(HEADER_SECONDS):
             line = await carried.line(header.MAX_BYTES)
         wanted = header.decode(line)
@@ -174,7 +199,8 @@ class Incoming:
         elif isinstance(wanted, header.Release):
             await self._release(wanted, expected, carried)
         else:
-            await self._lead(wanted, expected.pod_uid, carried)
+            return expected.pod_uid, wanted
+        return "", None
 
     async def _release(self, wanted: header.Release, expected: Expected, carried: Carried) -> None:
         try:

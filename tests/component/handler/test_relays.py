@@ -278,6 +278,49 @@ async def test_a_source_node_that_dials_without_end_gets_a_few_relays(scene: Sce
             writer.close()
 
 
+async def test_a_node_that_says_nothing_of_its_connections_has_a_few_and_others_theirs(scene: Scene) -> None:
+    """Each is a thread of the process that carries the relays of all nodes, and that has only so much memory."""
+    scene.incoming.expect("mig-2", Expected("target", "n3", scene.release))
+    opened = [await scene.connect() for _ in range(incoming.MAX_UNLED)]
+    await eventually(lambda: scene.incoming._unled["n"] == incoming.MAX_UNLED)
+    reader, writer = await scene.connect()
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    assert await scene.dial(Header("mig-2", "data").encode(), scene.authority.node("n3")) == b"ping"
+    for _, other in opened:
+        other.close()
+    await eventually(lambda: not scene.incoming._unled)
+    scene.expect()
+    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # places are given back
+
+
+async def test_requests_to_release_a_guest_that_have_no_answer_are_a_few(scene: Scene) -> None:
+    """Each is one to the guest's launcher, too."""
+    answered, asked = asyncio.Event(), 0
+
+    async def release(paused: bool) -> None:
+        nonlocal asked
+        asked += 1
+        await answered.wait()
+        scene.released.append(paused)
+
+    scene.incoming.expect("mig-1", Expected("target", "n", release))
+    opened = [await scene.connect() for _ in range(incoming.MAX_UNLED)]
+    for _, writer in opened:
+        writer.write(Release("mig-1").encode())
+    await eventually(lambda: asked == incoming.MAX_UNLED)
+    reader, writer = await scene.connect()
+    writer.write(Release("mig-1").encode())
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    answered.set()
+    assert [await reader.read() for reader, _ in opened] == [b"ok\n"] * incoming.MAX_UNLED
+    assert asked == incoming.MAX_UNLED
+    for _, each in (*opened, (reader, writer)):
+        each.close()
+
+
 async def test_a_source_keeps_no_way_into_the_pod_of_a_migration_that_is_over(scene: Scene) -> None:
     """The door was open for libvirt's socket, and the guest runs behind it now."""
     scene.expect()
