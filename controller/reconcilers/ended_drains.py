@@ -2,7 +2,8 @@
 
 Nothing of a Node says that it was cordoned a moment ago. But a Migration that an eviction caused on a node that was being emptied bears a
 label, every replica of virt-controller has a copy of it, and it outlives all of them. So of a node that nobody empties the drain is over
-for all guests that were on it when such a Migration was made, for as long as one of these is under way and a while after that.
+for all guests that were on it when such a Migration was made, for as long as one of these is under way and a while after that. One that
+has had its time does not count: its launcher may have been taken over, and would keep all guests of the node from being evicted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, labels_of, with_condition
 from apiserver.apis.virt import evictions, phases
-from controller.reconcilers import emptied_nodes, migration_queue, pod_state
+from controller.reconcilers import emptied_nodes, migration_bounds, migration_queue, pod_state
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.migration_plan import SUCCEEDED
 
@@ -41,10 +42,14 @@ def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], 
             continue
         made = _moment(each, "metadata", "creationTimestamp") or now
         if (there is None or there <= made) and (
-            phases.is_unfinished(each) or now - _ended(each, made, now) < timedelta(seconds=TOLD_SECONDS)
+            _is_under_way(each, now) or now - _ended(each, made, now) < timedelta(seconds=TOLD_SECONDS)
         ):
             return True
     return False
+
+
+def _is_under_way(migration: Object, now: datetime) -> bool:
+    return phases.is_unfinished(migration) and not migration_bounds.is_overdue(migration, now)
 
 
 def is_of_drain(migration: Object) -> bool:

@@ -14,6 +14,7 @@ from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers import ended_drains
 from controller.reconcilers.actions import Emit, WriteStatus
 from controller.reconcilers.ended_drains import TOLD_SECONDS, is_over_for, may_end
+from controller.reconcilers.migration_bounds import BEGIN_SECONDS, END_SECONDS, PREPARE_SECONDS
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -44,6 +45,18 @@ def there(since: float | None = 3600) -> dict[str, Any]:
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running"])
 def test_while_one_of_its_migrations_is_under_way_a_drain_is_over_for_all_guests_of_the_node(phase: str) -> None:
     assert is_over_for(there(), OPEN, [drained(phase=phase, made=86400, node="node2"), drained(phase=phase, made=3000)], NOW)
+
+
+def test_one_that_never_ends_keeps_nobodys_eviction_waiting_for_ever() -> None:
+    """Its launcher was taken over: neither side says how it ended."""
+
+    def stuck(seconds: float) -> dict[str, Any]:
+        stamps = [{"phase": "PreparingTarget", "time": ago(seconds)}, {"phase": "Running", "time": ago(0)}]
+        return drained(made=7200, phaseTransitionTimestamps=stamps, options={"completionTimeoutSeconds": 60})
+
+    whole = PREPARE_SECONDS + BEGIN_SECONDS + 60 + END_SECONDS
+    assert is_over_for(there(7200), OPEN, [stuck(whole - 1)], NOW)
+    assert not is_over_for(there(7200), OPEN, [stuck(whole)], NOW)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Cancelled"])
