@@ -49,8 +49,8 @@ class Places:
 
 
 def found(migrations: Sequence[Object], node: str, per_node: int, per_cluster: int, now: datetime) -> Iterator[Places]:
-    """Yield the places that a migration from a node would take, those of the node first. An overdue one has none."""
-    unfinished = (each for each in migrations if phases.is_unfinished(each) and not migration_bounds.is_overdue(each, now))
+    """Yield the places that a migration from a node would take, those of the node first. One that is overdue, or lost, has none."""
+    unfinished = (each for each in migrations if phases.is_unfinished(each) and migration_bounds.holds_place(each, now))
     ours = [each for each in unfinished if evictions.POD_LABEL in labels_of(each)]
     yield Places(node, per_node, Counter(namespace_of(each) for each in ours if evictions.node_left_by(each) == node))
     yield Places(CLUSTER, per_cluster, Counter(map(namespace_of, ours)))

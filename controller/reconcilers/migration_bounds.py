@@ -38,6 +38,8 @@ SHUTDOWN_SECONDS: Final = 60
 """For such a guest to shut down when its pod is deleted after all, whatever its machine says: most often there is none in it."""
 UNTOLD_SECONDS: Final = 3600
 """For one whose options say no time: it was begun by a virt-controller of an earlier release."""
+SOURCE_UNKNOWN: Final = "SourceUnknown"
+"""Reason in ``Succeeded`` of one whose machine is on a node that does not report: as in the queue it holds no place, and goes on."""
 _MOVING: Final = frozenset({phases.TARGET_READY, phases.RUNNING})
 
 
@@ -91,6 +93,12 @@ def is_overdue(migration: Object, now: datetime) -> bool:
     """Return whether a migration has had its time, and more, so that its place is another's."""
     left = place_left(migration, now)
     return left is not None and left <= 0
+
+
+def holds_place(migration: Object, now: datetime) -> bool:
+    """Return whether an unfinished migration holds its place, by what is written in it: it has time left, and its node reports."""
+    said = condition(dig(migration, "status", "conditions"), "Succeeded") or {}
+    return not is_overdue(migration, now) and said.get("reason") != SOURCE_UNKNOWN
 
 
 def target_kept(migration: Object, now: datetime) -> float:

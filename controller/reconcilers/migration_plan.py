@@ -28,6 +28,7 @@ from apiserver.apis.meta.objects import (
     namespace_of,
     uid_of,
     with_condition,
+    without_condition,
 )
 from apiserver.apis.virt import chosen_cpu, evictions, migration_attempts, migration_policies, names, phases, power, release
 from apiserver.apis.virt.described import domain_of
@@ -35,7 +36,14 @@ from apiserver.apis.virt.hardware import disks, memory
 from controller.reconcilers import migratable, migration_bounds, migration_queue, migration_retries, ownership, pod_state
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
-from controller.reconcilers.migration_bounds import NODE_SECONDS, PREPARE_SECONDS, RUN_SECONDS, SHUTDOWN_SECONDS, START_SECONDS
+from controller.reconcilers.migration_bounds import (
+    NODE_SECONDS,
+    PREPARE_SECONDS,
+    RUN_SECONDS,
+    SHUTDOWN_SECONDS,
+    SOURCE_UNKNOWN,
+    START_SECONDS,
+)
 from controller.reconcilers.migration_queue import Turn
 from controller.reconcilers.migration_retries import OVERDUE, TARGET_SCHEDULED
 from controller.reconcilers.settings import MigrationLimits, Settings
@@ -180,7 +188,7 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
         return "VirtualMachineNotFound", message
     wish = power.decide(vm)
     if phases.phase_of(vm) == phases.UNKNOWN:
-        return "SourceUnknown", f"the node of virtual machine {name_of(vm)} does not report"
+        return SOURCE_UNKNOWN, f"the node of virtual machine {name_of(vm)} does not report"
     if phases.phase_of(vm) != phases.RUNNING or not wish.on or wish.attempt > power.current_attempt(vm):
         why = wish.message if phases.phase_of(vm) == phases.RUNNING else f"its phase is {phases.phase_of(vm) or 'not set'}"
         return "NotRunning", f"virtual machine {name_of(vm)} is not running: {why}"
@@ -324,9 +332,22 @@ def _bound(seen: Observed) -> tuple[Action, ...]:
         if left is not None and left <= 0:
             return _end_overdue(seen)
     again = () if left is None else (LookAgain(max(left, 0.5)),)
+    if (said := _say_lost(seen)) is not None:
+        return (*said, *again)
     if is_deleting(seen.migration):
         return (*_say(seen, phase, "Cancelling", "waiting for virt-handler of the source to stop the migration"), *again)
     return again
+
+
+def _say_lost(seen: Observed) -> tuple[Action, ...] | None:
+    """Say that the machine's node does not report, or does again: who judges evictions looks at no machine but its own. None: it does."""
+    phase, conditions = phases.phase_of(seen.migration), dig(seen.migration, "status", "conditions")
+    if phases.phase_of(seen.vm or {}) == phases.UNKNOWN:
+        node = dig(seen.migration, "status", "sourceNode")
+        return _say(seen, phase, SOURCE_UNKNOWN, f"node {node} does not report, and nobody else knows how far the guest is")
+    if (condition(conditions, SUCCEEDED) or {}).get("reason") != SOURCE_UNKNOWN:
+        return None
+    return (WriteStatus({**_status(seen), "message": "", "conditions": without_condition(conditions, SUCCEEDED)}),)
 
 
 def _end_overdue(seen: Observed) -> tuple[Action, ...]:

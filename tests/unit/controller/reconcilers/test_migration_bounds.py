@@ -51,8 +51,8 @@ def under_way(phase: str, since: float, *, deleting: bool = False, **status: Any
 def planned(migration: dict[str, Any], **rest: Any) -> tuple[Action, ...]:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     vm["status"] |= {"podName": SOURCE, "nodeName": "node1"}
-    given: dict[str, Any] = {"target": a_pod(migration="migration-uid", node="node2"), **rest}
-    return plan(Observed(migration, vm, a_pod(), claims={}, now=NOW, settings=Settings("launcher"), **given))
+    given: dict[str, Any] = {"vm": vm, "target": a_pod(migration="migration-uid", node="node2"), **rest}
+    return plan(Observed(migration, source=a_pod(), claims={}, now=NOW, settings=Settings("launcher"), **given))
 
 
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
@@ -178,6 +178,29 @@ def test_it_holds_no_place_before_evictions_either() -> None:
     earlier = NOW - timedelta(seconds=1)
     assert [each.are_full() for each in places.found([stuck], "node1", 1, 1, earlier)] == [True, True]
     assert [each.are_full() for each in places.found([stuck], "node1", 1, 1, NOW)] == [False, False]
+
+
+def test_a_guest_on_a_node_that_does_not_report_holds_no_place_before_evictions_until_it_does_again() -> None:
+    moving = under_way(phases.RUNNING, 1)
+    moving["metadata"] |= {"labels": {evictions.POD_LABEL: "pod"}, "annotations": {evictions.NODE_ANNOTATION: "node1"}}
+    vm = a_vm(phase=phases.UNKNOWN, attempts=[an_attempt()])
+    vm["status"] |= {"podName": SOURCE, "nodeName": "node1"}
+
+    def full(migration: dict[str, Any]) -> list[bool]:
+        return [each.are_full() for each in places.found([migration], "node1", 1, 1, NOW)]
+
+    actions = planned(moving, vm=vm)
+    lost = {**moving, "status": written(actions)}
+    assert (lost["status"]["phase"], lost["status"]["message"]) == (
+        phases.RUNNING,
+        "node node1 does not report, and nobody else knows how far the guest is",
+    )
+    assert (full(moving), full(lost)) == ([True, True], [False, False])
+    assert isinstance(actions[-1], LookAgain)
+    assert planned(lost, vm=vm) == actions[-1:], "it is said once"
+    back = {**lost, "status": written(planned(lost))}
+    assert (full(back), back["status"]["message"], condition(back["status"]["conditions"], "Succeeded")) == ([True, True], "", None)
+    assert planned(back) == actions[-1:]
 
 
 def test_a_node_that_says_again_and_again_that_it_got_the_target_just_now_wins_no_time() -> None:
