@@ -37,6 +37,9 @@ from typing import Any, Final, NoReturn, TypeVar
 
 CHUNK_BYTES: Final = 256 << 10
 """Read at once; a connection holds four of these at most."""
+MAX_UNSENT_BYTES: Final = 4 * CHUNK_BYTES
+"""Encrypted, and not taken by the other side: a chunk, and OpenSSL's own answers. It has one to each request for a new key, and a peer that
+sends these without an end and reads nothing would fill the memory of all connections."""
 FLUSH_SECONDS: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 64 << 10
 STACK_BYTES: Final = 512 << 10
@@ -133,7 +136,14 @@ class Tls:
             self._unsent = self._unsent[sent:]
 
     def fill(self) -> None:
-        """Receive what there is, or the end. Raises OSError."""
+        """Receive what there is, or the end.
+
+        Raises:
+            Ended: the other side takes nothing, and makes more and more to be said.
+            OSError: the connection broke.
+        """
+        if self._encrypted.pending > MAX_UNSENT_BYTES:
+            raise Ended("the other side takes no answers")
         try:
             count = self.link.recv_into(self._chunk)
         except BlockingIOError:

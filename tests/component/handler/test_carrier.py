@@ -160,21 +160,25 @@ async def test_a_target_that_does_not_read_holds_the_source_up_and_costs_no_memo
             each.close()
 
 
+def test_who_takes_no_answers_is_not_heard_without_an_end(tmp_path: Path) -> None:
+    """OpenSSL answers each request for a new key, of which TLS 1.3 allows any number."""
+    authority = Authority(tmp_path)
+    one, other = socket.socketpair()
+    with one, other:
+        sides = shaken(authority, one, other)
+        sides[0].write(bytes(carrier.CHUNK_BYTES))  # what it may have to say at most while it listens
+        sides[0].fill()
+        sides[0].write(bytes(MIB))
+        with pytest.raises(carrier.Ended, match="takes no answers"):
+            sides[0].fill()
+
+
 def test_what_was_read_before_virt_handler_ends_a_connection_arrives(tmp_path: Path) -> None:
     """As at the end of a migration, or of virt-handler: what has not left yet waits for a reader for a while."""
     authority, said = Authority(tmp_path), os.urandom(4 * MIB)
     one, other = socket.socketpair()
-    for link in (one, other):
-        link.settimeout(0)
     with one, other:
-        sides = [carrier.Tls(link, context(authority, name), name) for link, name in ((one, "n2.virt-handler"), (other, None))]
-        done: set[int] = set()
-        while len(done) < 2:
-            for number, tls in enumerate(sides):
-                tls.fill()
-                if tls.handshake():
-                    done.add(number)
-                tls.flush()
+        sides = shaken(authority, one, other)
         sides[0].write(said)
         sides[0].flush()
         assert not sides[0].is_sent
@@ -188,6 +192,21 @@ def test_what_was_read_before_virt_handler_ends_a_connection_arrives(tmp_path: P
                     heard.extend(buffer[:count])
         ending.join()
     assert bytes(heard) == said
+
+
+def shaken(authority: Authority, one: socket.socket, other: socket.socket) -> list[carrier.Tls]:
+    """Return both ends of a connection, client first, once their handshake is over."""
+    for link in (one, other):
+        link.settimeout(0)
+    sides = [carrier.Tls(link, context(authority, name), name) for link, name in ((one, "n2.virt-handler"), (other, None))]
+    done: set[int] = set()
+    while len(done) < 2:
+        for number, tls in enumerate(sides):
+            tls.fill()
+            if tls.handshake():
+                done.add(number)
+            tls.flush()
+    return sides
 
 
 def context(authority: Authority, server_name: str | None) -> ssl.SSLContext:
