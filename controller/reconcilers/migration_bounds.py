@@ -35,7 +35,7 @@ LAST_SECONDS: Final = 300
 """For the virt-handlers to say how it ended, once it is said that it is overdue: the API server may have been away until then, and the
 guest may run on the target since."""
 SHUTDOWN_SECONDS: Final = 60
-"""For such a guest to shut down when its pod is deleted after all, whatever its machine says: most often there is none in it."""
+"""Grace period of a target pod that is deleted then: should a guest be in it after all, it can shut down."""
 UNTOLD_SECONDS: Final = 3600
 """For one whose options say no time: it was begun by a virt-controller of an earlier release."""
 SOURCE_UNKNOWN: Final = "SourceUnknown"

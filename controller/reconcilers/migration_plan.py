@@ -97,8 +97,8 @@ class Observed:
     limits: MigrationLimits = field(default_factory=MigrationLimits)
     strangers: Mapping[str, str] = field(default_factory=dict)
     """Nodes whose virt-handlers speak another contract, and the words for each."""
-    is_target_silent: bool = False
-    """The kubelet of the target's node does not report, so virt-handler there may not have been heard either."""
+    is_target_heard: bool = True
+    """Kubelet and virt-handler of the target's node report: the guest is not in the target unless the machine says so."""
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
@@ -247,6 +247,8 @@ def _terms(vm: Object, policy: Object, settings: Settings) -> Object:
 
 def _schedule(seen: Observed) -> tuple[Action, ...]:
     target = seen.target
+    if migration_attempts.failure_of(seen.migration) is not None:
+        return _try_again(seen)
     if (ended := _target_ended(seen)) is not None:
         return ended
     if target is None or not pod_state.is_running(target):
@@ -353,8 +355,8 @@ def _say_lost(seen: Observed) -> tuple[Action, ...] | None:
 def _end_overdue(seen: Observed) -> tuple[Action, ...]:
     """Say that a migration is overdue, and let it have no target for ever.
 
-    Its phase is still the virt-handlers' word: a guest that the source gave away may run in the target, where its virt-handler was not
-    heard. Such a one says so as soon as there is an API server, and its pod has the time to shut down. In any other nothing ever ran.
+    Its phase is still the virt-handlers' word: a guest that the source gave away may be in the target, and has no other copy. So a target
+    stays whose guest the source released, or whose virt-handler is not heard: of any other it would have claimed the guest by now.
     """
     told = "neither side has said how it ended, long after its time; its place in the queue is another's"
     left = migration_bounds.target_kept(seen.migration, seen.now)
@@ -364,9 +366,9 @@ def _end_overdue(seen: Observed) -> tuple[Action, ...]:
         status = {**_status(seen), "message": told, "conditions": conditions}
         said = () if status == seen.migration.get("status") else (WriteStatus(status), Emit("Warning", OVERDUE, told))
         return (*said, LookAgain(max(left, 0.5)))
-    if seen.is_target_silent:
+    if not seen.is_target_heard:
         return (LookAgain(SILENT_SECONDS),)
-    if seen.target is None or is_deleting(seen.target):
+    if seen.target is None or is_deleting(seen.target) or release.is_released(seen.migration):
         return ()
     message = f"{told}; target pod {name_of(seen.target)} is deleted"
     return (DeletePod(name_of(seen.target), uid_of(seen.target), SHUTDOWN_SECONDS), Emit("Warning", OVERDUE, message))
@@ -404,7 +406,8 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
 def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
     """The target pod ended: what follows once the guest is known to have stayed, which before ``Running`` it is."""
     phase, failure = phases.phase_of(seen.migration), migration_attempts.failure_of(seen.migration)
-    if not migration_attempts.number_of(seen.migration) or phase == phases.SCHEDULING or release.is_released(seen.migration):
+    does_not_fit = phase == phases.SCHEDULING and not pod_state.lacked_devices(seen.target)
+    if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):
         return _finish(seen, phases.FAILED, reason, message)
     if failure is None:
         status = {**_status(seen), "attempts": migration_attempts.failed(seen.migration, reason, message, seen.now)}

@@ -88,6 +88,11 @@ def has_run(pod: Object) -> bool:
     return any(each.get("running") is not None or (each.get("terminated") or {}).get("startedAt") for each in states)
 
 
+def lacked_devices(pod: Object | None) -> bool:
+    """True if its kubelet did not admit it because a device plugin was away just then (``pkg/kubelet/cm/devicemanager``), which passes."""
+    return phase_of(pod) == "Failed" and dig(pod, "status", "reason") == "UnexpectedAdmissionError"
+
+
 def end_of(pod: Object) -> End:
     """Return how a pod that is over ended: in virt-launcher's own words, else in the kubelet's."""
     for each in dig(pod, "status", "containerStatuses") or ():

@@ -115,17 +115,21 @@ def deletions(actions: tuple[Action, ...]) -> list[DeletePod]:
 RELEASED = {"type": release.RELEASED, "status": "True", "reason": release.BY_HANDLER, "message": "", "lastTransitionTime": ago(9)}
 
 
-@pytest.mark.parametrize("more", [[], [RELEASED]], ids=["nobody says that the guest left", "the source says so, and it never runs"])
 @pytest.mark.parametrize("deleting", [False, True])
-def test_an_overdue_one_loses_its_target_pod_once_nobody_claims_the_guest(more: list[dict[str, Any]], *, deleting: bool) -> None:
-    assert deletions(planned(an_overdue(LAST_SECONDS - 2, more=more, deleting=deleting))) == []
-    assert planned(an_overdue(LAST_SECONDS - 2, more=more, deleting=deleting))[-1] == LookAgain(2.0)
+def test_an_overdue_one_loses_its_target_pod_once_nobody_claims_the_guest(*, deleting: bool) -> None:
+    assert deletions(planned(an_overdue(LAST_SECONDS - 2, deleting=deleting))) == []
+    assert planned(an_overdue(LAST_SECONDS - 2, deleting=deleting))[-1] == LookAgain(2.0)
     target = a_pod(migration="migration-uid", node="node2")
-    actions = planned(an_overdue(LAST_SECONDS, more=more, deleting=deleting), target=target)
+    actions = planned(an_overdue(LAST_SECONDS, deleting=deleting), target=target)
     assert deletions(actions) == [DeletePod(TARGET, f"uid-of-{TARGET}", SHUTDOWN_SECONDS)]
     assert not [each for each in actions if isinstance(each, WriteStatus)], "it ends when that pod has: until then a guest may be in it"
     target["metadata"]["deletionTimestamp"] = ago(0)
-    assert planned(an_overdue(LAST_SECONDS, more=more, deleting=deleting), target=target) == ()
+    assert planned(an_overdue(LAST_SECONDS, deleting=deleting), target=target) == ()
+
+
+def test_a_target_that_may_have_the_only_copy_of_the_guest_is_kept() -> None:
+    target = a_pod(migration="migration-uid", node="node2")
+    assert planned(an_overdue(LAST_SECONDS, more=[RELEASED]), target=target) == ()
 
 
 def test_the_end_of_the_target_is_that_of_the_overdue_migration() -> None:
@@ -136,7 +140,7 @@ def test_the_end_of_the_target_is_that_of_the_overdue_migration() -> None:
 
 
 def test_a_guest_that_may_have_left_while_nobody_heard_of_its_node_keeps_its_pod() -> None:
-    assert planned(an_overdue(LAST_SECONDS), is_target_silent=True) == (LookAgain(SILENT_SECONDS),)
+    assert planned(an_overdue(LAST_SECONDS), is_target_heard=False) == (LookAgain(SILENT_SECONDS),)
 
 
 def test_a_guest_that_runs_on_the_target_is_never_overdue() -> None:

@@ -237,6 +237,17 @@ def test_a_target_that_ended_before_anything_moved_is_replaced(phase: str, targe
     assert entry["message"] in status["message"]
 
 
+def test_a_target_that_a_kubelet_rejects_while_virt_handlers_devices_are_away_is_replaced() -> None:
+    """virt-handler is a device plugin: while it is started again, its node admits no launcher."""
+    rejected = a_target(phase="Failed")
+    rejected["status"] |= {"reason": "UnexpectedAdmissionError", "message": "no healthy devices present"}
+    status = written(plan(seen("Scheduling", target=rejected)))
+    assert (status["phase"], status["attempt"], status["attempts"][0]["reason"]) == ("Pending", 2, "TargetPodEnded")
+    assert "UnexpectedAdmissionError: no healthy devices present" in status["message"]
+    rejected["status"]["reason"] = "NodeAffinity"
+    assert written(plan(seen("Scheduling", target=rejected)))["phase"] == "Failed", "the next one would not fit either"
+
+
 def test_a_target_that_is_deleted_before_it_was_ready_is_replaced_once_it_is_gone() -> None:
     going = a_target(deleting=True)
     going["metadata"] |= {"deletionTimestamp": ago(0), "deletionGracePeriodSeconds": GRACE_SECONDS}
