@@ -8,7 +8,7 @@ import resource
 import orjson
 import uvloop
 
-from apiserver.registry.generic.watchcache import Item, WatchCache
+from apiserver.registry.cacher.watchcache import Item, WatchCache
 from benchmarks.measuring import measured, repeated
 from benchmarks.storage import CALLERS, VALUE
 from storage.memory import MemoryStorage

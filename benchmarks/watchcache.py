@@ -16,10 +16,10 @@ from typing import Any
 import uvloop
 
 from apiserver.apis.meta.resources import Resource
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.watchcache import Event, Telling, WatchCache
 from apiserver.registry.generic import codec, selection
-from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.registry.generic.watchcache import Event, Telling, WatchCache
 from storage.memory import MemoryStorage
 from storage.port import Batch, Change, Entry
 

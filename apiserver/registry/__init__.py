@@ -1,1 +1,1 @@
-"""Resources over storage: the generic store with its watch cache, and the strategies of our resources."""
+"""Resources over storage: the watch cache, the generic store over it, and the strategies of our resources."""

@@ -34,11 +34,11 @@ from apiserver.endpoints.verbs.connecting import Streams
 from apiserver.endpoints.verbs.served import Served
 from apiserver.endpoints.verbs.streamlimits import DEFAULTS, StreamLimits
 from apiserver.endpoints.verbs.watching import Watches
+from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec
 from apiserver.registry.generic.admission import Admission
 from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.registry.generic.watchcache import WatchCache
 from apiserver.server import ownership
 from apiserver.server.health import Check, Health, Indicators, ping
 from apiserver.server.measuring import MeasuredStorage

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from apiserver.registry.generic.watchcache import EventType, Item, WatchCache
+from apiserver.registry.cacher.watchcache import EventType, Item, WatchCache
 from storage.etcd.store import EtcdStorage, Settings
 from storage.port import Delete, Entry, Put, Unavailable
 from tests.fakes.etcd_server import EtcdServer

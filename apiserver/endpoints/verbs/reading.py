@@ -15,8 +15,8 @@ from apiserver.endpoints.http.messages import Joined, Response
 from apiserver.endpoints.negotiation import PLAIN, Representation
 from apiserver.endpoints.presenting import MANY, ONE, Include, include_of
 from apiserver.endpoints.verbs.served import Served
+from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic import listing, selection
-from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.listing import ListQuery, parse_revision
 from apiserver.registry.generic.strategy import Read
 

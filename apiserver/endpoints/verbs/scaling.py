@@ -12,7 +12,7 @@ from apiserver.endpoints.negotiation import media_name
 from apiserver.endpoints.verbs import patches
 from apiserver.endpoints.verbs.served import Served
 from apiserver.endpoints.verbs.writing import write_options
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.scaling import Scaling
 from apiserver.registry.generic.store import Change, Stored

@@ -10,7 +10,7 @@ from apiserver.endpoints.call import Call
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import Representation
 from apiserver.endpoints.presenting import Presenter, include_of
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.strategy import Strategy
 

@@ -28,13 +28,13 @@ from apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
 from apiserver.endpoints.presenting import ONE, Include, include_of
 from apiserver.endpoints.verbs.framing import frames_of
 from apiserver.endpoints.verbs.served import Served
+from apiserver.registry.cacher.changes import Event, EventType, Telling
+from apiserver.registry.cacher.history import Replay
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.window import Watch
 from apiserver.registry.generic import selection
-from apiserver.registry.generic.changes import Event, EventType, Telling
-from apiserver.registry.generic.history import Replay
-from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.listing import parse_revision
 from apiserver.registry.generic.selection import Selection
-from apiserver.registry.generic.window import Watch
 
 BOOKMARK_SECONDS: Final = 60.0
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"

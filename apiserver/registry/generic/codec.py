@@ -10,9 +10,9 @@ import orjson
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.registry.generic import canonical
-from apiserver.registry.generic.canonical import Form
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher import canonical
+from apiserver.registry.cacher.canonical import Form
+from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic.strategy import Strategy
 from storage.encryption.prefix import ENCRYPTED
 from storage.port import Entry

@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 
 from apiserver.apis.meta.errors import NotFound, RequestEntityTooLarge, StatusError
 from apiserver.apis.meta.objects import Object
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.watchcache import DECODING_ERRORS, WatchCache
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.cohorts import Cohort, Cohorts
-from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.ownership import keep_times
 from apiserver.registry.generic.planning import Plan
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.generic.transactions import Overtaken, Transactions, Unreadable, reading
-from apiserver.registry.generic.watchcache import DECODING_ERRORS, WatchCache
 from storage.port import Entry, Storage
 
 Planning = Callable[[Item, Cohort], Awaitable[Plan]]

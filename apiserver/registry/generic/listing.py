@@ -26,12 +26,12 @@ from typing import Final
 import orjson
 
 from apiserver.apis.meta.errors import BadRequest, Expired, Timeout
-from apiserver.registry.generic.freshness import too_large
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher.freshness import too_large
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.watchcache import DECODING_ERRORS
 from apiserver.registry.generic.selection import Selection
 from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.transactions import reading
-from apiserver.registry.generic.watchcache import DECODING_ERRORS
 from storage.port import Compacted, Entry, FutureRevision
 
 _FORMAT: Final = "meta.k8s.io/v1"

@@ -14,11 +14,11 @@ from typing import Final, Literal
 from apiserver.apis.meta import objectmeta
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.meta.validation import MAX_CAUSES, FieldError, to_invalid, unknown_field
+from apiserver.registry.cacher.watchcache import DECODING_ERRORS
 from apiserver.registry.generic import deletion, metadata
 from apiserver.registry.generic.codec import copy
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.strategy import NOTHING_WRONG, Reading, Strategy
-from apiserver.registry.generic.watchcache import DECODING_ERRORS
 
 Part = Literal["", "status", "scale"]
 """Which part of an object a write is about: all but the status, the status, or the replicas."""

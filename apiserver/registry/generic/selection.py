@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from apiserver.apis.meta import fields, labels
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.apis.meta.labels import Operator
-from apiserver.registry.generic.audiences import Trigger
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher.audiences import Trigger
+from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic.strategy import Strategy
 
 _KNOWN = 4096  # sets of labels that are remembered while a list is made

@@ -18,18 +18,18 @@ from apiserver.apis.meta import names
 from apiserver.apis.meta.errors import AlreadyExists, BadRequest, Cause, Details, InternalError, Invalid, NotFound, Timeout
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.admission import Admission, Attributes, Operation
 from apiserver.registry.generic.cohorts import Cohort
 from apiserver.registry.generic.dryrun import DryRunnableStorage
-from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.options import Caller, DeleteOptions, WriteOptions
 from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, no_owners
 from apiserver.registry.generic.planning import Part, Plan, Planner
 from apiserver.registry.generic.scaling import Scaling
 from apiserver.registry.generic.strategy import Strategy, Verb
 from apiserver.registry.generic.transactions import Overtaken, Unreadable
-from apiserver.registry.generic.watchcache import WatchCache
 from storage.port import Entry, Storage
 
 GENERATED_NAMES: Final = 8

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from apiserver.registry.generic import changes, items
+from apiserver.registry.cacher import changes, items
 from apiserver.server import options, running
 from apiserver.server.running import Kinds
 from certs.files import write_file

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.registry.generic import items
+from apiserver.registry.cacher import items
 from tests.component.apiserver.conftest import Api
 from tests.component.apiserver.widgets import widget
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from apiserver.registry.generic import watchcache
-from apiserver.registry.generic.watchcache import WatchCache
+from apiserver.registry.cacher import watchcache
+from apiserver.registry.cacher.watchcache import WatchCache
 from storage.memory import MemoryStorage
 from storage.port import Put
 from tests.component.apiserver.conftest import Api, Pki, serving

@@ -11,13 +11,13 @@ from typing import TypeVar
 import pytest
 
 from apiserver.apis.meta.objects import Object
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec
 from apiserver.registry.generic.admission import Attributes
 from apiserver.registry.generic.cohorts import Cohorts
-from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.store import Store, Stored
-from apiserver.registry.generic.watchcache import WatchCache
 from storage.memory import MemoryStorage
 from tests.twin import flunders
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta.errors import BadRequest
+from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic import listing
-from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.listing import Position, decode_token, encode_token, parse_revision
 
 

@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.resources import Resource
-from apiserver.registry.generic import canonical, selection
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher import canonical
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.generic import selection
 from apiserver.registry.generic.strategy import Strategy
 
 FORM = canonical.Form("test/v1", "Thing", 1)

@@ -10,8 +10,8 @@ import pytest
 from apiserver.apis.meta.errors import Conflict, InternalError, RequestEntityTooLarge, ServiceUnavailable, Timeout
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
+from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic.codec import claim_key
-from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.generic.transactions import ClaimTaken, Overtaken, Transactions, Unreadable, reading
 from storage.memory import MAX_COMMIT_BYTES

@@ -11,8 +11,8 @@ import pytest
 
 from apiserver.apis.virt import disk_uses, phases
 from apiserver.apis.virt.disk_uses import Use
+from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic import codec
-from apiserver.registry.generic.items import Item
 from apiserver.registry.generic.transactions import ClaimTaken, Transactions
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from storage.memory import MemoryStorage

@@ -3,8 +3,8 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver.registry.generic import items
-from apiserver.registry.generic.items import Item, SortedItems
+from apiserver.registry.cacher import items
+from apiserver.registry.cacher.items import Item, SortedItems
 
 DATA = b'{"metadata":{"resourceVersion":"7","labels":{"a":"b"},"name":"x"},"spec":{"labels":{"c":"d"}}}'
 

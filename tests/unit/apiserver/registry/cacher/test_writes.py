@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver.registry.generic.items import Item
-from apiserver.registry.generic.writes import MAX_WRITES, Write, Writes
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.writes import MAX_WRITES, Write, Writes
 from storage.port import Entry
 
 

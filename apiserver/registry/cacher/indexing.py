@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from apiserver.registry.generic.audiences import Trigger
-from apiserver.registry.generic.items import Item, SortedItems
+from apiserver.registry.cacher.audiences import Trigger
+from apiserver.registry.cacher.items import Item, SortedItems
 
 FIELDS: Final = 8
 """How many labels and fields are indexed at once; those that were asked for longest ago go. Each costs a write about a microsecond."""

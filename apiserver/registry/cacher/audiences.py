@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from apiserver.registry.generic.changes import Record
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher.changes import Record
+from apiserver.registry.cacher.items import Item
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from unittest import mock
 
 import pytest
 
-from apiserver.registry.generic import indexing
-from apiserver.registry.generic.audiences import Trigger
-from apiserver.registry.generic.indexing import Indices
-from apiserver.registry.generic.items import Item, SortedItems
+from apiserver.registry.cacher import indexing
+from apiserver.registry.cacher.audiences import Trigger
+from apiserver.registry.cacher.indexing import Indices
+from apiserver.registry.cacher.items import Item, SortedItems
 
 
 def item(key: str, **labels: str) -> Item:

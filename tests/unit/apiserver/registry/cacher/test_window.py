@@ -5,11 +5,11 @@ from unittest import mock
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.registry.generic import window as window_module
-from apiserver.registry.generic.audiences import Trigger
-from apiserver.registry.generic.changes import Event, EventType, Predicate, Record, event_of
-from apiserver.registry.generic.items import Item, SortedItems
-from apiserver.registry.generic.window import FEW, FRAMED, STROKE, Watch, Window
+from apiserver.registry.cacher import window as window_module
+from apiserver.registry.cacher.audiences import Trigger
+from apiserver.registry.cacher.changes import Event, EventType, Predicate, Record, event_of
+from apiserver.registry.cacher.items import Item, SortedItems
+from apiserver.registry.cacher.window import FEW, FRAMED, STROKE, Watch, Window
 
 
 def item(revision: int, *, on: bool = True, key: str = "a") -> Item:

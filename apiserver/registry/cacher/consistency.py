@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher.items import Item
 from storage.port import Storage
 
 PAGE: Final = 100  # entries read at once: a millisecond of the event loop, of which nobody is in a hurry for more

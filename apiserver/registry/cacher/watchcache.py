@@ -1,6 +1,6 @@
 """The objects of one prefix of the storage, kept in memory by a watch.
 
-What may be relied on (``tests/unit/apiserver/registry/generic/test_watchcache.py``):
+What may be relied on (``tests/unit/apiserver/registry/cacher/test_watchcache.py``):
 
 1. After ``wait_fresh()``, ``get`` and ``list`` show every write that was acknowledged before the call.
 2. ``list`` is one picture: every change at or below ``Snapshot.revision``, none above.
@@ -26,16 +26,16 @@ from dataclasses import dataclass
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.backoff import pause_seconds
-from apiserver.registry.generic import consistency
-from apiserver.registry.generic.audiences import Trigger
-from apiserver.registry.generic.changes import Event, EventType, Predicate, Receiver, Record, Telling
-from apiserver.registry.generic.freshness import Freshness
-from apiserver.registry.generic.history import History, Replay
-from apiserver.registry.generic.indexing import Indices
-from apiserver.registry.generic.items import Item, Snapshot, SortedItems
-from apiserver.registry.generic.memory import give_back
-from apiserver.registry.generic.window import Watch, Window
-from apiserver.registry.generic.writes import Writes
+from apiserver.registry.cacher import consistency
+from apiserver.registry.cacher.audiences import Trigger
+from apiserver.registry.cacher.changes import Event, EventType, Predicate, Receiver, Record, Telling
+from apiserver.registry.cacher.freshness import Freshness
+from apiserver.registry.cacher.history import History, Replay
+from apiserver.registry.cacher.indexing import Indices
+from apiserver.registry.cacher.items import Item, Snapshot, SortedItems
+from apiserver.registry.cacher.memory import give_back
+from apiserver.registry.cacher.window import Watch, Window
+from apiserver.registry.cacher.writes import Writes
 from storage.port import Batch, Change, Compacted, Entry, Storage, StorageError
 
 __all__ = [

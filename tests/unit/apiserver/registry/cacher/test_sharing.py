@@ -3,9 +3,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver.registry.generic import sharing
-from apiserver.registry.generic.canonical import Form, restamped
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher import sharing
+from apiserver.registry.cacher.canonical import Form, restamped
+from apiserver.registry.cacher.items import Item
 
 FORM = Form("kubevirt.io/v1alpha1", "VirtualMachine", 5)
 MANY: dict[str, Any] = {f"f:annotation-{number:02}": {} for number in range(20)}

@@ -25,8 +25,8 @@ from operator import attrgetter
 from typing import Final, Self
 
 from apiserver.apis.meta import errors
-from apiserver.registry.generic.audiences import Audiences, Trigger
-from apiserver.registry.generic.changes import Event, EventType, Predicate, Receiver, Record, Telling, event_of
+from apiserver.registry.cacher.audiences import Audiences, Trigger
+from apiserver.registry.cacher.changes import Event, EventType, Predicate, Receiver, Record, Telling, event_of
 
 CHUNK = 256  # changes a watch looks at before it hands them on: bounds what one watch holds and how long it keeps the loop
 PUSHED: Final = 64  # changes that are pushed before it is asked whether there is room for more

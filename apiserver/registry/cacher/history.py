@@ -15,9 +15,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Self
 
 from apiserver.apis.meta import errors
-from apiserver.registry.generic.changes import Event, Predicate, Receiver, Record, Telling, event_of
-from apiserver.registry.generic.items import Item
-from apiserver.registry.generic.window import Watch, Window
+from apiserver.registry.cacher.changes import Event, Predicate, Receiver, Record, Telling, event_of
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.window import Watch, Window
 from storage.port import Batch, Compacted, Entry, Storage, StorageError
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class History:
 
 
 class Replay:
-    """Reads as a :class:`~apiserver.registry.generic.window.Watch` does; a context manager. Bookmarks come once it is live."""
+    """Reads as a :class:`~apiserver.registry.cacher.window.Watch` does; a context manager. Bookmarks come once it is live."""
 
     def __init__(
         self, history: History, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str

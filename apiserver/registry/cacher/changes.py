@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
-from apiserver.registry.generic import canonical
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher import canonical
+from apiserver.registry.cacher.items import Item
 
 Predicate = Callable[[Item], bool]
 T = TypeVar("T")

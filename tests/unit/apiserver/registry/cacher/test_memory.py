@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from apiserver.registry.generic import memory
+from apiserver.registry.cacher import memory
 
 
 def test_what_the_c_library_keeps_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import errors
-from apiserver.registry.generic import window as window_module
-from apiserver.registry.generic.audiences import Trigger
-from apiserver.registry.generic.changes import Event, EventType, Record, Telling
-from apiserver.registry.generic.items import Item
-from apiserver.registry.generic.window import FEW, PUSHED, Watch, Window
+from apiserver.registry.cacher import window as window_module
+from apiserver.registry.cacher.audiences import Trigger
+from apiserver.registry.cacher.changes import Event, EventType, Record, Telling
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.window import FEW, PUSHED, Watch, Window
 
 
 def item(revision: int, key: str = "a") -> Item:

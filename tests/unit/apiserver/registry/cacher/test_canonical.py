@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver.registry.generic import canonical
-from apiserver.registry.generic.canonical import Form
+from apiserver.registry.cacher import canonical
+from apiserver.registry.cacher.canonical import Form
 
 FORM = Form("kubevirt.io/v1alpha1", "VirtualMachine", 5)
 

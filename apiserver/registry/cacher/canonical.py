@@ -24,8 +24,8 @@ from typing import Final
 import orjson
 
 from apiserver.apis.meta.objects import Object
-from apiserver.registry.generic.items import Item
-from apiserver.registry.generic.sharing import pieces
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.sharing import pieces
 
 _METADATA: Final = b'"metadata":{'
 _REVISION: Final = b'"metadata":{"resourceVersion":"'

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import errors
-from apiserver.registry.generic import history, window
-from apiserver.registry.generic.history import Replay
-from apiserver.registry.generic.watchcache import Event, EventType, Item, Predicate, Watch, WatchCache
+from apiserver.registry.cacher import history, window
+from apiserver.registry.cacher.history import Replay
+from apiserver.registry.cacher.watchcache import Event, EventType, Item, Predicate, Watch, WatchCache
 from storage.port import Delete, Entry, Put
 from tests.fakes.storage import UnreliableStorage
 

@@ -1,4 +1,4 @@
-"""The numbered promises of ``apiserver.registry.generic.watchcache``, over the memory storage."""
+"""The numbered promises of ``apiserver.registry.cacher.watchcache``, over the memory storage."""
 
 import asyncio
 import json
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.registry.generic import freshness, history, watchcache, window
-from apiserver.registry.generic.history import Replay
-from apiserver.registry.generic.watchcache import Event, EventType, Item, Undecodable, Watch, WatchCache
+from apiserver.registry.cacher import freshness, history, watchcache, window
+from apiserver.registry.cacher.history import Replay
+from apiserver.registry.cacher.watchcache import Event, EventType, Item, Undecodable, Watch, WatchCache
 from storage.port import Condition, Delete, Entry, Page, Put
 from tests.fakes.storage import UnreliableStorage
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from apiserver.registry.generic.items import Item
+from apiserver.registry.cacher.items import Item
 from storage.port import Entry
 
 MAX_WRITES: Final = 256
