@@ -1,7 +1,7 @@
 """One resource: create, get, update, apply, act, delete over storage and its watch cache (Go: ``registry/generic/registry/store.go``).
 
-Reads come from the watch cache, after a linearizable look at the revision that it must have reached. Writes are planned here, and done
-by :class:`~apiserver.registry.generic.dryrun.DryRunnableStorage`.
+Reads come from the watch cache, after a linearizable look at the revision that it must have reached. Writes are planned here, and committed
+as long as they were planned with what is stored (:mod:`~apiserver.registry.generic.guaranteed_update`).
 
 A store serves one version; those of further versions (:class:`~apiserver.registry.generic.strategy.Spoke`) share the cache, whose items
 are of the stored version, with that of the hub. What a client sends and is shown is of the store's version.
@@ -23,11 +23,12 @@ from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.admission import Admission, Attributes, Operation
 from apiserver.registry.generic.cohorts import Cohort
-from apiserver.registry.generic.dryrun import DryRunnableStorage
+from apiserver.registry.generic.guaranteed_update import guaranteed_update
 from apiserver.registry.generic.options import Caller, DeleteOptions, WriteOptions
 from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, no_owners
 from apiserver.registry.generic.planning import Part, Plan, Planner
 from apiserver.registry.generic.scaling import Scaling
+from apiserver.registry.generic.stored import StoredObjects
 from apiserver.registry.generic.strategy import Strategy, Verb
 from apiserver.registry.generic.transactions import Overtaken, Unreadable
 from storage.port import Entry, Storage
@@ -63,7 +64,7 @@ class Store:
         self._now = now
         self._owners = owners
         self._planner = Planner(strategy)
-        self._objects = DryRunnableStorage(storage, cache, strategy, root)
+        self._objects = StoredObjects(storage, cache, strategy, root)
 
     def prefix(self, namespace: str = "") -> str:
         """Return the prefix of the keys of a namespace, or of all."""
@@ -159,7 +160,8 @@ class Store:
                 await self._validated(attributes, new, None)
             try:
                 # Another try would take another name: whoever hears of no result must look first.
-                return await self._objects.create(namespace, new, cohort, dry_run=options.dry_run, repeatable=not base)
+                key = self.key(namespace, name_of(new))
+                return await self._objects.write(key, None, new, cohort, dry_run=options.dry_run, repeatable=not base)
             except Overtaken as overtaken:
                 if not base:
                     raise self._exists(new, overtaken.current) from None
@@ -194,7 +196,7 @@ class Store:
             await cohort.stage()
             return await self._settled(item, wanted, refused, options, part)
 
-        item, _ = await self._objects.guaranteed_update(namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
+        item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
         return item
 
     def applies(self, part: Part = "") -> bool:
@@ -236,7 +238,7 @@ class Store:
 
         while True:
             try:
-                item, _ = await self._objects.guaranteed_update(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
+                item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=True)
             except NotFound:
                 if part or await self._objects.read(self.key(namespace, name)) is not None:
                     raise
@@ -302,7 +304,7 @@ class Store:
                 await self._validated(attributes, planned.obj, self.shown(item))
             return planned
 
-        item, _ = await self._objects.guaranteed_update(namespace, name, plan, dry_run=options.dry_run, repeatable=False)
+        item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=False)
         return item
 
     async def delete(self, namespace: str, name: str, options: DeleteOptions, *, uid: str | None = None) -> tuple[Item, bool]:
@@ -327,7 +329,7 @@ class Store:
             return planned
 
         try:
-            return await self._objects.guaranteed_update(namespace, name, plan, dry_run=options.dry_run, repeatable=True)
+            return await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=True)
         except Unreadable as unreadable:
             if not options.ignore_read_error:
                 raise

@@ -1,0 +1,146 @@
+"""The objects of one strategy as storage has them: read and written, or written only as if (Go: ``storage.Interface``, with dry runs)."""
+
+from __future__ import annotations
+
+from apiserver.apis.meta.errors import NotFound, RequestEntityTooLarge
+from apiserver.apis.meta.objects import Object
+from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.watchcache import DECODING_ERRORS, WatchCache
+from apiserver.registry.generic import codec, metadata
+from apiserver.registry.generic.cohorts import Cohort, Cohorts
+from apiserver.registry.generic.strategy import Strategy
+from apiserver.registry.generic.transactions import Overtaken, Transactions, Unreadable, reading
+from storage.port import Entry, Storage
+
+
+class StoredObjects:
+    """The objects of one strategy under ``root`` (``/registry``)."""
+
+    def __init__(self, storage: Storage, cache: WatchCache, strategy: Strategy, root: str) -> None:
+        self.cohorts = Cohorts()
+        """Of writes that come at the same time: who plans one joins before."""
+        self._storage = storage
+        self._cache = cache
+        self._hub = strategy.hub
+        self._resource = strategy.resource
+        self._prefix = codec.collection(root, self._resource)
+        self._transactions = Transactions(storage, strategy.hub, root)
+
+    def prefix(self, namespace: str = "") -> str:
+        """Return the prefix of the keys of a namespace, or of all."""
+        return f"{self._prefix}{namespace}/" if namespace else self._prefix
+
+    def key(self, namespace: str, name: str) -> str:
+        """Return an object's key."""
+        return f"{self.prefix(namespace)}{name}"
+
+    def not_found(self, name: str) -> NotFound:
+        """Return the error for an absent object."""
+        return NotFound(f'{metadata.qualified(self._resource)} "{name}" not found', metadata.details(self._resource, name))
+
+    def decode(self, entry: Entry) -> Item:
+        """Return what an entry holds; raises one of DECODING_ERRORS."""
+        return codec.decode(self._hub, entry)
+
+    def readable(self, entry: Entry) -> Item:
+        """Return what an entry holds.
+
+        Raises:
+            Unreadable: it cannot be decoded.
+        """
+        try:
+            return self.decode(entry)
+        except DECODING_ERRORS as error:
+            raise Unreadable(self._resource, entry, error) from error
+
+    def cached(self, namespace: str, name: str) -> Item | None:
+        """Return an object as the cache has it, which may be behind."""
+        return self._cache.get(self.key(namespace, name))
+
+    async def live(self, namespace: str, name: str) -> Item:
+        """Return an object as storage has it.
+
+        Raises:
+            NotFound: it is absent.
+            Unreadable: it cannot be decoded.
+            ServiceUnavailable: storage cannot be asked.
+        """
+        return self.current(name, await self.read(self.key(namespace, name)))
+
+    def current(self, name: str, entry: Entry | None) -> Item:
+        """Return the object of what storage has under its key.
+
+        Raises:
+            NotFound, Unreadable: it is none.
+        """
+        if entry is None:
+            raise self.not_found(name)
+        return self.readable(entry)
+
+    async def read(self, key: str) -> Entry | None:
+        """Return what storage has under a key.
+
+        Raises:
+            ServiceUnavailable: storage cannot be asked.
+        """
+        with reading(f"read {self._resource.plural}"):
+            return await self._storage.get(key)
+
+    async def write(self, key: str, old: Item | None, new: Object, cohort: Cohort, *, dry_run: bool, repeatable: bool) -> Item:
+        """Store ``new`` in place of ``old`` (None: of nothing), at worst without its managed fields: it may be too large with them.
+
+        Raises:
+            Overtaken: something else is stored there.
+            Conflict: a claim is taken.
+        """
+        if dry_run:
+            return await self._as_if(key, old, new)
+        hub, writes = self._hub, self._cache.writes
+        await cohort.stage()
+        value = codec.encode(hub, new)
+        await cohort.stage()
+        write = writes.begin(key, value, lambda revision: codec.written(hub, key, revision, new, value))
+        try:
+            if old is None:
+                revision = await self._transactions.create(key, new, value, repeatable=repeatable)
+            else:
+                revision = await self._transactions.replace(old, new, value, repeatable=repeatable)
+        except RequestEntityTooLarge:
+            writes.forget(write)
+            if new["metadata"].pop("managedFields", None) is None:
+                raise
+            return await self.write(key, old, new, cohort, dry_run=False, repeatable=repeatable)
+        except Overtaken:
+            writes.forget(write)
+            raise
+        item = write.at(revision)
+        await cohort.stage()  # storage answers many at once
+        return item
+
+    async def remove(self, item: Item, last: Object, *, dry_run: bool) -> Item:
+        """Remove an object and its claims; return ``last``, its last state, at the revision of its end.
+
+        Raises:
+            Overtaken: somebody wrote since.
+        """
+        if dry_run:
+            return await self._as_if(item.key, item, last)
+        value = codec.encode(self._hub, last)
+        return codec.written(self._hub, item.key, await self._transactions.remove(item), last, value)
+
+    async def remove_unread(self, entry: Entry) -> None:
+        """Remove what cannot be decoded; claims that it may hold are left.
+
+        Raises:
+            Conflict: somebody wrote since.
+        """
+        await self._transactions.remove_unread(entry)
+
+    async def _as_if(self, key: str, old: Item | None, new: Object) -> Item:
+        """Raise what a commit would meet, and return what it would leave, at the revision of ``old``."""
+        revision = old.revision if old is not None else 0
+        entry = await self.read(key)
+        if (entry.mod_revision if entry is not None else 0) != revision:
+            raise Overtaken(entry)
+        await self._transactions.check_claims(key, old.object if old is not None else None, new)
+        return Item(key, revision, new, codec.dump(new))
