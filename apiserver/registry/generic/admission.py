@@ -1,7 +1,7 @@
 """Admission: what others have to say about a request, after it was authorized and before it takes effect.
 
 kube-apiserver proxies our requests before its own admission, so nobody else looks. The plug-ins are :mod:`apiserver.admission`'s; this is
-what they are asked, and by whom: :mod:`apiserver.registry.generic.store` asks about writes, the connect endpoint about streams.
+what they are asked. :mod:`apiserver.registry.generic.admitting` asks: for the store about writes, for the connect endpoint about streams.
 
 ====== ==========================================================================================================================
 create ``mutate`` with the client's object (no name yet under ``generateName``), then defaults and validation, then ``validate``

@@ -1,7 +1,8 @@
 """One resource: create, get, update, apply, act, delete over storage and its watch cache (Go: ``registry/generic/registry/store.go``).
 
-Reads come from the watch cache, after a linearizable look at the revision that it must have reached. Writes are planned here, and committed
-as long as they were planned with what is stored (:mod:`~apiserver.registry.generic.guaranteed_update`).
+Reads come from the watch cache, after a linearizable look at the revision that it must have reached. A write is received here, planned
+with admission (:mod:`~apiserver.registry.generic.admitting`), and committed as long as it was planned with what is stored
+(:mod:`~apiserver.registry.generic.guaranteed_update`).
 
 A store serves one version; those of further versions (:class:`~apiserver.registry.generic.strategy.Spoke`) share the cache, whose items
 are of the stored version, with that of the hub. What a client sends and is shown is of the store's version.
@@ -15,19 +16,19 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import names
-from apiserver.apis.meta.errors import AlreadyExists, BadRequest, Cause, Details, InternalError, Invalid, NotFound, Timeout
+from apiserver.apis.meta.errors import AlreadyExists, BadRequest, NotFound, Timeout
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec, metadata
-from apiserver.registry.generic.admission import Admission, Attributes, Operation
+from apiserver.registry.generic.admission import Admission
+from apiserver.registry.generic.admitting import Admitter
 from apiserver.registry.generic.cohorts import Cohort
 from apiserver.registry.generic.guaranteed_update import guaranteed_update
 from apiserver.registry.generic.options import Caller, DeleteOptions, WriteOptions
 from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, no_owners
 from apiserver.registry.generic.planning import Part, Plan, Planner
-from apiserver.registry.generic.scaling import Scaling
 from apiserver.registry.generic.stored import StoredObjects
 from apiserver.registry.generic.strategy import Strategy, Verb
 from apiserver.registry.generic.transactions import Overtaken, Unreadable
@@ -60,10 +61,10 @@ class Store:
         self.resource = strategy.resource
         self.cache = cache
         self.storage = storage
-        self._admission = admission
         self._now = now
         self._owners = owners
         self._planner = Planner(strategy)
+        self._admitter = Admitter(admission, strategy, self._planner)
         self._objects = StoredObjects(storage, cache, strategy, root)
 
     def prefix(self, namespace: str = "") -> str:
@@ -146,9 +147,9 @@ class Store:
     async def _add(self, namespace: str, obj: Object, refused: Sequence[FieldError], options: WriteOptions, cohort: Cohort) -> Item:
         """Store a new object that was read, defaulted and given owners."""
         requested = obj["metadata"].get("name", "")
-        attributes = self._attributes("CREATE", "", namespace, requested, options)
+        attributes = self._admitter.attributes("CREATE", "", namespace, requested, options)
         if attributes is not None:
-            obj = await self._mutated(attributes, obj, None)
+            obj = await self._admitter.mutate(attributes, obj, None)
         given = obj["metadata"]
         base = given.get("generateName") if not given.get("name") else None
         for _ in range(GENERATED_NAMES if base else 1):
@@ -157,7 +158,7 @@ class Store:
             new = self._planner.create(self.strategy.to_hub(codec.copy(obj) if base else obj), refused, self._now())
             if attributes is not None:
                 attributes.name = requested or name_of(new)
-                await self._validated(attributes, new, None)
+                await self._admitter.validate(attributes, new, None)
             try:
                 # Another try would take another name: whoever hears of no result must look first.
                 key = self.key(namespace, name_of(new))
@@ -194,7 +195,7 @@ class Store:
             await cohort.stage()
             self._own(owners, live, wanted, options)
             await cohort.stage()
-            return await self._settled(item, wanted, refused, options, part)
+            return await self._admitter.update(item, live, wanted, refused, options, part)
 
         item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
         return item
@@ -234,7 +235,7 @@ class Store:
             await cohort.stage()
             refused = self._planner.receive(wanted, live, options, part)
             await cohort.stage()
-            return await self._settled(item, wanted, refused, options, part)
+            return await self._admitter.update(item, live, wanted, refused, options, part)
 
         while True:
             try:
@@ -290,19 +291,13 @@ class Store:
         Raises:
             NotFound, and what the verb and admission raise.
         """
-        owners, strategy = self._owners(subresource), self.strategy
+        owners = self._owners(subresource)
 
         async def plan(item: Item, _: Cohort) -> Plan:
-            wanted = verb.apply(codec.copy_of(item), body, self._now())
-            shown = strategy.from_hub(wanted)
-            self._own(owners, self.shown(item), shown, options)
-            attributes = self._attributes("UPDATE", subresource, namespace, name, options)
-            if attributes is not None:
-                shown = await self._mutated(attributes, shown, self.shown(item))
-            planned = self._planner.act(strategy.to_hub(shown), item.object)
-            if attributes is not None:
-                await self._validated(attributes, planned.obj, self.shown(item))
-            return planned
+            live = self.shown(item)
+            wanted = self.strategy.from_hub(verb.apply(codec.copy_of(item), body, self._now()))
+            self._own(owners, live, wanted, options)
+            return await self._admitter.act(item, live, wanted, subresource, options)
 
         item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=False)
         return item
@@ -319,11 +314,9 @@ class Store:
 
         async def plan(item: Item, _: Cohort) -> Plan:
             planned = self._planner.delete(item.object, conditions, self._now())
-            attributes = self._attributes("DELETE", "", namespace, name, options)
+            attributes = self._admitter.attributes("DELETE", "", namespace, name, options)
             if attributes is not None:
-                attributes.old = self.shown(item)
-                await self._admission.mutate(attributes)
-                await self._admission.validate(attributes)
+                await self._admitter.delete(attributes, self.shown(item))
             for each in self.strategy.hub.warnings_on_delete(item.object, options.grace_period_seconds):
                 options.caller.warn(each)
             return planned
@@ -356,21 +349,7 @@ class Store:
         Raises:
             StatusError: admission refuses.
         """
-        if self._admission.handles("CONNECT", self.resource, subresource):
-            attributes = Attributes(
-                "CONNECT",
-                self.resource,
-                subresource,
-                namespace,
-                name,
-                caller.user,
-                obj={},
-                warn=caller.warn,
-                annotate=caller.annotate,
-                wait=caller.wait,
-            )
-            await self._admission.mutate(attributes)
-            await self._admission.validate(attributes)
+        await self._admitter.connect(namespace, name, subresource, caller)
 
     def _own(self, owners: FieldOwners | None, live: Object | None, new: Object, options: WriteOptions) -> None:
         """Record who made ``new`` of ``live``; where nobody keeps count, nobody's count is kept."""
@@ -382,85 +361,6 @@ class Store:
         new["metadata"].pop("managedFields", None)
         if live is not None and (kept := live["metadata"].get("managedFields")):
             new["metadata"]["managedFields"] = kept
-
-    async def _settled(self, item: Item, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part) -> Plan:
-        """Return the plan of an update, once admission has had its say."""
-        given = item.object["metadata"]
-        attributes = self._attributes("UPDATE", part, given.get("namespace", ""), given["name"], options)
-        if attributes is None:
-            return self._warned(self._planner.update(self.strategy.to_hub(wanted), item.object, part, refused), item, options, part)
-        live = self.shown(item)
-        if part == "scale" and self.strategy.scaling is not None:
-            return await self._scaled(self.strategy.scaling, attributes, item, wanted)
-        wanted = await self._mutated(attributes, wanted, live)
-        planned = self._planner.update(self.strategy.to_hub(wanted), item.object, part, refused)
-        await self._validated(attributes, planned.obj, live)
-        return self._warned(planned, item, options, part)
-
-    def _warned(self, planned: Plan, item: Item, options: WriteOptions, part: Part) -> Plan:
-        """Tell whoever updates what the kind has to say about it."""
-        if not part:
-            for each in self.strategy.hub.warnings_on_update(planned.obj, item.object):
-                options.caller.warn(each)
-        return planned
-
-    async def _scaled(self, scaling: Scaling, attributes: Attributes, item: Item, wanted: Object) -> Plan:
-        """Return the plan of an update of the replicas: admission is shown the ``Scale`` and not the object."""
-        attributes.obj, attributes.old = scaling.view(wanted), scaling.view(item.object)
-        await self._admission.mutate(attributes)
-        wanted = scaling.put_back(wanted, attributes.obj)
-        planned = self._planner.update(self.strategy.to_hub(wanted), item.object, "scale")
-        attributes.obj = scaling.view(planned.obj)
-        await self._admission.validate(attributes)
-        return planned
-
-    def _attributes(
-        self, operation: Operation, subresource: str, namespace: str, name: str, options: WriteOptions | DeleteOptions
-    ) -> Attributes | None:  # fmt: skip
-        """Return the question for admission; None if it has no answer but yes."""
-        if not self._admission.handles(operation, self.resource, subresource):
-            return None
-        caller = options.caller
-        return Attributes(
-            operation,
-            self.resource,
-            subresource,
-            namespace,
-            name,
-            caller.user,
-            options=options.to_json(operation),
-            dry_run=options.dry_run,
-            warn=caller.warn,
-            annotate=caller.annotate,
-            wait=caller.wait,
-        )
-
-    async def _mutated(self, attributes: Attributes, obj: Object, old: Object | None) -> Object:
-        """Return what admission makes of a new object; it holds to the schema as what clients send."""
-        attributes.obj, attributes.old = obj, old
-        await self._admission.mutate(attributes)
-        if attributes.obj is None:
-            raise InternalError("mutating admission left no object")
-        if attributes.obj is not obj:
-            obj = attributes.obj
-            self._read_mutated(obj, attributes.mutators)
-            metadata.match_namespace(obj["metadata"], self.resource, attributes.namespace)
-            self.strategy.default(obj)
-        return obj
-
-    def _read_mutated(self, obj: Object, mutators: Iterable[str]) -> None:
-        """Hold what admission made against the schema: it was no mistake of the client if it has not its shape."""
-        try:
-            self._planner.read(obj, WriteOptions(field_validation="Ignore"), part="status")
-        except Invalid as error:
-            why = f"{', '.join(mutators) or 'mutating admission'} left an object that cannot be read: {error.message}"
-            raise InternalError(f"Internal error occurred: {why}", Details(causes=(Cause("", why),))) from error
-
-    async def _validated(self, attributes: Attributes, planned: Object, old: Object | None) -> None:
-        strategy = self.strategy
-        attributes.obj = planned if strategy.hub is strategy else strategy.from_hub(codec.copy(planned))
-        attributes.old = old
-        await self._admission.validate(attributes)
 
     def _copier(self, item: Item) -> Stored:
         return lambda: self.strategy.from_hub(codec.copy_of(item))

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from apiserver.apis.meta import times
-from apiserver.registry.generic.store import Store
+from apiserver.registry.generic.admitting import Admitter
 from apiserver.server import __main__ as virt_api
 from apiserver.server import options, running
 from certs.issuing import Pair, new_authority
@@ -330,16 +330,16 @@ async def test_the_account_is_the_releases(pki: Pki, tmp_path: Path) -> None:
 
 async def test_a_write_is_judged_at_the_revision_that_it_replaces(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine moves while a patch of the former node is planned: judged on the older copy it would pass."""
-    plan = Store._validated
+    plan = Admitter.validate
     moved: list[bool] = []
 
-    async def slowly(self: Store, *given: Any) -> None:
+    async def slowly(self: Admitter, *given: Any) -> None:
         await plan(self, *given)
         if not moved:
             moved.append(True)
             await cluster.put_status(VM_STATUS, {**SCHEDULED, "nodeName": "node2"})
 
-    monkeypatch.setattr(Store, "_validated", slowly)
+    monkeypatch.setattr(Admitter, "validate", slowly)
     wait = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "DisksNotReady"}]}}
     code, status = await cluster.handler("node1", "PATCH", VM_STATUS, wait, kind="merge-patch+json")
     assert moved
