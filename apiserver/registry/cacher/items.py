@@ -15,6 +15,8 @@ from apiserver.apis.meta.objects import labels_of
 LAST_CHARACTER: Final = "\U0010ffff"  # no key holds it, so prefix + LAST_CHARACTER ends the keys of a prefix
 CHUNK: Final = 512  # keys that an insertion moves at most twice over: below a microsecond
 WARM: Final = 128  # decoded objects that are kept in the process, whoever decoded them
+# What decoders raise on bad data: JSON and pydantic errors are ValueErrors; a shape nobody expected gives the others.
+DECODING_ERRORS: Final = (ValueError, LookupError, TypeError, AttributeError)
 
 _LABELS: Final = b'"labels":{'
 _NONE: Final[Mapping[str, str]] = {}

@@ -32,7 +32,7 @@ from apiserver.registry.cacher.changes import Event, EventType, Predicate, Recei
 from apiserver.registry.cacher.freshness import Freshness
 from apiserver.registry.cacher.history import History, Replay
 from apiserver.registry.cacher.indexing import Indices
-from apiserver.registry.cacher.items import Item, Snapshot, SortedItems
+from apiserver.registry.cacher.items import DECODING_ERRORS, Item, Snapshot, SortedItems
 from apiserver.registry.cacher.memory import give_back
 from apiserver.registry.cacher.window import Watch, Window
 from apiserver.registry.cacher.writes import Writes
@@ -49,9 +49,6 @@ FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
 SETTLED_SECONDS = 1.0  # after a listing, the buffers that it was read into are free, too
 CHECK_SECONDS = 300.0  # how often the cache is compared with the storage
-
-# What decoders raise on bad data: JSON and pydantic errors are ValueErrors; a shape nobody expected gives the others.
-DECODING_ERRORS = (ValueError, LookupError, TypeError, AttributeError)
 
 Decode = Callable[[Entry], Item]
 

@@ -27,8 +27,7 @@ import orjson
 
 from apiserver.apis.meta.errors import BadRequest, Expired, Timeout
 from apiserver.registry.cacher.freshness import too_large
-from apiserver.registry.cacher.items import Item
-from apiserver.registry.cacher.watchcache import DECODING_ERRORS
+from apiserver.registry.cacher.items import DECODING_ERRORS, Item
 from apiserver.registry.generic.selection import Selection
 from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.transactions import reading

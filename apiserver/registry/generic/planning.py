@@ -14,7 +14,7 @@ from typing import Final, Literal
 from apiserver.apis.meta import objectmeta
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.meta.validation import MAX_CAUSES, FieldError, to_invalid, unknown_field
-from apiserver.registry.cacher.watchcache import DECODING_ERRORS
+from apiserver.registry.cacher.items import DECODING_ERRORS
 from apiserver.registry.generic import deletion, metadata
 from apiserver.registry.generic.codec import copy
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions

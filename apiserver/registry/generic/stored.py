@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from apiserver.apis.meta.errors import NotFound, RequestEntityTooLarge
 from apiserver.apis.meta.objects import Object
-from apiserver.registry.cacher.items import Item
-from apiserver.registry.cacher.watchcache import DECODING_ERRORS, WatchCache
+from apiserver.registry.cacher.items import DECODING_ERRORS, Item
+from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.cohorts import Cohort, Cohorts
 from apiserver.registry.generic.strategy import Strategy

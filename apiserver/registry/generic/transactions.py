@@ -11,8 +11,7 @@ from typing import Final, TypeAlias
 from apiserver.apis.meta.errors import Conflict, Details, InternalError, RequestEntityTooLarge, ServiceUnavailable, Timeout
 from apiserver.apis.meta.objects import Object, name_of, namespace_of
 from apiserver.apis.meta.resources import Resource
-from apiserver.registry.cacher.items import Item
-from apiserver.registry.cacher.watchcache import DECODING_ERRORS
+from apiserver.registry.cacher.items import DECODING_ERRORS, Item
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.codec import claim_key
 from apiserver.registry.generic.strategy import Strategy
