@@ -1,4 +1,4 @@
-"""Make and renew the Secrets of ARCHITECTURE.md, section 4, and keep their authority in the APIService.
+"""Make and renew the Secrets of docs/development/contracts.md, and keep their authority in the APIService.
 
 Each pass observes, plans (``controller.reconcilers.certificate_plan``) and applies, until the plan is empty. It needs none of the
 certificates itself: it speaks to kube-apiserver alone, so that it works at the first installation and when everything expired.

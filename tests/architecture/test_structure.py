@@ -32,7 +32,7 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 
 
 def test_packages_import_nothing_by_themselves() -> None:
-    """Importing ``apiserver.apis`` must not run the server's code (ARCHITECTURE.md, section 2)."""
+    """Importing ``apiserver.apis`` must not run the server's code (ARCHITECTURE.md, The layers)."""
     loud = [
         path.relative_to(ROOT)
         for path in modules()

@@ -83,7 +83,7 @@ def delete(path: str, body: Any = None, **more: Any) -> Step:
     return Step("DELETE", path, body, **more)
 
 
-STRICT: Final = "unknown fields are causes of the one Invalid that names all that is wrong (ARCHITECTURE, section 5)"
+STRICT: Final = "unknown fields are causes of the one Invalid that names all that is wrong (docs/decisions/api.md)"
 RV_ON_CREATE: Final = "Go answers 500 for a client's mistake"
 MALFORMED_RV: Final = "a malformed resourceVersion is BadRequest everywhere (Go: 500 or Invalid, by verb)"
 UNKNOWN_IN_APPLY: Final = "Go answers 500 for a client's mistake"

@@ -1,1 +1,1 @@
-"""The served version: pydantic types, defaults, validation. Only virt-api imports it (ARCHITECTURE.md, section 2)."""
+"""The served version: pydantic types, defaults, validation. Only virt-api imports it (ARCHITECTURE.md, The layers)."""

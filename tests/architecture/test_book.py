@@ -1,0 +1,110 @@
+"""The documents lead where they say: files, links and layers that they name are there, and ARCHITECTURE.md is short enough to be read."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BOOK = ROOT / "ARCHITECTURE.md"
+DECISIONS = ROOT / "docs" / "decisions"
+MAX_LINES = 150
+MAX_WIDTH = 140
+PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|yaml))`")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+STEP = re.compile(r"^\d+\. .*?(?=^\d+\. |^$)", re.DOTALL | re.MULTILINE)
+DATED = re.compile(r"\(20\d\d-\d\d-\d\d\)$")
+
+
+def documents() -> list[Path]:
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+
+
+def sections(text: str) -> dict[str, str]:
+    """Return what stands below each heading of the second level."""
+    return {each.partition("\n")[0]: each.partition("\n")[2] for each in re.split(r"^## ", text, flags=re.MULTILINE)[1:]}
+
+
+def steps() -> list[tuple[str, str]]:
+    """Return the numbered steps of the book, each with the section that it stands in."""
+    return [(title, step) for title, text in sections(BOOK.read_text(encoding="utf-8")).items() for step in STEP.findall(text)]
+
+
+def absent(text: str) -> list[str]:
+    """Return the files and folders that a text names and the repository has not."""
+    return [each for each in PATH.findall(text) if not (ROOT / each).exists()]
+
+
+def test_the_book_is_short() -> None:
+    lines = BOOK.read_text(encoding="utf-8").splitlines()
+
+    assert len(lines) <= MAX_LINES
+    assert [each for each in lines if len(each) > MAX_WIDTH] == []
+
+
+def test_every_file_that_the_book_names_is_there() -> None:
+    assert absent(BOOK.read_text(encoding="utf-8")) == []
+
+
+def test_the_book_tells_lives_in_steps() -> None:
+    told = [title for title, _ in steps()]
+
+    assert {title: told.count(title) > 5 for title in told} == {
+        "The life of a request": True,
+        "The life of a virtual machine": True,
+        "A field of a guest's status: read, decided, written": True,
+        "The life of a live migration": True,
+    }
+
+
+@pytest.mark.parametrize("step", [step for _, step in steps()], ids=lambda step: step[:40])
+def test_every_step_names_its_file(step: str) -> None:
+    assert PATH.findall(step)
+
+
+def test_the_layers_are_those_of_the_contract() -> None:
+    (contract,) = (
+        each
+        for each in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+        if each["name"] == "Dependencies point down"
+    )
+    table = sections(BOOK.read_text(encoding="utf-8"))["The layers"]
+    rows = [re.findall(r"`([\w.]+)`", line.split("|")[1]) for line in table.splitlines() if line.startswith("| `")]
+
+    assert rows == [*(layer.split(" | ") for layer in contract["layers"]), ["importer"]]
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    links = LINK.findall(FENCED.sub("", document.read_text(encoding="utf-8")))
+
+    assert [each for each in links if not (document.parent / each).exists()] == []
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_documents_that_a_document_names_are_there(document: Path) -> None:
+    named = re.findall(r"(?<![\w/.])docs/[\w/-]+\.md", document.read_text(encoding="utf-8"))
+
+    assert [each for each in named if not (ROOT / each).exists()] == []
+
+
+def test_the_table_of_decisions_names_every_topic() -> None:
+    listed = LINK.findall((DECISIONS / "README.md").read_text(encoding="utf-8"))
+
+    assert sorted(listed) == sorted(path.name for path in DECISIONS.glob("*.md") if path.name != "README.md")
+
+
+@pytest.mark.parametrize("topic", sorted(set(DECISIONS.glob("*.md")) - {DECISIONS / "README.md"}), ids=lambda path: path.stem)
+def test_every_decision_has_its_price_and_its_date(topic: Path) -> None:
+    found = sections(topic.read_text(encoding="utf-8"))
+
+    assert found
+    assert [title for title, text in found.items() if text.count("\nPrice: ") != 1 or not DATED.search(text.rstrip())] == []
+
+
+def test_what_is_absent_is_found() -> None:
+    assert absent("`handler/nowhere.py`, `handler/`, `nowhere.md` and `spec.domain`") == ["handler/nowhere.py", "nowhere.md"]
