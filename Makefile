@@ -40,7 +40,7 @@ checklist: setup  ## the rows of docs/apiserver-checklist.md without a passing t
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null
 	$(PY) -m tests.checklist $(CHECKLIST_FLAGS) $(ROWS)
 
-mutants: setup  ## what the tests of plans and guards do not notice, and why that may be (about five minutes; MODULES="power phases", MUTANTS_FLAGS=…)
+mutants: setup  ## what the tests of plans and guards do not notice, and why that may be (about ten minutes; MODULES="power phases", MUTANTS_FLAGS=…)
 	$(PY) -m tests.mutants $(MUTANTS_FLAGS) $(MODULES)
 
 test: check  ## every test, those on the real cluster with real guests included

@@ -3,7 +3,7 @@
 ``DEMO=cloud`` adds a second machine (:mod:`.cloud_demo`).
 
 Every step may find its work done. With ``KUBECONFIG`` set, the cluster is the user's: the chart and the demo's objects go there, no cluster
-is started and no image is loaded, because only the user knows which registry his nodes pull from (docs/testbed.md says how).
+is started and no image is loaded, because only the user knows which registry his nodes pull from (docs/development/testbed.md says how).
 """
 
 import time
