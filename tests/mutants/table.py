@@ -53,6 +53,7 @@ MODULES: Final = (
         "controller/reconcilers/test_migration_plan_corners.py",
         "controller/reconcilers/test_migration_plan.py",
         "controller/reconcilers/test_migration_retries.py",
+        "controller/reconcilers/test_migration_bounds.py",
     ),
     _module("controller/reconcilers/ended_drains.py", "controller/reconcilers/test_ended_drains.py"),
     _module("controller/reconcilers/migration_bounds.py", "controller/reconcilers/test_migration_bounds.py"),

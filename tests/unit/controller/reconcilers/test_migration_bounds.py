@@ -98,6 +98,7 @@ def test_one_that_never_ends_is_said_to_be_overdue_and_its_place_is_anothers(opt
     assert (status["phase"], found["status"], found["reason"]) == ("Running", "Unknown", "Overdue")
     assert "endTime" not in status
     assert [each.reason for each in actions if isinstance(each, Emit)] == ["Overdue"]
+    assert actions[-1] == LookAgain(LAST_SECONDS)
     assert planned({**overdue, "status": status}) == (LookAgain(LAST_SECONDS),), "it is said once"
 
 
@@ -119,6 +120,7 @@ RELEASED = {"type": release.RELEASED, "status": "True", "reason": release.BY_HAN
 def test_an_overdue_one_loses_its_target_pod_once_nobody_claims_the_guest(*, deleting: bool) -> None:
     assert deletions(planned(an_overdue(LAST_SECONDS - 2, deleting=deleting))) == []
     assert planned(an_overdue(LAST_SECONDS - 2, deleting=deleting))[-1] == LookAgain(2.0)
+    assert planned(an_overdue(LAST_SECONDS - 0.25, deleting=deleting))[-1] == LookAgain(0.5)
     target = a_pod(migration="migration-uid", node="node2")
     actions = planned(an_overdue(LAST_SECONDS, deleting=deleting), target=target)
     assert deletions(actions) == [DeletePod(TARGET, f"uid-of-{TARGET}", SHUTDOWN_SECONDS)]
@@ -294,7 +296,9 @@ def test_a_target_that_may_look_for_a_node_for_ever_has_no_more_time_on_it_whate
     target = a_pod(phase="Pending", migration="migration-uid", node="node2", bound_at=ago(-86_400))
     migration = a_migration(phase=phases.SCHEDULING, startTime=ago(1e6), attempt=1, targetPod=TARGET)
     given = {"target": target, "limits": MigrationLimits(scheduling_seconds=0)}
-    status = written(planned(migration, **given))
+    actions = planned(migration, **given)
+    assert actions[1:] == (LookAgain(RUN_SECONDS),)
+    status = written(actions)
     noted = next(each for each in status["conditions"] if each["type"] == "TargetScheduled")
     assert (noted["status"], noted["message"], noted["lastTransitionTime"]) == (
         "True",
