@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from apiserver.cel import cost
-from apiserver.cel.environment import Code
+from apiserver.cel.code import Code, Nodes
 from apiserver.cel.frame import Frame
 from apiserver.cel.syntax import ListOf, MapOf, MessageOf
 from apiserver.cel.values import CelError, Message, Optional, Value, key_of, no_such_overload
-
-if TYPE_CHECKING:
-    from apiserver.cel.compiler import Compiler
 
 _PATCH_FIELDS: Final = frozenset({"op", "path", "from", "value"})
 
@@ -37,9 +34,9 @@ def has_key(container: Value, key: Value) -> bool:
         return False
 
 
-def compile_list(compiler: Compiler, node: ListOf, scope: dict[str, int]) -> Code:
+def compile_list(nodes: Nodes, node: ListOf, scope: dict[str, int]) -> Code:
     """Return the code of ``[a, b]``; a list of constants is made once."""
-    codes = [compiler.compile(each.value, scope) for each in node.items]
+    codes = [nodes.compile(each.value, scope) for each in node.items]
     runs = [(each.run, item.optional) for each, item in zip(codes, node.items, strict=True)]
     optional = any(item.optional for item in node.items)
     if all(each.constant for each in codes) and not optional:
@@ -63,9 +60,9 @@ def compile_list(compiler: Compiler, node: ListOf, scope: dict[str, int]) -> Cod
     return Code(build_optional if optional else build, sum(each.cost for each in codes) + cost.LIST)
 
 
-def compile_map(compiler: Compiler, node: MapOf, scope: dict[str, int]) -> Code:
+def compile_map(nodes: Nodes, node: MapOf, scope: dict[str, int]) -> Code:
     """Return the code of ``{k: v}``."""
-    pairs = [(compiler.compile(item.key, scope), compiler.compile(item.value, scope), item) for item in node.items if item.key is not None]
+    pairs = [(nodes.compile(item.key, scope), nodes.compile(item.value, scope), item) for item in node.items if item.key is not None]
     runs = [(key.run, value.run, item.optional) for key, value, item in pairs]
 
     def build(frame: Frame) -> Value:
@@ -89,13 +86,13 @@ def compile_map(compiler: Compiler, node: MapOf, scope: dict[str, int]) -> Code:
     return Code(build, sum(key.cost + value.cost for key, value, _ in pairs) + cost.MAP)
 
 
-def compile_message(compiler: Compiler, node: MessageOf, scope: dict[str, int]) -> Code:
+def compile_message(nodes: Nodes, node: MessageOf, scope: dict[str, int]) -> Code:
     """Return the code of ``Object.spec{...}`` or ``JSONPatch{...}``."""
     name = node.name
     if name != "JSONPatch" and name.partition(".")[0] != "Object":
-        raise compiler.source.error(node.at, f"undeclared reference to '{name}' (in container '')")
-    _check_fields(compiler, node)
-    codes = [compiler.compile(item.value, scope) for item in node.items]
+        raise nodes.source.error(node.at, f"undeclared reference to '{name}' (in container '')")
+    _check_fields(nodes, node)
+    codes = [nodes.compile(item.value, scope) for item in node.items]
     runs = [(item, each.run) for item, each in zip(node.items, codes, strict=True)]
 
     def build(frame: Frame) -> Value:
@@ -113,13 +110,13 @@ def compile_message(compiler: Compiler, node: MessageOf, scope: dict[str, int]) 
     return Code(build, sum(each.cost for each in codes) + cost.MESSAGE)
 
 
-def _check_fields(compiler: Compiler, node: MessageOf) -> None:
+def _check_fields(nodes: Nodes, node: MessageOf) -> None:
     seen: set[str] = set()
     for item in node.items:
         if node.name == "JSONPatch" and item.name not in _PATCH_FIELDS:
-            raise compiler.source.error(node.at, f"undefined field '{item.name}'")
+            raise nodes.source.error(node.at, f"undefined field '{item.name}'")
         if item.name in seen:
-            raise compiler.source.error(node.at, f"duplicate field: {item.name}")
+            raise nodes.source.error(node.at, f"duplicate field: {item.name}")
         seen.add(item.name)
 
 

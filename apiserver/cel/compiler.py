@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from apiserver.cel import aggregates, comparing, cost, loops, operators, parser, selecting
-from apiserver.cel.environment import TYPES, Code, Environment, Program, Run
+from apiserver.cel.code import Code, Run
+from apiserver.cel.environment import TYPES, Environment, Program
 from apiserver.cel.frame import Frame
 from apiserver.cel.registry import Function
 from apiserver.cel.syntax import (

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
+from apiserver.cel.code import Run
 from apiserver.cel.cost import PER_CALL_LIMIT
 from apiserver.cel.frame import Frame
 from apiserver.cel.registry import Library
 from apiserver.cel.values import CelError, CostExceeded, Type, Value
-
-Run = Callable[[Frame], Value]
-
-
-class Code(NamedTuple):
-    """A compiled node."""
-
-    run: Run
-    cost: int
-    """Of every evaluation."""
-    constant: bool = False
-
 
 _TYPES: Final = (
     *("bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "optional_type"),

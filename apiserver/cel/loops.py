@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cmp_to_key
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from apiserver.cel import comparing, cost
-from apiserver.cel.environment import Code, Run
+from apiserver.cel.code import Code, Nodes, Run
 from apiserver.cel.frame import Frame
 from apiserver.cel.syntax import Bind, Comprehension, SortBy
 from apiserver.cel.values import NONE, CelError, Optional, Value, from_key, key_of, no_such_overload
-
-if TYPE_CHECKING:
-    from apiserver.cel.compiler import Compiler
 
 _ALL_TURN: Final = 3
 _EXISTS_TURN: Final = 4
 _MAP_TURN: Final = 12
 
 
-def compile_loop(compiler: Compiler, node: Comprehension, scope: dict[str, int]) -> Code:
+def compile_loop(nodes: Nodes, node: Comprehension, scope: dict[str, int]) -> Code:
     """Return the code of a comprehension."""
-    over = compiler.compile(node.over, scope)
-    slots = tuple(compiler.slot() for _ in node.variables)
+    over = nodes.compile(node.over, scope)
+    slots = tuple(nodes.slot() for _ in node.variables)
     inner = {**scope, **dict(zip(node.variables, slots, strict=True))}
-    step = compiler.compile(node.step, inner)
-    where = compiler.compile(node.where, inner) if node.where is not None else None
+    step = nodes.compile(node.step, inner)
+    where = nodes.compile(node.where, inner) if node.where is not None else None
     walk = _walk(over.run, slots)
     if node.loop in ("all", "exists"):
         return Code(_quantifier(walk, step, deciding=node.loop == "exists"), over.cost + 1)
@@ -191,11 +188,11 @@ def _join(made: dict[Value, Value], entry: Value) -> None:
         made[key] = value
 
 
-def compile_bind(compiler: Compiler, node: Bind, scope: dict[str, int]) -> Code:
+def compile_bind(nodes: Nodes, node: Bind, scope: dict[str, int]) -> Code:
     """Return the code of ``optMap`` and ``optFlatMap``."""
-    over = compiler.compile(node.over, scope)
-    slot = compiler.slot()
-    step = compiler.compile(node.step, {**scope, node.variable: slot})
+    over = nodes.compile(node.over, scope)
+    slot = nodes.slot()
+    step = nodes.compile(node.step, {**scope, node.variable: slot})
     value, transform, again, wrap = over.run, step.run, over.cost + step.cost + (3 if node.wrap else 2), node.wrap
 
     def run(frame: Frame) -> Value:
@@ -213,11 +210,11 @@ def compile_bind(compiler: Compiler, node: Bind, scope: dict[str, int]) -> Code:
     return Code(run, over.cost + 1)
 
 
-def compile_sort_by(compiler: Compiler, node: SortBy, scope: dict[str, int]) -> Code:
+def compile_sort_by(nodes: Nodes, node: SortBy, scope: dict[str, int]) -> Code:
     """Return the code of ``sortBy``."""
-    over = compiler.compile(node.over, scope)
-    slot = compiler.slot()
-    step = compiler.compile(node.key, {**scope, node.variable: slot})
+    over = nodes.compile(node.over, scope)
+    slot = nodes.slot()
+    step = nodes.compile(node.key, {**scope, node.variable: slot})
     value, key, turn = over.run, step.run, step.cost + _MAP_TURN
 
     def run(frame: Frame) -> Value:

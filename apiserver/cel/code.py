@@ -1,0 +1,35 @@
+"""What a node of the syntax tree becomes, and who makes the nodes below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from apiserver.cel.frame import Frame
+from apiserver.cel.syntax import Node, Source
+from apiserver.cel.values import Value
+
+Run = Callable[[Frame], Value]
+
+
+class Code(NamedTuple):
+    """A compiled node."""
+
+    run: Run
+    cost: int
+    """Of every evaluation."""
+    constant: bool = False
+
+
+class Nodes(Protocol):
+    """Compiles the nodes of one expression; ``scope`` has the numbers of the loop variables that a node sees."""
+
+    source: Source
+
+    def slot(self) -> int:
+        """Return the number of a new loop variable."""
+        ...
+
+    def compile(self, node: Node, scope: dict[str, int]) -> Code:
+        """Return the code of a node."""
+        ...
