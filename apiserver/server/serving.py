@@ -15,7 +15,8 @@ from typing import Any, Final
 from apiserver.apis.meta.instruments import Read
 from apiserver.endpoints.filters.chain import Chain, Phase
 from apiserver.endpoints.http.handshakes import Handshakes
-from apiserver.endpoints.http.server import Server, Settings
+from apiserver.endpoints.http.owner import Settings
+from apiserver.endpoints.http.server import Server
 from apiserver.endpoints.verbs.connecting import Streams
 from apiserver.endpoints.verbs.watching import Watches
 from apiserver.server import connections

@@ -19,17 +19,15 @@ from functools import partial
 from itertools import chain
 from math import inf
 from time import time
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from apiserver.client import buffers
 from apiserver.endpoints.http.allowances import Allowance
 from apiserver.endpoints.http.caps import origin
 from apiserver.endpoints.http.heads import Head, Refused
 from apiserver.endpoints.http.messages import LATER, BodyError, Request, Response, Stream, date_at
+from apiserver.endpoints.http.owner import Owner
 from apiserver.endpoints.http.reading import Reader
-
-if TYPE_CHECKING:
-    from apiserver.endpoints.http.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +76,7 @@ class Connection(asyncio.Protocol):
         "tls",
     )  # fmt: skip
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Owner) -> None:
         self._server = server
         self._allowance: Allowance = server.settings.unverified
         self._reader = Reader(server.strange_heads, self._allowance.head_bytes)
@@ -366,7 +364,7 @@ class Connection(asyncio.Protocol):
         elif self.task is None:
             self.task = self._server.loop.create_task(self._serve())
 
-    # What requests, streams and the server need (messages.Carrier).
+    # What requests, streams and the server need (messages.Carrier, owner.Owned).
 
     async def piece(self) -> bytes:
         """Return the next piece of the body, nothing at its end."""

@@ -3,40 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final
 
-from apiserver.endpoints.http.allowances import UNVERIFIED, VERIFIED, Allowance
 from apiserver.endpoints.http.connection import Connection
 from apiserver.endpoints.http.heads import Heads, Refused
-from apiserver.endpoints.http.messages import Prompt, Request, Response
+from apiserver.endpoints.http.messages import Prompt
+from apiserver.endpoints.http.owner import Handler, Owned, Settings
 from apiserver.endpoints.http.turns import Turns
-
-Handler = Callable[[Request], Awaitable[Response]]
-"""Answers a request. A stream that it returns has ended; what it raises ends the connection."""
-
-_TICK_SECONDS: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Times and bounds of connections."""
-
-    unverified: Allowance = UNVERIFIED
-    verified: Allowance = VERIFIED
-    long_heads: int = 64
-    """Unfinished heads of verified clients that are longer than an unverified client's may be, at once."""
-    strange_requests: int = 8
-    """Requests of unverified clients that begin in one turn of the event loop."""
-    idle_seconds: float = 200.0
-    """Between requests."""
-    linger_seconds: float = 5.0
-    """For the client to close after an answer that ends the connection."""
-    late_seconds: float = 0.5
-    """For requests that are on their way when the server begins to drain."""
-    tick_seconds: float = _TICK_SECONDS
-    """How often connections are looked at."""
 
 
 class Server:
@@ -53,8 +25,8 @@ class Server:
         """The queue of requests of clients without a certificate."""
         self.draining = False
         """Answers end their connections."""
-        self._connections: set[Connection] = set()
-        self._long: dict[Connection, None] = {}  # whose head is long and unfinished, the oldest first
+        self._connections: set[Owned] = set()
+        self._long: dict[Owned, None] = {}  # whose head is long and unfinished, the oldest first
         self._empty = asyncio.Event()
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time
@@ -68,21 +40,21 @@ class Server:
         """Return the number of open connections."""
         return len(self._connections)
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Owned) -> None:
         """Take note of a connection."""
         self._connections.add(connection)
         self._empty.clear()
         if self.draining:
             connection.drain()
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: Owned) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
         self._long.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
-    def lengthens(self, connection: Connection) -> None:
+    def lengthens(self, connection: Owned) -> None:
         """Take note of a long head that is not complete; if there are too many, the oldest is refused."""
         self._long[connection] = None
         if len(self._long) > self.settings.long_heads:
@@ -90,7 +62,7 @@ class Server:
             del self._long[oldest]
             oldest.refuse(Refused("too many unfinished long heads at once", 431))
 
-    def shortens(self, connection: Connection) -> None:
+    def shortens(self, connection: Owned) -> None:
         """Forget a long head: it is complete."""
         self._long.pop(connection, None)
 

@@ -14,15 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from apiserver.endpoints.http.caps import origin
 from apiserver.endpoints.http.connection import Connection
 from apiserver.endpoints.http.hello import Hello, judge
-
-if TYPE_CHECKING:
-    from apiserver.endpoints.http.handshakes import Handshakes
+from apiserver.endpoints.http.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +36,37 @@ _MAX_OWN: Final = 4 << 10
 unread, and they would fill our memory. Clients of Kubernetes never ask; an answer has some 30 bytes."""
 
 
+class Owner(Protocol):
+    """Whoever makes the TLS of new connections, as each of them sees it."""
+
+    make: Callable[[], Connection]
+    newest: Callable[[], ssl.SSLContext]
+    """Returns the context for one more connection."""
+    arrivals: memoryview
+    """The buffer in which the bytes of all connections arrive."""
+    few_arrivals: memoryview
+    """The same, for those that have shown no certificate."""
+    outgoing: ssl.MemoryBIO
+    """Bytes that OpenSSL wrote, for whichever connection it worked last: empty whenever it does not work."""
+    turns: Turns
+
+    def began(self, tls: Tls) -> asyncio.TimerHandle:
+        """Take note of a handshake; return what ends it when it takes too long."""
+        ...
+
+    def shaken(self, tls: Tls, certificate: bytes | None) -> None:
+        """Count a connection by what its handshake has shown."""
+        ...
+
+    def ended(self, tls: Tls) -> None:
+        """Forget a connection, wherever it was counted."""
+        ...
+
+    def failed(self) -> None:
+        """Count a handshake that failed."""
+        ...
+
+
 class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     """One connection's TLS, of the server's side."""
 
@@ -48,7 +78,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     _incoming: ssl.MemoryBIO
     _object: ssl.SSLObject
 
-    def __init__(self, handshakes: Handshakes) -> None:
+    def __init__(self, handshakes: Owner) -> None:
         self._handshakes = handshakes
         self._arrivals = handshakes.few_arrivals
         self._outgoing = handshakes.outgoing

@@ -10,7 +10,8 @@ from typing import Any
 from apiserver.endpoints.http.allowances import UNVERIFIED, VERIFIED
 from apiserver.endpoints.http.connection import Connection
 from apiserver.endpoints.http.messages import Request, Response
-from apiserver.endpoints.http.server import Server, Settings
+from apiserver.endpoints.http.owner import Settings
+from apiserver.endpoints.http.server import Server
 
 
 class Shown:
