@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.endpoints.audit.events import Record
@@ -19,26 +19,24 @@ from apiserver.registry.generic.options import Caller
 
 PATCHES: Final = "patch.webhook.admission.k8s.io/"
 """Annotations whose keys begin so carry parts of the object."""
-LARGE: Final = 128 << 10
-"""An answer of so many bytes is compressed for a client that takes gzip, as in Go."""
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """How to find the body of an answer once more: one object, as its cache holds it."""
+class Again(Protocol):
+    """How to find the body of an answer once more."""
 
-    cache: WatchCache
-    key: str
-    at_least: int
-    """The revision that the cache must have reached."""
-    fresh: bool
-    """Whether the object is wanted as it is when the client asks: :meth:`WatchCache.now` first."""
+    @property
+    def fresh(self) -> bool:
+        """Whether it is wanted as it is when the client asks: :meth:`now` first."""
+        ...
+
+    def now(self) -> asyncio.Future[int]:
+        """Return what is done once all is at hand that there was when this was called."""
+        ...
 
     def body(self) -> bytes | None:
-        """Return the object's JSON; None if it cannot be had without waiting, or is so large that it would be compressed."""
-        item = self.cache.at_hand(self.key, self.at_least)
-        return None if item is None or item.size >= LARGE else item.data
+        """Return the body; None if it cannot be had without waiting, or is so large that it would be compressed."""
+        ...
 
 
 class Call:

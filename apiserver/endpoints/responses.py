@@ -15,7 +15,7 @@ import yaml
 
 from apiserver.apis.meta.errors import MethodNotAllowed, NotAcceptable, NotFound, StatusError
 from apiserver.apis.meta.objects import Object
-from apiserver.endpoints.call import LARGE, Call
+from apiserver.endpoints.call import Call
 from apiserver.endpoints.http.messages import Joined, Request, Response
 from apiserver.endpoints.negotiation import JSON, YAML, accepts_pretty
 
@@ -23,6 +23,8 @@ _HUMANS: Final = ("curl", "Wget", "Mozilla/5.0")
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _GZIP_LEVEL: Final = 1
 _GZIP_WINDOW: Final = 31  # zlib's way to say: with gzip's head
+LARGE: Final = 128 << 10
+"""An answer of so many bytes is compressed for a client that takes gzip, as in Go."""
 NOT_CACHED: Final = b"Cache-Control: no-cache, private\r\n"
 _WARNINGS: Final = 4096
 _ONE_WARNING: Final = 256

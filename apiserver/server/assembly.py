@@ -15,9 +15,9 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.endpoints import responses
 from apiserver.endpoints.application import Application, Parts
-from apiserver.endpoints.audit.auditing import Auditor
 from apiserver.endpoints.call import Call, Page
 from apiserver.endpoints.documents import OpenAPI
+from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import Authorizer
 from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase, Tracing

@@ -14,7 +14,7 @@ from apiserver.apis.meta import flags
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from apiserver.endpoints.audit import policy
-from apiserver.endpoints.audit.auditing import AuditMetrics, Auditor
+from apiserver.endpoints.filters.auditing import AuditMetrics, Auditor
 from apiserver.server.auditlog import MODES, Buffer, Buffering, LogFile, Mode, Webhook
 
 

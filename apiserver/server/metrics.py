@@ -14,8 +14,8 @@ from apiserver.apis.meta.instruments import Counter, Histogram, Read, Registry
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.rest import Client
 from apiserver.endpoints import discovery, responses
-from apiserver.endpoints.audit.auditing import AuditMetrics
 from apiserver.endpoints.call import Call
+from apiserver.endpoints.filters.auditing import AuditMetrics
 from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.filters.tokens import TokenCounts

@@ -14,9 +14,9 @@ from typing import Any, Final
 import orjson
 
 from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.users import User
 from apiserver.endpoints.audit.policy import Level, Stage, Verdict
 from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
-from apiserver.endpoints.users import User
 
 MAX_USER_AGENT: Final = 1024
 _TRUNCATED: Final = "...TRUNCATED"

@@ -12,8 +12,8 @@ from enum import IntEnum
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.users import User
 from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
-from apiserver.endpoints.users import User
 
 API_VERSION: Final = "audit.k8s.io/v1"
 _GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -6,10 +6,10 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.endpoints.audit.auditing import Auditor
 from apiserver.endpoints.audit.events import Record
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters import metering
+from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.metering import Requests
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ from apiserver.apis.core.resources import SUBJECT_ACCESS_REVIEWS
 from apiserver.apis.meta import fields, labels
 from apiserver.apis.meta.errors import Details, Forbidden, InternalError, StatusError
 from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.users import MASTERS, User
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints.filters.reviewing import Answered, ask, uncounted
 from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
-from apiserver.endpoints.users import MASTERS, User
 
 ALWAYS_ALLOWED: Final = frozenset({"/healthz", "/livez", "/readyz"})
 """Exactly these paths, for the kubelet; not what lies below them."""

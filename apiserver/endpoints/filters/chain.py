@@ -23,15 +23,15 @@ from typing import Final, Protocol
 import orjson
 
 from apiserver.apis.meta.errors import BadRequest, Details, InternalError, ServiceUnavailable, StatusError, Timeout, TooManyRequests
+from apiserver.apis.meta.users import User
 from apiserver.endpoints import queries, requestinfo, responses
-from apiserver.endpoints.application import Application
-from apiserver.endpoints.audit.auditing import Auditor
 from apiserver.endpoints.audit.events import Record
 from apiserver.endpoints.audit.ids import audit_id
 from apiserver.endpoints.audit.policy import Level
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters import impersonation
 from apiserver.endpoints.filters.accounting import CLIENT_CLOSED, Accounting
+from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator, NoCredential
 from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, Decision, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
@@ -44,7 +44,7 @@ from apiserver.endpoints.filters.withdrawing import Withdrawing
 from apiserver.endpoints.http.heads import Head
 from apiserver.endpoints.http.messages import Later, Request, Response, Stream, Waiting, encoded
 from apiserver.endpoints.negotiation import JSON
-from apiserver.endpoints.users import User
+from apiserver.endpoints.requestinfo import RequestInfo
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,22 @@ class Phase(Enum):
     """Ready, or no longer ready but still serving whoever comes."""
     DRAINING = "draining"
     """Requests under way end; later ones are sent elsewhere."""
+
+
+class Application(Protocol):
+    """What answers the requests that get through."""
+
+    def is_long_running(self, info: RequestInfo) -> bool:
+        """Return whether the request lasts as long as its client likes: a watch or a stream."""
+        ...
+
+    def answer(self, call: Call) -> Awaitable[Response]:
+        """Return what answers the request.
+
+        Raises:
+            StatusError: everything that is not a success; when it is awaited, too.
+        """
+        ...
 
 
 class Tracing(Protocol):

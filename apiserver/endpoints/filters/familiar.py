@@ -119,7 +119,7 @@ class Familiars:
         visit = _Visit(familiar, head, given_id, connection, passage)
         if body is not None:
             return self._answered(visit, body)
-        again.cache.now().add_done_callback(partial(self._arrived, visit))
+        again.now().add_done_callback(partial(self._arrived, visit))
         return LATER
 
     def _may(self, familiar: Familiar) -> bool:

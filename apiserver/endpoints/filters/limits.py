@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from apiserver.apis.meta.errors import Details, TooManyRequests
+from apiserver.apis.meta.users import MASTERS, User
 from apiserver.endpoints.requestinfo import RequestInfo
-from apiserver.endpoints.users import MASTERS, User
 
 RETRY_SECONDS: Final = 1
 

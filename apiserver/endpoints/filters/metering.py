@@ -7,8 +7,7 @@ Measured at some 1 µs a request: a request finds its series by one dictionary a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from apiserver.apis.meta.instruments import (
@@ -20,20 +19,19 @@ from apiserver.apis.meta.instruments import (
     Histogram,
     HistogramCell,
     Registry,
-    Tally,
     exponential,
     heading,
     histogram_lines,
     label_text,
 )
 from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.endpoints.watchmeters import WatchMeters
 
 SECONDS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _SLI_FROM: Final = 2
 """The SLI has the same buckets but the first two."""
 SIZES: Final = exponential(1000, 10, 7)
 BODY_SIZES: Final = tuple(50_000 + 100_000 * each for each in range(31))
-WATCH_LIST_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60)
 FILTER_SECONDS: Final = exponential(0.001, 2, 15)
 COMPONENT: Final = "apiserver"
 Subresources = Mapping[tuple[str, str, str], Collection[str]]
@@ -186,70 +184,7 @@ class Requests:
         """Put all of it on the page."""
         registry.add(_Total(self._series), _Durations(self._series), _Sli(self._series), _Sizes(self._series))
         registry.add(self.long_running, self.terminations, self.aborts, self.body_sizes)
-        registry.add(self.watches.events, self.watches.sizes, self.watches.lists, self.watches.terminated)
-
-
-class WatchMeters:
-    """What is counted of watches."""
-
-    def __init__(self) -> None:
-        labels = ("group", "version", "resource")
-        self.events = Counter("apiserver_watch_events_total", "Events sent to watchers.", labels)
-        self.sizes = Histogram("apiserver_watch_events_sizes", "Sizes of events sent to watchers.", exponential(1024, 2, 8), labels)
-        about = "Time from a WatchList request to the end of its initial events."
-        self.lists = Histogram("apiserver_watch_list_duration_seconds", about, WATCH_LIST_SECONDS, (*labels, "scope"))
-        about = "Watches that were ended because they were too slow."
-        self.terminated = Counter("apiserver_terminated_watchers_total", about, ("group", "resource"))
-        self._open: dict[tuple[str, str], int] = {}
-        self._meters: dict[tuple[str, str, str], WatchMeter] = {}
-
-    def opened(self, info: RequestInfo, number: int) -> None:
-        """Count watches of a resource that are open."""
-        key = (info.group, info.resource)
-        self._open[key] = left = self._open.get(key, 0) + number
-        if not left:
-            del self._open[key]
-
-    def number(self, group: str, resource: str) -> int:
-        """Return how many watches of a resource are open."""
-        return self._open.get((group, resource), 0)
-
-    def watch(self, group: str, version: str, resource: str) -> WatchMeter:
-        """Return what counts the events of one resource (one that is served: they are kept), the same for all of its watches."""
-        names = (group, version, resource)
-        meter = self._meters.get(names)
-        if meter is None:
-            cells = self.events.cell(*names), self.sizes.cell(*names), self.terminated.cell(group, resource)
-            meter = self._meters[names] = WatchMeter(*cells, self.lists, names)
-        return meter
-
-
-@dataclass(slots=True)
-class WatchMeter:
-    """Counts the events of one resource."""
-
-    _events: Cell
-    _sizes: HistogramCell
-    _cut: Cell
-    _lists: Histogram
-    _names: tuple[str, str, str]
-
-    def tally(self, frames: Sequence[bytes]) -> Tally:
-        """Return what :meth:`sent` counts of these frames."""
-        return self._sizes.tally([len(each) for each in frames])
-
-    def sent(self, tally: Tally) -> None:
-        """Count events."""
-        self._events.value += tally.number
-        self._sizes.add(tally)
-
-    def cut(self) -> None:
-        """Count a watch that was too slow."""
-        self._cut.value += 1
-
-    def listed(self, seconds: float, scope: str) -> None:
-        """Count a WatchList whose initial events were sent."""
-        self._lists.observe(seconds, *self._names, scope)
+        self.watches.register(registry)
 
 
 class Deciding:

@@ -11,10 +11,10 @@ from apiserver.apis.core.resources import TOKEN_REVIEWS
 from apiserver.apis.meta.errors import InternalError, StatusError
 from apiserver.apis.meta.instruments import Counter, Histogram
 from apiserver.apis.meta.objects import dig
+from apiserver.apis.meta.users import User
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints.filters.expiring import Expiring
 from apiserver.endpoints.filters.reviewing import Answered, ask, uncounted
-from apiserver.endpoints.users import User
 
 SECONDS: Final = 10.0
 _SIZE: Final = 4096

@@ -21,6 +21,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from apiserver.apis.meta.errors import Forbidden, StatusError, Unauthorized
+from apiserver.apis.meta.users import User
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters import impersonation
 from apiserver.endpoints.filters.authentication import Authenticator, Users
@@ -29,7 +30,6 @@ from apiserver.endpoints.filters.expiring import Expiring
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.http.upgrade import GOING_AWAY, POLICY_VIOLATION, UNAUTHORIZED, End
 from apiserver.endpoints.requestinfo import RequestInfo
-from apiserver.endpoints.users import User
 
 logger = logging.getLogger(__name__)
 

@@ -22,12 +22,12 @@ from apiserver.apis.meta.instruments import Tally
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries
 from apiserver.endpoints.call import Call
-from apiserver.endpoints.filters.metering import WatchMeter, WatchMeters
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
 from apiserver.endpoints.presenting import ONE, Include, include_of
 from apiserver.endpoints.verbs.framing import frames_of
 from apiserver.endpoints.verbs.served import Served
+from apiserver.endpoints.watchmeters import WatchMeter, WatchMeters
 from apiserver.registry.cacher.changes import Event, EventType, Telling
 from apiserver.registry.cacher.history import Replay
 from apiserver.registry.cacher.items import Item

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.endpoints.http.connection import Connection
 from apiserver.server import serving as listening
 from benchmarks.attacks.wire import Wire
 from tests.component.apiserver.conftest import Api, Pki, serving
@@ -52,13 +53,15 @@ class Door:
     @property
     def strangers(self) -> int:
         """Connections whose handshake is over, and whose client has shown no certificate."""
-        assert self.listener._server is not None
-        return sum(each.certificate is None for each in self.listener._server._connections)
+        return sum(each.certificate is None for each in self._connections())
 
     def waiting(self) -> int:
         """Return the most bytes that wait on one connection to be answered."""
+        return max(len(each._reader) for each in self._connections())
+
+    def _connections(self) -> list[Connection]:
         assert self.listener._server is not None
-        return max(len(each._reader) for each in self.listener._server._connections)
+        return [each for each in self.listener._server._connections if isinstance(each, Connection)]
 
     async def until(self, holds: Any) -> None:
         async with asyncio.timeout(10):

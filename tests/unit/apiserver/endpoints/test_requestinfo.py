@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from apiserver.apis.meta.users import User
 from apiserver.endpoints.requestinfo import RequestInfo, parse, recall, remember
-from apiserver.endpoints.users import User
 
 BASE = "/apis/kubevirt.io/v1alpha1"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from apiserver.apis.meta.users import User
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.audit.events import Pieces, Record, without_managed_fields
 from apiserver.endpoints.audit.policy import Level, Stage, Verdict
-from apiserver.endpoints.users import User
 
 PATH = "/apis/example.com/v1/namespaces/a/widgets/x/status"
 SECOND = 1_763_724_000_123_456_789

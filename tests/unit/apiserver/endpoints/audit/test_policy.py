@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta.users import User
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.audit.policy import Level, Stage, parse
-from apiserver.endpoints.users import User
 
 PATH = "/apis/example.com/v1/namespaces/a/widgets"
 ALICE = User("alice", ("team", "system:authenticated"))

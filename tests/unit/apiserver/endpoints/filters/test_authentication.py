@@ -11,12 +11,12 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from apiserver.apis.meta.errors import Unauthorized
+from apiserver.apis.meta.users import User, authenticated
 from apiserver.endpoints.filters import authentication, certificates
 from apiserver.endpoints.filters.authentication import Authenticator, NoCredential, RequestHeader, Trust, Users
 from apiserver.endpoints.filters.certificates import authorities_of
 from apiserver.endpoints.http.heads import Fields, Head
 from apiserver.endpoints.http.messages import Request
-from apiserver.endpoints.users import User, authenticated
 from tests.unit.apiserver.endpoints.filters.test_certificates import HOUR, NOW, Handshake, Signed, common, pem, signed
 
 SECOND = timedelta(seconds=1)

@@ -10,6 +10,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from apiserver.apis.meta.errors import Unauthorized
+from apiserver.apis.meta.users import User
 from apiserver.endpoints.filters.authentication import (
     Authenticator,
     RequestHeader,
@@ -25,7 +26,6 @@ from apiserver.endpoints.filters.authentication import (
 from apiserver.endpoints.filters.certificates import Authority, Certificate
 from apiserver.endpoints.http.heads import Fields, Head
 from apiserver.endpoints.http.messages import Request
-from apiserver.endpoints.users import User
 
 OURS, THEIRS = (b"ours", b"key"), (b"theirs", b"key")
 WEBSOCKET = (("Connection", "Upgrade"), ("Upgrade", "websocket"))

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from apiserver.apis.meta.errors import Forbidden, InternalError
+from apiserver.apis.meta.users import User
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.filters import reviewing
 from apiserver.endpoints.filters.authorization import AllowAll, Delegated, forbidden, review_spec
-from apiserver.endpoints.users import User
 
 PATH = "/apis/example.com/v1/namespaces/a/widgets"
 ALICE = User("alice", ("team",), "u1", {"scopes": ("x",)})

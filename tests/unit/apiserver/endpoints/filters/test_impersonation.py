@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.errors import BadRequest, Forbidden
+from apiserver.apis.meta.users import User
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.filters.authentication import Users
 from apiserver.endpoints.filters.authorization import Decision
@@ -15,7 +16,6 @@ from apiserver.endpoints.filters.impersonation import Impersonated, Impersonatio
 from apiserver.endpoints.http.heads import Fields, Head
 from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.requestinfo import RequestInfo
-from apiserver.endpoints.users import User
 
 GET = requestinfo.parse("GET", "/apis/example.com/v1/namespaces/a/widgets/x", {})
 ALICE = User("alice", ("system:authenticated",))

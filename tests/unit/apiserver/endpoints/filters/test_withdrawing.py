@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from apiserver.apis.meta.users import User
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.call import Call
@@ -20,7 +21,6 @@ from apiserver.endpoints.filters.withdrawing import Anew, Withdrawing
 from apiserver.endpoints.http.heads import Fields, Head
 from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.http.upgrade import End
-from apiserver.endpoints.users import User
 from tests.unit.controller.virtualtime import run
 
 PATH = "/apis/kubevirt.io/v1alpha1/namespaces/a/virtualmachines"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.filters.flowcontrol.borrowing import Bounds, Demand, Wish, allocate, bounds, wish
 from apiserver.endpoints.filters.flowcontrol.configuration import Level, read
-from apiserver.endpoints.users import ANONYMOUS, User
 
 PATH = "/apis/example.com/v1/namespaces/a/widgets"
 ACCOUNT = User("system:serviceaccount:ops:robot", ("system:serviceaccounts", "system:authenticated"))

@@ -1,0 +1,79 @@
+"""What is counted of watches: by the filters how many are open, by each watch what it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta.instruments import Cell, Counter, Histogram, HistogramCell, Registry, Tally, exponential
+from apiserver.endpoints.requestinfo import RequestInfo
+
+WATCH_LIST_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60)
+
+
+class WatchMeters:
+    """What is counted of watches."""
+
+    def __init__(self) -> None:
+        labels = ("group", "version", "resource")
+        self.events = Counter("apiserver_watch_events_total", "Events sent to watchers.", labels)
+        self.sizes = Histogram("apiserver_watch_events_sizes", "Sizes of events sent to watchers.", exponential(1024, 2, 8), labels)
+        about = "Time from a WatchList request to the end of its initial events."
+        self.lists = Histogram("apiserver_watch_list_duration_seconds", about, WATCH_LIST_SECONDS, (*labels, "scope"))
+        about = "Watches that were ended because they were too slow."
+        self.terminated = Counter("apiserver_terminated_watchers_total", about, ("group", "resource"))
+        self._open: dict[tuple[str, str], int] = {}
+        self._meters: dict[tuple[str, str, str], WatchMeter] = {}
+
+    def opened(self, info: RequestInfo, number: int) -> None:
+        """Count watches of a resource that are open."""
+        key = (info.group, info.resource)
+        self._open[key] = left = self._open.get(key, 0) + number
+        if not left:
+            del self._open[key]
+
+    def number(self, group: str, resource: str) -> int:
+        """Return how many watches of a resource are open."""
+        return self._open.get((group, resource), 0)
+
+    def watch(self, group: str, version: str, resource: str) -> WatchMeter:
+        """Return what counts the events of one resource (one that is served: they are kept), the same for all of its watches."""
+        names = (group, version, resource)
+        meter = self._meters.get(names)
+        if meter is None:
+            cells = self.events.cell(*names), self.sizes.cell(*names), self.terminated.cell(group, resource)
+            meter = self._meters[names] = WatchMeter(*cells, self.lists, names)
+        return meter
+
+    def register(self, registry: Registry) -> None:
+        """Put all of it on the page."""
+        registry.add(self.events, self.sizes, self.lists, self.terminated)
+
+
+@dataclass(slots=True)
+class WatchMeter:
+    """Counts the events of one resource."""
+
+    _events: Cell
+    _sizes: HistogramCell
+    _cut: Cell
+    _lists: Histogram
+    _names: tuple[str, str, str]
+
+    def tally(self, frames: Sequence[bytes]) -> Tally:
+        """Return what :meth:`sent` counts of these frames."""
+        return self._sizes.tally([len(each) for each in frames])
+
+    def sent(self, tally: Tally) -> None:
+        """Count events."""
+        self._events.value += tally.number
+        self._sizes.add(tally)
+
+    def cut(self) -> None:
+        """Count a watch that was too slow."""
+        self._cut.value += 1
+
+    def listed(self, seconds: float, scope: str) -> None:
+        """Count a WatchList whose initial events were sent."""
+        self._lists.observe(seconds, *self._names, scope)
