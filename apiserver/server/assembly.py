@@ -41,8 +41,8 @@ from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.server import ownership
 from apiserver.server.health import Check, Health, Indicators, ping
-from apiserver.server.measuring import MeasuredStorage
 from apiserver.server.metrics import Metrics, Peaks
+from apiserver.server.storage.measuring import MeasuredStorage
 from storage.port import Storage, StorageError
 
 DISTRIBUTION: Final = "kubevirt-python"

@@ -1,7 +1,7 @@
 """``/metrics``: everything that is counted, under the names that operators' dashboards and alerts know from Kubernetes.
 
-Requests are counted by :mod:`apiserver.endpoints.filters.metering`, storage by :mod:`apiserver.server.measuring`; what others keep anyway
-(caches, limits, queues) is read when the page is asked for.
+Requests are counted by :mod:`apiserver.endpoints.filters.metering`, storage by :mod:`apiserver.server.storage.measuring`; what others keep
+anyway (caches, limits, queues) is read when the page is asked for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apiserver.endpoints.filters.tokens import TokenCounts
 from apiserver.endpoints.http.messages import Response
 from apiserver.registry.generic.store import Store
 from apiserver.server import process
-from apiserver.server.measuring import StorageMetrics
+from apiserver.server.storage.measuring import StorageMetrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PEAK_SECONDS: Final = 1.0

@@ -17,11 +17,14 @@ from apiserver.apis.virt import plugins as named_plugins
 from apiserver.apis.virt.hardware import host_disks
 from apiserver.endpoints.filters import origins
 from apiserver.endpoints.verbs.streamlimits import DEFAULTS, StreamLimits
-from apiserver.server import auditing, compatibility, connections, storing, tracing
-from apiserver.server.auditing import AuditOptions
+from apiserver.server import compatibility, connections
+from apiserver.server.audit import options as audit
+from apiserver.server.audit.options import AuditOptions
 from apiserver.server.connections import ConnectionOptions
 from apiserver.server.fairness import Limits
-from apiserver.server.storing import StorageOptions
+from apiserver.server.storage import storing
+from apiserver.server.storage.storing import StorageOptions
+from apiserver.server.tracing import configuration as tracing
 
 _DEBUG = 4
 """Of klog's levels: from here on details."""
@@ -134,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Serve the API of virtual machines (kubevirt.io), to be aggregated by kube-apiserver.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    for add in (_serving, _storage, _access, _admission, auditing.add_flags, tracing.add_flags, compatibility.add_flags, _logging):
+    for add in (_serving, _storage, _access, _admission, audit.add_flags, tracing.add_flags, compatibility.add_flags, _logging):
         add(parser)
     return parser
 

@@ -24,14 +24,17 @@ from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.tokens import TokenReview
 from apiserver.endpoints.filters.withdrawing import Withdrawing
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.server import auditing, auditlog, compatibility, tracing
+from apiserver.server import compatibility
 from apiserver.server.admitting import Admitting, OwnPlugin, admitting
 from apiserver.server.assembly import Assembly, assemble, now
+from apiserver.server.audit import assembly as auditing
+from apiserver.server.audit.buffering import FLUSH_SECONDS
 from apiserver.server.fairness import Fairness
 from apiserver.server.metrics import Metrics
 from apiserver.server.options import Options
 from apiserver.server.serving import Listener
-from apiserver.server.storing import Storing
+from apiserver.server.storage.storing import Storing
+from apiserver.server.tracing import configuration as tracing
 from apiserver.server.trusting import Trusting, config_map
 from certs.files import write_file
 from certs.reloading import Files, ServerTls
@@ -95,7 +98,7 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
                     each.cancel()
                 if audit is not None:
                     audit.close()
-                    await asyncio.wait(recording, timeout=auditlog.FLUSH_SECONDS)
+                    await asyncio.wait(recording, timeout=FLUSH_SECONDS)
                     for each in recording:
                         each.cancel()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.server import encrypting
+from apiserver.server.storage import encrypting
 from storage.encryption.kms import envelope
 from storage.etcd.store import EtcdStorage, Settings
 from storage.port import Delete, Entry, Put

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.meta.instruments import Cell
-from apiserver.server.auditlog import Buffer, Buffering, LogFile, Mode
+from apiserver.server.audit.buffering import Buffer, Buffering, Mode
+from apiserver.server.audit.logfile import LogFile
 
 
 class Slow:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from apiserver.server.compacting import KEY, Compactor
+from apiserver.server.storage.compacting import KEY, Compactor
 from storage.memory import MemoryStorage
 from storage.port import Compacted, Put
 

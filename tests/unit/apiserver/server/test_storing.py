@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.meta.instruments import Registry
-from apiserver.server import encrypting
-from apiserver.server.storing import StorageOptions, Storing
+from apiserver.server.storage import encrypting
+from apiserver.server.storage.storing import StorageOptions, Storing
 from storage.encryption.configuration import Misconfigured
 from storage.memory import MemoryStorage
 from storage.port import Put, Unavailable

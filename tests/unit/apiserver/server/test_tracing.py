@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from apiserver.server import tracing
-from apiserver.server.tracing import TracingConfiguration
+from apiserver.server.tracing import configuration as tracing
+from apiserver.server.tracing.configuration import TracingConfiguration
 
 KIND = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "TracingConfiguration"}
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from apiserver.apis.meta import flags
 from apiserver.apis.meta.instruments import Counter, Gauge, Read, Registry
-from apiserver.server.compacting import Compactor
+from apiserver.server.storage.compacting import Compactor
 from storage.etcd.store import EtcdStorage
 from storage.port import Storage, StorageError
 
 if TYPE_CHECKING:
-    from apiserver.server.encrypting import Encryption
+    from apiserver.server.storage.encrypting import Encryption
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Storing:
         self._encryption: Encryption | None = None
         if options.encryption_provider_config is not None:
             # Here, because ciphers bring an OpenSSL of their own, some 10 MiB, which nobody else in this process needs.
-            from apiserver.server.encrypting import Encryption
+            from apiserver.server.storage.encrypting import Encryption
 
             follows = options.encryption_provider_config_automatic_reload
             self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads, follows=follows)

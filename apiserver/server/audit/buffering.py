@@ -1,6 +1,6 @@
-"""Where audit events go: a file (or standard output) that is rotated, and a webhook.
+"""Audit events on their way to a file or a webhook, which may be slow.
 
-Both take events without waiting and store them in batches beside the event loop: a batch is whatever came within 100 ms, so that a busy
+They are taken without waiting and stored in batches beside the event loop: a batch is whatever came within 100 ms, so that a busy
 server makes ten writes a second and not twenty thousand. Each write wakes a thread, and the thread the loop: at 20 ms that was some 2 %
 of the processor time of a server with 600 writes a second, and more with few. Whoever may not lose 100 ms when the process is killed takes
 ``blocking-strict``. What differs is what happens when the other side is slow:
@@ -17,24 +17,12 @@ At the end of the process everything that was taken is stored.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
-import os
-import re
-import shutil
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
-from threading import Lock
 from typing import Final, Literal
 
-from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.instruments import Cell
-from apiserver.client.rest import Client
-from apiserver.client.transport import ExchangeFailed
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +31,6 @@ MODES: Final[tuple[Mode, ...]] = ("batch", "blocking", "blocking-strict")
 GATHER_SECONDS: Final = 0.1
 FLUSH_SECONDS: Final = 10.0
 """How long the end of the process may wait for what is not stored."""
-_FACTOR: Final = 1.5
-_DAY: Final = 86400.0
-_STAMP: Final = "%Y-%m-%dT%H-%M-%S.%f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,109 +127,3 @@ class Buffer:
             if not self._events and not self._closing:
                 self._some.clear()
             self._stored.set()
-
-
-class LogFile:
-    """A file that is rotated by size; old ones go by number and age. ``-`` is standard output."""
-
-    def __init__(self, path: str, *, megabytes: int = 100, backups: int = 100, days: int = 366, compress: bool = False) -> None:
-        """Open the file.
-
-        Args:
-            path: of the file; its directory must exist.
-            megabytes: at which it is rotated; 0: never.
-            backups: how many old ones stay; 0: all.
-            days: how long they stay; 0: for ever.
-            compress: old ones are gzipped.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        self._path = None if path == "-" else Path(path)
-        self._limit = megabytes << 20
-        self._backups = backups
-        self._days = days
-        self._compress = compress
-        self._writing = Lock()
-        self._descriptor = sys.stdout.fileno() if self._path is None else self._open(self._path)
-        self._size = 0 if self._path is None else os.fstat(self._descriptor).st_size
-
-    async def store(self, batch: list[str]) -> None:
-        """Append a batch."""
-        await asyncio.to_thread(self.write, batch)
-
-    def write(self, batch: list[str]) -> None:
-        """Append a batch.
-
-        Raises:
-            OSError: not all of it was written.
-        """
-        with self._writing:
-            self._append(batch)
-
-    def _append(self, batch: list[str]) -> None:
-        data = "\n".join([*batch, ""]).encode()
-        if self._path is not None and self._limit and self._size and self._size + len(data) > self._limit:
-            self._rotate(self._path)
-        view = memoryview(data)
-        while view:
-            written = os.write(self._descriptor, view)
-            view = view[written:]
-        self._size += len(data)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._path is not None:
-            os.close(self._descriptor)
-
-    @staticmethod
-    def _open(path: Path) -> int:
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def _rotate(self, path: Path) -> None:
-        old = path.with_name(f"{path.stem}-{datetime.now(UTC).strftime(_STAMP)[:-3]}{path.suffix}")
-        path.rename(old)
-        os.close(self._descriptor)
-        self._descriptor = self._open(path)
-        self._size = 0
-        if self._compress:
-            with old.open("rb") as source, gzip.open(f"{old}.gz", "wb", compresslevel=1) as target:
-                shutil.copyfileobj(source, target)
-            old.unlink()
-        self._forget(path)
-
-    def _forget(self, path: Path) -> None:
-        pattern = re.compile(re.escape(path.stem) + r"-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}" + re.escape(path.suffix) + r"(\.gz)?")
-        old = sorted((each for each in path.parent.iterdir() if pattern.fullmatch(each.name)), key=lambda each: each.name, reverse=True)
-        oldest = time.time() - self._days * _DAY
-        for index, each in enumerate(old):
-            if (self._backups and index >= self._backups) or (self._days and each.stat().st_mtime < oldest):
-                each.unlink(missing_ok=True)
-
-
-class Webhook:
-    """Posts batches as an ``EventList``; tries again whatever went wrong, with growing pauses (``--audit-webhook-initial-backoff``)."""
-
-    TRIES: Final = 5
-
-    def __init__(self, client: Client, *, backoff_seconds: float = 10.0) -> None:
-        self._client = client
-        self._backoff = backoff_seconds
-
-    async def store(self, batch: list[str]) -> None:
-        """Send a batch.
-
-        Raises:
-            OSError: it was not taken, after all tries.
-        """
-        body = '{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[' + ",".join(batch) + "]}"
-        pause = self._backoff
-        for attempt in range(1, self.TRIES + 1):
-            try:
-                async with self._client.stream("POST", "", data=body.encode()):
-                    return
-            except (StatusError, ExchangeFailed, TimeoutError, OSError) as error:
-                if attempt == self.TRIES:
-                    raise OSError(f"post audit events: {error}") from error
-            await asyncio.sleep(pause)
-            pause *= _FACTOR

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 if TYPE_CHECKING:
-    from apiserver.server.spans import Spans
+    from apiserver.server.tracing.spans import Spans
 
 DEFAULT_ENDPOINT: Final = "localhost:4317"
 _VERSIONS: Final = tuple(f"apiserver.config.k8s.io/{each}" for each in ("v1", "v1beta1", "v1alpha1"))
@@ -67,7 +67,7 @@ async def build(file: Path | None, stack: AsyncExitStack) -> Spans | None:
         configuration = read(await asyncio.to_thread(file.read_text, encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"--tracing-config-file={file}: {error}") from error
-    from apiserver.server.spans import Spans, provider  # only here: gRPC and its like cost 20 MB
+    from apiserver.server.tracing.spans import Spans, provider  # only here: gRPC and its like cost 20 MB
 
     spans = Spans(provider(configuration.endpoint, configuration.rate))
     stack.push_async_callback(asyncio.to_thread, spans.close)

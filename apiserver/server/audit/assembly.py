@@ -1,0 +1,85 @@
+"""The audit log put together: the filter, the policy, and the backends."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from apiserver.client.config import Config
+from apiserver.client.rest import Client
+from apiserver.endpoints.audit import policy
+from apiserver.endpoints.filters.auditing import AuditMetrics, Auditor
+from apiserver.server.audit.buffering import Buffer, Buffering
+from apiserver.server.audit.logfile import LogFile
+from apiserver.server.audit.options import AuditOptions
+from apiserver.server.audit.webhook import Webhook
+
+
+@dataclass(slots=True)
+class Auditing:
+    """The filter and its backends."""
+
+    auditor: Auditor
+    buffers: list[Buffer] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Let the backends' ``run`` end once everything is stored."""
+        for each in self.buffers:
+            each.close()
+
+
+async def build(options: AuditOptions, metrics: AuditMetrics, stack: AsyncExitStack) -> Auditing | None:
+    """Return the audit log, None if there is no policy or no place for events. ``stack`` closes what is opened.
+
+    Raises:
+        OSError, ValueError: the policy or the file cannot be used.
+        ConfigError: the webhook's kubeconfig cannot.
+    """
+    if options.audit_policy_file is None or not (options.audit_log_path or options.audit_webhook_config_file):
+        return None
+    judged = read_policy(options.audit_policy_file)
+    buffers = []
+    if options.audit_log_path:
+        file = LogFile(
+            options.audit_log_path,
+            megabytes=options.audit_log_maxsize,
+            backups=options.audit_log_maxbackup,
+            days=options.audit_log_maxage,
+            compress=options.audit_log_compress,
+        )
+        stack.callback(file.close)
+        buffering = Buffering(options.audit_log_mode, options.audit_log_batch_buffer_size)
+        buffers.append(Buffer("log", file.store, buffering, metrics.errors.cell("log")))
+    if options.audit_webhook_config_file:
+        buffers.append(await _webhook(options, options.audit_webhook_config_file, metrics, stack))
+    truncates = options.audit_log_truncate_enabled or options.audit_webhook_truncate_enabled
+    limit = options.audit_log_truncate_max_event_size if truncates else 0
+    return Auditing(Auditor(judged, buffers, metrics, limit=limit), buffers)
+
+
+async def _webhook(options: AuditOptions, file: Path, metrics: AuditMetrics, stack: AsyncExitStack) -> Buffer:
+    client = await stack.enter_async_context(Client(Config.from_kubeconfig(file), user_agent="virt-api"))
+    webhook = Webhook(client, backoff_seconds=options.audit_webhook_initial_backoff)
+    buffering = Buffering(
+        options.audit_webhook_mode,
+        options.audit_webhook_batch_buffer_size,
+        options.audit_webhook_batch_max_size,
+        options.audit_webhook_batch_max_wait,
+    )
+    return Buffer("webhook", webhook.store, buffering, metrics.errors.cell("webhook"))
+
+
+def read_policy(file: Path) -> policy.Policy:
+    """Return the policy in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no policy.
+    """
+    try:
+        return policy.parse(yaml.safe_load(file.read_text()))
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"--audit-policy-file={file}: {error}") from None
