@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from apiserver.admission.errors import forbidden
 from apiserver.admission.namespaces import Namespaces
-from apiserver.admission.webhook.errors import forbidden
 from apiserver.apis.meta.errors import Cause, Forbidden
 from apiserver.apis.meta.objects import dig, is_deleting
 from apiserver.apis.meta.resources import Resource

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from apiserver.admission.webhook.errors import forbidden, internal
+from apiserver.admission.errors import forbidden, internal
 from apiserver.apis.core.resources import RESOURCE_QUOTAS
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.errors import Conflict, NotFound, StatusError

@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from apiserver.admission.webhook.registrations import Expression, Rule, Wish
+from apiserver.admission.matching import Matching, Wish
+from apiserver.admission.webhook.registrations import Expression
 from apiserver.apis.meta.objects import Object, name_of
 
 DENY: Final = "Deny"
 WARN: Final = "Warn"
 AUDIT: Final = "Audit"
 INVALID: Final = "Invalid"
-
-
-@dataclass(frozen=True, slots=True)
-class NamedRule:
-    """A rule that may be for some names only."""
-
-    rule: Rule
-    names: frozenset[str]
-    """Empty: for all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """``MatchResources``."""
-
-    rules: tuple[NamedRule, ...]
-    excluded: tuple[NamedRule, ...]
-    namespaces: Wish
-    objects: Wish
-    equivalent: bool
-
-    @classmethod
-    def read(cls, given: Mapping[str, Any] | None) -> Matching:
-        """Return a ``MatchResources``, which matches everything where it says nothing."""
-        given = given or {}
-        return cls(
-            _rules(given.get("resourceRules")),
-            _rules(given.get("excludeResourceRules")),
-            Wish.read(given.get("namespaceSelector")),
-            Wish.read(given.get("objectSelector")),
-            given.get("matchPolicy", "Equivalent") == "Equivalent",
-        )
-
-
-def _rules(given: list[Object] | None) -> tuple[NamedRule, ...]:
-    return tuple(NamedRule(Rule.read(each), frozenset(each.get("resourceNames") or ())) for each in given or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +89,7 @@ def policy(obj: Object) -> Policy:
     kind = spec.get("paramKind")
     return Policy(
         name=name_of(obj),
-        matching=Matching.read(spec.get("matchConstraints")),
+        matching=Matching.of_resources(spec.get("matchConstraints")),
         param_kind=ParamKind(kind.get("apiVersion", ""), kind.get("kind", "")) if kind else None,
         conditions=_named(spec.get("matchConditions"), "name", "expression"),
         variables=_named(spec.get("variables"), "name", "expression"),
@@ -159,7 +123,7 @@ def binding(obj: Object) -> Binding:
     return Binding(
         name=name_of(obj),
         policy=spec.get("policyName", ""),
-        matching=Matching.read(spec["matchResources"]) if spec.get("matchResources") else None,
+        matching=Matching.of_resources(spec["matchResources"]) if spec.get("matchResources") else None,
         param_ref=_param_ref(ref) if ref else None,
         actions=tuple(spec.get("validationActions") or ()),
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from apiserver.admission import unapplied
+from apiserver.admission.errors import forbidden, internal
 from apiserver.admission.policy import activation, conditions, evaluating, merging
 from apiserver.admission.policy.activation import Input
 from apiserver.admission.policy.definitions import INVALID, Binding, Policy
@@ -21,7 +22,6 @@ from apiserver.admission.policy.merging import PatchFailed, Schemas
 from apiserver.admission.policy.metrics import MutatingMetrics, error_type
 from apiserver.admission.policy.plugin import Invocation, Judging, Problem
 from apiserver.admission.webhook.conditions import ConditionsFailed
-from apiserver.admission.webhook.errors import forbidden, internal
 from apiserver.apis.meta import json_patch
 from apiserver.apis.meta.errors import Cause, Forbidden, ServiceUnavailable, StatusError
 from apiserver.apis.meta.objects import Object

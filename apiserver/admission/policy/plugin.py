@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from apiserver.admission import matching
+from apiserver.admission.errors import forbidden
 from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.admission.namespaces import Namespaces
-from apiserver.admission.policy import matching
 from apiserver.admission.policy.activation import Input
 from apiserver.admission.policy.definitions import Binding, Policy
 from apiserver.admission.policy.params import ConfigurationError, UnknownKind
 from apiserver.admission.policy.source import Hook, Source
 from apiserver.admission.versions import Versions
-from apiserver.admission.webhook.errors import forbidden
 from apiserver.admission.webhook.review import Shown
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import Object
@@ -130,15 +130,4 @@ class Judging(Generic[Program]):
             StatusError: the namespace is absent, or cannot be looked up.
         """
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
-        shown = self._shown(attributes, resource)
-        return Input(shown, namespace, answers)
-
-    def _shown(self, attributes: Attributes, wanted: Resource) -> Shown:
-        source = attributes.resource
-        if wanted == source:
-            return Shown(attributes, source, attributes.obj, attributes.old)
-        obj, old = (
-            self.versions.convert(each, source, wanted) if each and each.get("kind") == source.kind else each
-            for each in (attributes.obj, attributes.old)
-        )
-        return Shown(attributes, wanted, obj, old)
+        return Input(Shown.of(attributes, resource, self.versions), namespace, answers)

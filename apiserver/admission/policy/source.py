@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from apiserver.admission.policy import definitions, matching
+from apiserver.admission.policy import definitions
 from apiserver.admission.policy.definitions import Binding, Policy
 from apiserver.admission.policy.params import Params
 from apiserver.admission.versions import Versions
@@ -118,7 +118,7 @@ class Source(Generic[Program]):
             return ()  # or nobody could take a policy away that refuses everything
         equivalents = self._versions.equivalents(resource)
         return tuple(
-            each for each in self._bound() if matching.rules_name(each.policy.matching, operation, resource, subresource, equivalents)
+            each for each in self._bound() if each.policy.matching.named(operation, resource, subresource, equivalents) is not None
         )
 
     def _bound(self) -> tuple[Hook[Program], ...]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from apiserver.admission.errors import forbidden
 from apiserver.admission.policy import activation, conditions, definitions, evaluating
 from apiserver.admission.policy.activation import Input
 from apiserver.admission.policy.definitions import Binding, Policy, Validation
@@ -17,7 +18,6 @@ from apiserver.admission.policy.evaluating import Compiled, Evaluation, OutOfBud
 from apiserver.admission.policy.metrics import ErrorType, ValidatingMetrics, error_type
 from apiserver.admission.policy.plugin import Invocation, Judging, Problem
 from apiserver.admission.webhook.conditions import ConditionsFailed
-from apiserver.admission.webhook.errors import forbidden
 from apiserver.apis.meta.errors import Cause, Forbidden, Invalid, RequestEntityTooLarge, StatusError, Unauthorized
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource

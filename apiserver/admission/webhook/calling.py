@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from apiserver.admission.errors import quoted
 from apiserver.admission.webhook.credentials import NOBODY, Credential, Credentials, pem_file
-from apiserver.admission.webhook.errors import CallFailed, quoted
+from apiserver.admission.webhook.errors import CallFailed
 from apiserver.admission.webhook.registrations import DEFAULT_PORT, Address, Webhook
 from apiserver.apis.meta.errors import ServiceUnavailable
 from apiserver.client.connections import Connections, Origin, Response

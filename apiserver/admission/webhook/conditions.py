@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from apiserver.admission.errors import forbidden
 from apiserver.admission.metrics import AdmissionMetrics, Type
-from apiserver.admission.webhook.errors import forbidden
 from apiserver.admission.webhook.registrations import Expression, Webhook
 from apiserver.admission.webhook.review import Shown
 
@@ -38,20 +38,6 @@ class Conditions(Protocol):
 
 
 Compile = Callable[[Sequence[Expression]], Conditions]
-
-
-class _Unavailable:
-    def __init__(self, expressions: Sequence[Expression]) -> None:
-        self._failures = [f"{each.name}: expressions cannot be evaluated here" for each in expressions]
-
-    async def hold(self, shown: Shown) -> bool:
-        del shown
-        raise ConditionsFailed(self._failures)
-
-
-def unavailable(expressions: Sequence[Expression]) -> Conditions:
-    """Return conditions that nobody can evaluate: webhooks with any follow their ``failurePolicy``."""
-    return _Unavailable(expressions)
 
 
 class Judge:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from apiserver.apis.meta.errors import BadRequest, Cause, Details, Forbidden, InternalError, StatusError, from_status
-from apiserver.apis.meta.objects import dig
-from apiserver.registry.generic.admission import Attributes
+from apiserver.admission.errors import quoted
+from apiserver.apis.meta.errors import BadRequest, StatusError, from_status
 
 _MAX_CODE: Final = 999
 
@@ -60,25 +59,6 @@ def denied(webhook: str, result: dict[str, Any] | None) -> Denied:
     return Denied(answer)
 
 
-def internal(text: str) -> InternalError:
-    """Return the error for what is nobody's decision (Go: ``NewInternalError``)."""
-    return InternalError(f"Internal error occurred: {text}", Details(causes=(Cause("", text),)))
-
-
 def no_dry_run(webhook: str) -> BadRequest:
     """Return the error for a dry run that would call a webhook with side effects."""
     return BadRequest(f"admission webhook {quoted(webhook)} does not support dry run")
-
-
-def forbidden(attributes: Attributes, text: str) -> Forbidden:
-    """Return that the request is forbidden (Go: ``admission.NewForbidden``)."""
-    resource = attributes.resource
-    name = attributes.name or dig(attributes.obj, "metadata", "name") or dig(attributes.obj, "metadata", "generateName") or "Unknown"
-    qualified = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    details = Details(name=name, group=resource.group, kind=resource.plural)
-    return Forbidden(f"{qualified} {quoted(name)} is forbidden: {text}", details)
-
-
-def quoted(text: str) -> str:
-    """Return ``text`` in quotation marks."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 
 from apiserver.admission import unapplied
+from apiserver.admission.errors import internal, quoted
 from apiserver.admission.webhook import annotating
-from apiserver.admission.webhook.errors import CallFailed, internal, quoted
+from apiserver.admission.webhook.errors import CallFailed
 from apiserver.admission.webhook.plugin import Asking
 from apiserver.admission.webhook.registrations import Webhook
 from apiserver.admission.webhook.review import JSON_PATCH, Answer, Shown

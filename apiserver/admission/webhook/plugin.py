@@ -9,13 +9,15 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
+from apiserver.admission.errors import forbidden, internal
+from apiserver.admission.matching import selects
 from apiserver.admission.metrics import AdmissionMetrics, Type
 from apiserver.admission.namespaces import Namespaces
 from apiserver.admission.versions import Versions
-from apiserver.admission.webhook import annotating, review, selecting
+from apiserver.admission.webhook import annotating, review
 from apiserver.admission.webhook.calling import Caller
 from apiserver.admission.webhook.conditions import Judge
-from apiserver.admission.webhook.errors import CallFailed, Denied, denied, forbidden, internal, no_dry_run
+from apiserver.admission.webhook.errors import CallFailed, Denied, denied, no_dry_run
 from apiserver.admission.webhook.registrations import Webhook
 from apiserver.admission.webhook.review import Answer, Shown
 from apiserver.admission.webhook.source import Candidate, Source
@@ -66,20 +68,13 @@ class Asking:
         Raises:
             StatusError: nobody can say.
         """
-        if not await selecting.selects(webhook, shown.attributes, shown.obj, self.namespaces):
+        if not await selects(webhook.matching, shown.attributes, self.namespaces):
             return False
         return await self.judge.wanted(webhook, shown)
 
     def shown(self, candidate: Candidate, attributes: Attributes) -> Shown:
         """Return the request in the version that the webhook's rules name."""
-        source, wanted = attributes.resource, candidate.resource
-        if wanted == source:
-            return Shown(attributes, source, attributes.obj, attributes.old)
-        obj, old = (
-            each and self.versions.convert(each, source, wanted) if each and each.get("kind") == source.kind else each
-            for each in (attributes.obj, attributes.old)
-        )
-        return Shown(attributes, wanted, obj, old)
+        return Shown.of(attributes, candidate.resource, self.versions)
 
     async def ask(self, webhook: Webhook, shown: Shown) -> Answer:
         """Call a webhook; return its answer, which may be a refusal.

@@ -8,57 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.apis.meta import labels
+from apiserver.admission.matching import Matching
 from apiserver.apis.meta.objects import Json, Object, name_of
-from apiserver.apis.meta.resources import Resource
 
-ANY: Final = "*"
 DEFAULT_SECONDS: Final = 10
 DEFAULT_PORT: Final = 443
 _SAFE_IN_DRY_RUN: Final = frozenset({"None", "NoneOnDryRun"})
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What a webhook wants to see; each set may hold ``*``."""
-
-    operations: frozenset[str]
-    groups: frozenset[str]
-    versions: frozenset[str]
-    resources: tuple[tuple[str, str], ...]
-    """(resource, subresource), the latter empty for the object itself: ``virtualmachines/*`` takes in the object, too."""
-    scope: str = ANY
-
-    def matches(self, operation: str, resource: Resource, subresource: str) -> bool:
-        """Return whether it wants to see this."""
-        return (
-            self._in_scope(resource)
-            and _holds(self.operations, operation)
-            and _holds(self.groups, resource.group)
-            and _holds(self.versions, resource.version)
-            and any(plural in (ANY, resource.plural) and below in (ANY, subresource) for plural, below in self.resources)
-        )
-
-    def _in_scope(self, resource: Resource) -> bool:
-        if self.scope in (ANY, ""):
-            return True
-        return self.scope == ("Namespaced" if resource.namespaced else "Cluster")
-
-    @classmethod
-    def read(cls, rule: Mapping[str, Json]) -> Rule:
-        """Return a ``RuleWithOperations``."""
-        resources = tuple((plural, below) for plural, _, below in (each.partition("/") for each in rule.get("resources") or ()))
-        return cls(
-            frozenset(rule.get("operations") or ()),
-            frozenset(rule.get("apiGroups") or ()),
-            frozenset(rule.get("apiVersions") or ()),
-            resources,
-            rule.get("scope") or ANY,
-        )
-
-
-def _holds(items: frozenset[str], wanted: str) -> bool:
-    return ANY in items or wanted in items
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +46,6 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A selector, or why it is none: whoever asks it hears of that."""
-
-    selector: labels.Selector = labels.EVERYTHING
-    problem: str = ""
-
-    @classmethod
-    def read(cls, selector: Mapping[str, Json] | None) -> Wish:
-        """Return a ``LabelSelector``."""
-        try:
-            return cls(labels.from_json(selector))
-        except (KeyError, TypeError, AttributeError) as error:
-            return cls(problem=f"a label selector cannot be read: {error!r}")
-
-
-@dataclass(frozen=True, slots=True)
 class Expression:
     """A match condition in CEL."""
 
@@ -122,13 +61,9 @@ class Webhook:
     """``configuration/name/number``: names need not be unique."""
     configuration: str
     name: str
-    rules: tuple[Rule, ...]
+    matching: Matching
     address: Address
-    namespaces: Wish = Wish()
-    objects: Wish = Wish()
     conditions: tuple[Expression, ...] = ()
-    equivalent: bool = True
-    """``matchPolicy: Equivalent``: other versions of what the rules name count, too."""
     fails_open: bool = False
     """``failurePolicy: Ignore``."""
     side_effects: str = "None"
@@ -160,12 +95,9 @@ def _webhook(configuration: str, name: str, number: int, given: Object) -> Webho
         uid=f"{configuration}/{name}/{number}",
         configuration=configuration,
         name=name,
-        rules=tuple(Rule.read(each) for each in given.get("rules") or ()),
+        matching=Matching.of_webhook(given),
         address=Address.read(given.get("clientConfig") or {}),
-        namespaces=Wish.read(given.get("namespaceSelector")),
-        objects=Wish.read(given.get("objectSelector")),
         conditions=tuple(Expression(each.get("name", ""), each.get("expression", "")) for each in given.get("matchConditions") or ()),
-        equivalent=(given.get("matchPolicy") or "Equivalent") == "Equivalent",
         fails_open=given.get("failurePolicy") == "Ignore",
         side_effects=given.get("sideEffects") or "",
         seconds=given.get("timeoutSeconds") or DEFAULT_SECONDS,

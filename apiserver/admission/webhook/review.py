@@ -10,6 +10,7 @@ from typing import Final
 
 import orjson
 
+from apiserver.admission.versions import Versions
 from apiserver.apis.meta.objects import Json, Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic.admission import Attributes
@@ -26,12 +27,24 @@ class WrongAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The request in the version that a webhook asked for."""
+    """The request in the version that a webhook or a policy asked for."""
 
     attributes: Attributes
     resource: Resource
     obj: Object | None
     old: Object | None
+
+    @classmethod
+    def of(cls, attributes: Attributes, wanted: Resource, versions: Versions) -> Shown:
+        """Return the request as ``wanted``; what is of another kind, such as a ``Scale``, is shown as it is."""
+        source = attributes.resource
+        if wanted == source:
+            return cls(attributes, source, attributes.obj, attributes.old)
+        obj, old = (
+            versions.convert(each, source, wanted) if each and each.get("kind") == source.kind else each
+            for each in (attributes.obj, attributes.old)
+        )
+        return cls(attributes, wanted, obj, old)
 
     @property
     def kind(self) -> tuple[str, str, str]:

@@ -68,10 +68,10 @@ class Source:
     def _matching(self, operation: str, resource: Resource, subresource: str) -> tuple[Candidate, ...]:
         if resource.group == _REGISTRATION and resource.kind in _EXEMPT:
             return ()  # or nobody could take a webhook away that refuses everything
-        equivalents = [each for each in self._versions.equivalents(resource) if each != resource]
+        equivalents = self._versions.equivalents(resource)
         found = []
         for position, webhook in enumerate(self.webhooks):
-            matched = match(webhook, operation, resource, subresource, equivalents)
+            matched = webhook.matching.named(operation, resource, subresource, equivalents)
             if matched is not None:
                 found.append(Candidate(position, webhook, matched))
         return tuple(found)
@@ -83,15 +83,3 @@ class Source:
             self._read.pop(name_of(old), None)
         self._webhooks = None
         self._index = {}
-
-
-def match(webhook: Webhook, operation: str, resource: Resource, subresource: str, equivalents: list[Resource]) -> Resource | None:
-    """Return which resource the rules match: as requested, else the first equivalent of the earliest rule."""
-    if any(rule.matches(operation, resource, subresource) for rule in webhook.rules):
-        return resource
-    if webhook.equivalent:
-        for rule in webhook.rules:
-            for each in equivalents:
-                if rule.matches(operation, each, subresource):
-                    return each
-    return None

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.admission.matching import Matching
 from apiserver.admission.webhook.calling import Caller
 from apiserver.admission.webhook.credentials import Credential, Credentials
 from apiserver.admission.webhook.errors import CallFailed
@@ -74,7 +75,7 @@ async def serving(pki: Pki, name: str, **profile: object) -> AsyncIterator[tuple
 
 def hook(pki: Pki, port: int, service: str = "hooks") -> Webhook:
     authority = pki.authority.certificate.decode()
-    return Webhook("c/w/0", "c", "w", (), Address(service=service, namespace="acc", port=port, path="/x", authority=authority))
+    return Webhook("c/w/0", "c", "w", Matching(()), Address(service=service, namespace="acc", port=port, path="/x", authority=authority))
 
 
 async def test_a_service_is_found_by_its_name_and_must_prove_it(pki: Pki) -> None:

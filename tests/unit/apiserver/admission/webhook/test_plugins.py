@@ -16,11 +16,12 @@ from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.admission.namespaces import Namespaces
 from apiserver.admission.webhook import plugin as asking_module
 from apiserver.admission.webhook.calling import Caller
-from apiserver.admission.webhook.conditions import Judge, unavailable
+from apiserver.admission.webhook.conditions import ConditionsFailed, Judge
 from apiserver.admission.webhook.errors import CallFailed
 from apiserver.admission.webhook.mutating import MutatingWebhooks
 from apiserver.admission.webhook.plugin import Asking
-from apiserver.admission.webhook.registrations import Webhook
+from apiserver.admission.webhook.registrations import Expression, Webhook
+from apiserver.admission.webhook.review import Shown
 from apiserver.admission.webhook.source import Source
 from apiserver.admission.webhook.validating import ValidatingWebhooks
 from apiserver.apis.meta.errors import Forbidden, InternalError
@@ -65,6 +66,16 @@ class _Versions:
         raise AssertionError("there is one version")
 
 
+class _Unknown:
+    """Conditions that nobody can evaluate."""
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self._failures = [f"{each.name}: expressions cannot be evaluated here" for each in expressions]
+
+    async def hold(self, shown: Shown) -> bool:
+        raise ConditionsFailed(self._failures)
+
+
 def _nothing(request: Object) -> Object:
     return {}
 
@@ -94,7 +105,7 @@ def asking(type_: Any, replies: dict[str, Reply], *hooks: Object, synced: bool =
     configuration = {"metadata": {"name": "c", "uid": "c", "resourceVersion": "1"}, "webhooks": list(hooks)}
     metrics, caller, namespaces = AdmissionMetrics(), _Caller(replies), _Namespaces()
     source = Source(cast(Informer, _Informer(configuration, synced=synced)), _Versions())
-    judge = Judge(unavailable, metrics, type_)
+    judge = Judge(_Unknown, metrics, type_)
     made = Asking(type_, source, cast(Namespaces, namespaces), _Versions(), judge, cast(Caller, caller), metrics)
     return made, caller, namespaces
 

@@ -135,9 +135,3 @@ def test_a_status_of_its_own_is_kept() -> None:
     refusal = errors.denied("w", {"reason": "Teapot", "details": details, "code": 418})
     assert refusal.to_json()["details"] == details
     assert (refusal.to_json()["reason"], refusal.details.causes[0].field) == ("Teapot", "f")
-
-
-def test_forbidden_names_what_has_no_name_yet() -> None:
-    attributes = Attributes("CREATE", THINGS, obj={"metadata": {"generateName": "t-"}})
-    assert errors.forbidden(attributes, "no").message == 'things.g.test "t-" is forbidden: no'
-    assert errors.forbidden(Attributes("CREATE", THINGS), "no").message == 'things.g.test "Unknown" is forbidden: no'

@@ -1,0 +1,177 @@
+"""Whether a webhook, a policy or a binding is about a request (``webhook/predicates`` and ``policy/matching``).
+
+Selectors come first: whoever they leave out hears of nothing, not even of what is wrong with one of them. What is wrong is told only of
+what is about the request otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver.admission.errors import internal
+from apiserver.admission.namespaces import Namespaces
+from apiserver.admission.rules import Rule
+from apiserver.admission.versions import Versions
+from apiserver.apis.meta import labels
+from apiserver.apis.meta.errors import NotFound, StatusError
+from apiserver.apis.meta.objects import Json, Object, dig, labels_of
+from apiserver.apis.meta.resources import Resource
+from apiserver.registry.generic.admission import Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A selector, or why it is none: whoever asks it hears of that."""
+
+    selector: labels.Selector = labels.EVERYTHING
+    problem: str = ""
+
+    @classmethod
+    def read(cls, selector: Mapping[str, Json] | None) -> Wish:
+        """Return a ``LabelSelector``."""
+        try:
+            return cls(labels.from_json(selector))
+        except (KeyError, TypeError, AttributeError) as error:
+            return cls(problem=f"a label selector cannot be read: {error!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """What of the requests there are something is about."""
+
+    rules: tuple[Rule, ...]
+    excluded: tuple[Rule, ...] = ()
+    namespaces: Wish = Wish()
+    objects: Wish = Wish()
+    equivalent: bool = True
+    """``matchPolicy: Equivalent``: other versions of what the rules name count, too."""
+    everything: bool = False
+    """Having no rules means everything: of policies. A webhook without rules is never called."""
+
+    @classmethod
+    def of_webhook(cls, given: Mapping[str, Any]) -> Matching:
+        """Return what a ``ValidatingWebhook`` or ``MutatingWebhook`` is about."""
+        return cls(_rules(given.get("rules")), (), **_rest(given))
+
+    @classmethod
+    def of_resources(cls, given: Mapping[str, Any] | None) -> Matching:
+        """Return a ``MatchResources``, which matches everything where it says nothing."""
+        given = given or {}
+        return cls(_rules(given.get("resourceRules")), _rules(given.get("excludeResourceRules")), **_rest(given), everything=True)
+
+    def named(
+        self, operation: str, resource: Resource, subresource: str, equivalents: Sequence[Resource], name: str | None = None
+    ) -> Resource | None:
+        """Return which resource the rules name: as requested, else the first equivalent of the earliest rule.
+
+        Args:
+            operation: of the request.
+            resource: of the request.
+            subresource: of the request.
+            equivalents: its other versions; the resource itself may be among them.
+            name: of the object; None: there is some name for which they do. An index can ask so, before the request is looked at.
+        """
+        if not self.rules and self.everything:
+            return resource
+        return self._first(self.rules, operation, resource, subresource, equivalents, name)
+
+    def excludes(self, attributes: Attributes, equivalents: Sequence[Resource]) -> bool:
+        """Return whether the rules of what is left out name the request."""
+        about = (attributes.operation, attributes.resource, attributes.subresource)
+        return self._first(self.excluded, *about, equivalents, attributes.name) is not None
+
+    def _first(
+        self, rules: Sequence[Rule], operation: str, resource: Resource, subresource: str, equivalents: Sequence[Resource], name: str | None
+    ) -> Resource | None:
+        named = [each for each in rules if name is None or not each.names or name in each.names]
+        if any(each.matches(operation, resource, subresource) for each in named):
+            return resource
+        if self.equivalent:
+            others = [each for each in equivalents if each != resource]
+            return next((other for rule in named for other in others if rule.matches(operation, other, subresource)), None)
+        return None
+
+
+def _rules(given: Sequence[Object] | None) -> tuple[Rule, ...]:
+    return tuple(Rule.read(each) for each in given or ())
+
+
+def _rest(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "namespaces": Wish.read(given.get("namespaceSelector")),
+        "objects": Wish.read(given.get("objectSelector")),
+        "equivalent": (given.get("matchPolicy") or "Equivalent") == "Equivalent",
+    }
+
+
+async def matches(matching: Matching, attributes: Attributes, namespaces: Namespaces, versions: Versions) -> Resource | None:
+    """Return the resource that the rules name: as requested, or an equivalent version; None if they do not match.
+
+    Raises:
+        StatusError: they match, but a selector cannot be read, or the namespace is absent or not to be looked up.
+    """
+    problem: StatusError | None = None
+    try:
+        if not await selects(matching, attributes, namespaces):
+            return None
+    except StatusError as error:
+        problem = error
+    equivalents = versions.equivalents(attributes.resource)
+    if matching.excludes(attributes, equivalents):
+        return None
+    found = matching.named(attributes.operation, attributes.resource, attributes.subresource, equivalents, attributes.name)
+    if found is not None and problem is not None:
+        raise problem
+    return found
+
+
+async def selects(matching: Matching, attributes: Attributes, namespaces: Namespaces) -> bool:
+    """Return whether both selectors match, the object as it is by now, whatever earlier plug-ins made of it.
+
+    Raises:
+        NotFound: the object's namespace is absent.
+        InternalError: a selector cannot be read, or nobody knows the namespace's labels; and the other one matches.
+    """
+    problem: StatusError | None = None
+    try:
+        if not await _in_namespace(matching.namespaces, attributes, namespaces):
+            return False
+    except StatusError as error:
+        problem = error
+    if matching.objects.problem:
+        problem = problem or internal(matching.objects.problem)
+    elif not _is_object(matching.objects.selector, attributes):
+        return False
+    if problem is not None:
+        raise problem
+    return True
+
+
+async def _in_namespace(wish: Wish, attributes: Attributes, namespaces: Namespaces) -> bool:
+    """Objects of the cluster are in no namespace: no selector leaves them out."""
+    if not attributes.namespace:
+        return True
+    if wish.problem:
+        raise internal(wish.problem)
+    if wish.selector.is_everything:
+        return True
+    try:
+        found = await namespaces.get(attributes.namespace)
+    except NotFound:
+        raise
+    except StatusError as error:
+        raise internal(str(error)) from error
+    return wish.selector.matches(labels_of(found))
+
+
+def _is_object(selector: labels.Selector, attributes: Attributes) -> bool:
+    """The new object or the old one has to match."""
+    return selector.is_everything or any(each is not None and selector.matches(_labels(each)) for each in (attributes.obj, attributes.old))
+
+
+def _labels(obj: Object) -> Mapping[str, str]:
+    """Return the labels of an object that a patch may have left misshapen."""
+    found = dig(obj, "metadata", "labels")
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,58 @@
+"""Rules of webhooks and policies: which operations on which resources they want to see (``webhook/predicates/rules``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta.objects import Json
+from apiserver.apis.meta.resources import Resource
+
+ANY: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a webhook or a policy wants to see; each set may hold ``*``."""
+
+    operations: frozenset[str]
+    groups: frozenset[str]
+    versions: frozenset[str]
+    resources: tuple[tuple[str, str], ...]
+    """(resource, subresource), the latter empty for the object itself: ``virtualmachines/*`` takes in the object, too."""
+    scope: str = ANY
+    names: frozenset[str] = frozenset()
+    """Of objects; empty: all. Rules of webhooks have none."""
+
+    def matches(self, operation: str, resource: Resource, subresource: str) -> bool:
+        """Return whether it wants to see this, under some name."""
+        return (
+            self._in_scope(resource)
+            and _holds(self.operations, operation)
+            and _holds(self.groups, resource.group)
+            and _holds(self.versions, resource.version)
+            and any(plural in (ANY, resource.plural) and below in (ANY, subresource) for plural, below in self.resources)
+        )
+
+    def _in_scope(self, resource: Resource) -> bool:
+        if self.scope in (ANY, ""):
+            return True
+        return self.scope == ("Namespaced" if resource.namespaced else "Cluster")
+
+    @classmethod
+    def read(cls, rule: Mapping[str, Json]) -> Rule:
+        """Return a ``RuleWithOperations``, or a ``NamedRuleWithOperations``."""
+        resources = tuple((plural, below) for plural, _, below in (each.partition("/") for each in rule.get("resources") or ()))
+        return cls(
+            frozenset(rule.get("operations") or ()),
+            frozenset(rule.get("apiGroups") or ()),
+            frozenset(rule.get("apiVersions") or ()),
+            resources,
+            rule.get("scope") or ANY,
+            frozenset(rule.get("resourceNames") or ()),
+        )
+
+
+def _holds(items: frozenset[str], wanted: str) -> bool:
+    return ANY in items or wanted in items
