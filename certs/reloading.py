@@ -237,15 +237,6 @@ class ClientTls:
         self._context, self._material = context, _read(files)
 
 
-def read(files: Files) -> Material:
-    """Return one consistent version of the files as bytes.
-
-    Raises:
-        OSError: a file is absent.
-    """
-    return _read(files.resolved())
-
-
 def _read(resolved: Files) -> Material:
     return Material(
         resolved.certificate.read_bytes(),

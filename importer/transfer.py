@@ -21,7 +21,6 @@ MAX_REDIRECTS: Final = 5
 MAX_RESUMES: Final = 16
 """Broken connections in a row, without a mebibyte between them."""
 PROGRESS: Final = 1 << 20
-MAX_BYTES: Final = 1 << 60
 
 _RANGE: Final = re.compile(r"bytes (\d{1,19})-\d{1,19}/(\d{1,19})")
 _REDIRECTS: Final = (301, 302, 303, 307, 308)

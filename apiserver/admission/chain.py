@@ -47,11 +47,6 @@ class Chain:
         self._plans: dict[tuple[str, str, str, str, str], _Plan] = {}
         self._plans_at = changes.number
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the plug-ins' names."""
-        return tuple(each.name for each in dict.fromkeys((*self._mutating, *self._validating)))
-
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
         """Return whether any plug-in wants to be asked."""
         return self._plan(operation, resource, subresource).anybody

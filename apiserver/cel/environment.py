@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from apiserver.cel.code import Run
@@ -30,10 +30,6 @@ class Environment:
     """The fields of variables that have no others, such as ``variables`` of a policy."""
     patches: bool = False
     """Whether ``Object{...}`` and ``JSONPatch{...}`` can be built."""
-
-    def with_variables(self, *names: str) -> Environment:
-        """Return an environment that has more variables."""
-        return replace(self, variables=self.variables | frozenset(names))
 
 
 @dataclass(frozen=True, slots=True)

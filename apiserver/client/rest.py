@@ -43,7 +43,6 @@ MAX_RETRIES: Final = 5
 MAX_RETRY_SECONDS: Final = 30.0
 Patch: TypeAlias = dict[str, Any] | list[Any]
 MERGE_PATCH: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 """Of Kubernetes' own kinds: a condition is merged by its type."""
 

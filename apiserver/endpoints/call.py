@@ -70,11 +70,6 @@ class Call:
         self.audit_id = audit_id
 
     @property
-    def uri(self) -> str:
-        """Path and query, as they were sent."""
-        return self.request.target
-
-    @property
     def accept(self) -> str:
         """The whole Accept header, several lines of it joined."""
         return self.request.fields.accept

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -62,9 +61,3 @@ async def links(namespace: int) -> list[dict[str, Any]]:
     """Return ``ip -json address show`` of the namespace."""
     found: list[dict[str, Any]] = json.loads(await run(namespace, ("ip", "-json", "address", "show")))
     return found
-
-
-def identity(namespace: int) -> tuple[int, int]:
-    """Return what tells one namespace from another."""
-    found = os.fstat(namespace)
-    return found.st_dev, found.st_ino

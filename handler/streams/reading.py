@@ -10,7 +10,6 @@ from typing import Final
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import noderead
 
 MAX_WAITING: Final = 64
 MAX_WAITING_PER_MACHINE: Final = 8
@@ -68,8 +67,3 @@ async def read(reading: Reading, waiting: Waiting, pod_uid: str, vm_uid: str, wh
         return reading.checks[what](text)
     except ValueError as error:
         raise errors.ServiceUnavailable(f"what its virt-launcher tells is no {what}: {type(error).__name__}") from error
-
-
-def text_of(text: str) -> Object:
-    """Return a text as it is, but for characters that no terminal should obey: a :data:`Check` of what is no JSON."""
-    return {noderead.TEXT: "".join(each for each in text if each.isprintable() or each == "\n")}

@@ -72,9 +72,10 @@ def defaulted() -> dict[str, Any]:
     default_virtual_machine(vm)
     found = dict(scalars({key: each for key, each in vm["spec"].items() if key != "domain"}, "spec"))
     found |= scalars({key: each for key, each in vm["spec"]["domain"].items() if key != "devices"}, "spec.domain")
+    lists = devices.defaulted({})
     for field in FIELDS:
-        if field.path.rpartition(".")[0] == "spec.domain.devices" and field.path.removeprefix("spec.domain.devices.") in devices.LISTS:
-            name = field.path.rpartition(".")[2]
+        parent, _, name = field.path.rpartition(".")
+        if parent == "spec.domain.devices" and name in lists:
             kinds = next(each.type.split(" or ") for each in FIELDS if each.path == f"{field.path}[].type")
             for kind in kinds:
                 said = {"type": kind, "source": {}} if name == "disks" else {"type": kind}

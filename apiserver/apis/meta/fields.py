@@ -62,7 +62,7 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Return the selector that ``text`` writes; whether its fields exist is the resource's to say (see :func:`unsupported`).
+    """Return the selector that ``text`` writes; whether its fields exist is the resource's to say.
 
     Raises:
         ValueError: with apimachinery's words.
@@ -81,14 +81,6 @@ def parse(text: str) -> Selector:
     if len(terms) > MAX_TERMS:
         raise ValueError(f"a field selector may not have more than {MAX_TERMS} terms")
     return Selector(tuple(terms))
-
-
-def unsupported(selector: Selector, supported: frozenset[str]) -> str | None:
-    """Return the message for the first field that the resource does not offer, None when all are known."""
-    for term in selector.terms:
-        if term.field not in supported:
-            return f'field label not supported: "{term.field}"'
-    return None
 
 
 def escape(value: str) -> str:

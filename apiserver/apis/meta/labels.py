@@ -143,7 +143,6 @@ class _Token(NamedTuple):
 
 _WORD: Final = "identifier"
 _END: Final = "end"
-_ERROR: Final = "error"
 _SYMBOLS: Final = frozenset({"=", "==", "!=", "!", "(", ")", ",", ">", "<"})
 _SPECIAL: Final = frozenset("=!(),><")
 _BLANK: Final = frozenset(" \t\r\n")

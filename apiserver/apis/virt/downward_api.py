@@ -11,8 +11,6 @@ from apiserver.apis.meta.objects import Object, annotations_of, labels_of, name_
 
 FIELDS: Final = ("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")
 """Values of ``fieldRef.fieldPath``, beside ``metadata.labels['<key>']`` and ``metadata.annotations['<key>']``."""
-RESOURCES: Final = tuple(f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage"))
-"""Values of ``resourceFieldRef.resource``."""
 MAX_ITEMS: Final = 64
 MANIFEST: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """The annotation with all of the machine as it was applied: it is not among ``metadata.annotations``, which are the author's own."""

@@ -10,7 +10,5 @@ from typing import Final
 
 MAX_BYTES: Final = 1 << 20
 """Of virt-handler's answer: virt-launcher says less."""
-TEXT: Final = "text"
-"""The member of virt-handler's answer that holds a text that is no JSON."""
 SECONDS: Final = 35.0
 """Time-out of virt-api's request to virt-handler, which waits less for virt-launcher."""

@@ -96,11 +96,6 @@ def phase_of(obj: Mapping[str, Any]) -> str:
     return str(objects.dig(obj, "status", "phase") or "")
 
 
-def may_follow(transitions: Mapping[str, frozenset[str]], old: str, new: str) -> bool:
-    """Whether ``new`` may follow ``old``; an unknown ``old`` may be followed by nothing but itself."""
-    return old == new or new in transitions.get(old, frozenset())
-
-
 def is_unfinished(migration: Mapping[str, Any]) -> bool:
     """Whether a Migration may still move its virtual machine."""
     return phase_of(migration) not in MIGRATION_FINAL

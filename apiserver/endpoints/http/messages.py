@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from http import HTTPStatus
@@ -152,11 +152,6 @@ class Request:
         return self._path
 
     @property
-    def query_string(self) -> str:
-        """What stands behind the question mark, as it was sent."""
-        return self.target.partition("?")[2]
-
-    @property
     def query(self) -> MultiDictProxy[str]:
         """The query's parameters, decoded."""
         found = self._query
@@ -201,15 +196,6 @@ class Request:
             pieces.append(piece)
             piece = await self.carrier.piece()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Return the body as it comes.
-
-        Raises:
-            BodyError: it is malformed.
-        """
-        while piece := await self.carrier.piece():
-            yield piece
 
 
 def path_of(target: str) -> str:

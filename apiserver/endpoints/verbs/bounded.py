@@ -36,11 +36,6 @@ class Bounded(ClientConnection):
         self._decoding = False
         self.recv_messages.resume = self._resume
 
-    @property
-    def held(self) -> int:
-        """Bytes that were received and not decoded."""
-        return len(self._held)
-
     def data_received(self, data: bytes) -> None:
         """Take bytes of the server."""
         self._held += data

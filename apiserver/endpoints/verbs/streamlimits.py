@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -83,11 +83,6 @@ class OpenStreams:
 
     def __len__(self) -> int:
         return self._holders.total()
-
-    @property
-    def holders(self) -> Mapping[str, int]:
-        """Number of streams by holder; who has none is not in it."""
-        return self._holders
 
     @asynccontextmanager
     async def one(self, user: User, info: RequestInfo) -> AsyncIterator[str]:

@@ -19,8 +19,7 @@ import pytest
 
 from apiserver.apis.virt import layout
 from certs import files as publishing
-from certs.reloading import Files
-from certs.reloading import read as reading
+from certs.reloading import ClientTls, Files
 from handler.pods import places
 from handler.relays import carrier, carrying, incoming
 from handler.relays.carrying import Carrier
@@ -212,7 +211,7 @@ def shaken(authority: Authority, one: socket.socket, other: socket.socket) -> li
 def context(authority: Authority, server_name: str | None) -> ssl.SSLContext:
     """Return the context of one side, as the carrier makes it."""
     files = authority.node("n" if server_name else "n2")
-    material = reading(files)
+    material = ClientTls(files).material
     order = {name: getattr(material, name).decode() for name in ("certificate", "key", "authorities")}
     return carrier.context({"server_name": server_name, **order})
 

@@ -13,7 +13,7 @@ import pytest
 
 from certs import files, issuing, peers
 from certs.issuing import Pair, Profile
-from certs.reloading import ClientTls, Files, Reloader, ServerTls, read
+from certs.reloading import ClientTls, Files, Reloader, ServerTls
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
@@ -264,7 +264,7 @@ def test_a_server_with_another_name_is_refused(side: Side) -> None:
 
 
 def test_material_for_other_libraries_is_one_version_and_keeps_its_key_out_of_logs(side: Side) -> None:
-    material = read(side.client)
+    material = ClientTls(side.client).material
 
     assert material.certificate == side.client.certificate.read_bytes()
     assert "PRIVATE" not in repr(material)

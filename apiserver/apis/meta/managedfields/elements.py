@@ -49,11 +49,6 @@ class ElementError(ValueError):
     """A text is no step of a path."""
 
 
-def field(name: str) -> str:
-    """Return the step to a field."""
-    return "f:" + name
-
-
 def value(item: Any) -> str:  # noqa: ANN401 - any scalar
     """Return the step to an item of a set."""
     return "v:" + to_json(item)

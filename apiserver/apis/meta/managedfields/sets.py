@@ -110,16 +110,6 @@ def contains(first: Fields, second: Fields) -> bool:
     return bool(first) and _contains(first, second)
 
 
-def has(fields: Fields, path: Steps) -> bool:
-    """Whether the path is a member."""
-    tree: Fields | None = fields
-    for step in path:
-        tree = tree.get(step) if tree else None
-        if tree is None:
-            return False
-    return bool(path) and tree is not None and is_member(tree)
-
-
 def is_member(tree: Fields) -> bool:
     """Whether a step with this tree is a member itself."""
     return not tree or SELF in tree

@@ -91,12 +91,6 @@ class Reading:
     """The emulator's translation cache."""
     cpu: CPU
 
-    @property
-    def vcpus(self) -> int:
-        """Return the number of processors."""
-        sockets, cores, threads = self.topology
-        return sockets * cores * threads
-
 
 def problems_of(text: str) -> tuple[Problem, ...]:
     """Return what is wrong with a document, whatever stands beside it."""

@@ -28,7 +28,6 @@ from apiserver.apis.virt.hardware import (
 )
 from apiserver.apis.virt.hardware.given import Domain
 
-LISTS: Final = ("disks", "interfaces", "graphics", "consoles")
 _UNWRITTEN: Final = {
     "filesystems": filesystems.defaulted,
     "gpus": gpus.defaulted,

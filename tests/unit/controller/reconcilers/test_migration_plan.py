@@ -491,7 +491,7 @@ def test_every_write_follows_the_table_of_phases(observed: Observed) -> None:
     for action in plan(observed):
         if isinstance(action, WriteStatus):
             before, after = phases.phase_of(observed.migration), action.status["phase"]
-            assert phases.may_follow(phases.MIGRATION_TRANSITIONS, before, after), (before, after)
+            assert after == before or after in phases.MIGRATION_TRANSITIONS[before], (before, after)
             assert not status_validation.validate_migration_status({"status": action.status}, observed.migration)
 
 

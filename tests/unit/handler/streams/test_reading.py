@@ -48,7 +48,3 @@ async def test_what_is_wrong_is_told_without_the_launchers_words() -> None:
     with pytest.raises(errors.ServiceUnavailable) as refused:
         await reading.read(Reading(ask, {"song": check}), Waiting(), "pod", "vm", "song")
     assert refused.value.message == "what its virt-launcher tells is no song: ValueError"
-
-
-def test_a_text_has_lines_and_nothing_that_a_terminal_obeys() -> None:
-    assert reading.text_of("a\x1b[2Jb\n\r\x9bc\u202ed") == {"text": "a[2Jb\ncd"}

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import fields, labels
+from apiserver.apis.meta.errors import BadRequest
+from apiserver.apis.meta.resources import Resource
+from apiserver.registry.generic import selection
+from apiserver.registry.generic.strategy import Strategy
 
 
 @pytest.mark.parametrize(
@@ -151,10 +156,24 @@ def test_a_field_selector_written_and_parsed_again_is_the_same(terms: list[tuple
     assert fields.parse(str(selector)).terms == tuple(sorted(selector.terms, key=str))
 
 
+class _Things(Strategy):
+    resource = Resource("test", "v1", "things", "Thing")
+    singular = "thing"
+
+    def selectable_fields(self, obj: dict[str, Any]) -> dict[str, str]:
+        return {"spec.node": ""}
+
+
 def test_fields_that_the_resource_does_not_offer_are_named() -> None:
+    offered = '"metadata.name", "metadata.namespace", "spec.node"'
+    with pytest.raises(BadRequest) as caught:
+        selection.parse(_Things(), "", "metadata.name=a,spec.foo=b")
+    assert caught.value.message == f'"spec.foo" is not a known field selector: only {offered}'
+    assert selection.parse(_Things(), "", "metadata.name=a,spec.node=b").name == "a"
+
+
+def test_the_value_that_a_selector_demands_is_told() -> None:
     selector = fields.parse("metadata.name=a,spec.foo=b")
-    assert fields.unsupported(selector, frozenset({"metadata.name"})) == 'field label not supported: "spec.foo"'
-    assert fields.unsupported(selector, frozenset({"metadata.name", "spec.foo"})) is None
     assert selector.exact("metadata.name") == "a"
     assert fields.parse("metadata.name!=a").exact("metadata.name") is None
 

@@ -59,7 +59,7 @@ def test_a_list_that_is_not_there_has_what_every_machine_needs(domain: dict[str,
 
 
 def test_an_empty_list_has_nothing() -> None:
-    empty: dict[str, Any] = {each: [] for each in devices.LISTS}
+    empty: dict[str, Any] = {each: [] for each in devices.defaulted({})}
     assert devices.defaulted({"devices": empty}) == empty
 
 

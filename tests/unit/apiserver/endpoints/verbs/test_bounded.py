@@ -143,7 +143,7 @@ async def test_the_socket_is_not_read_while_there_is_something_to_decode() -> No
     connection.data_received(frames(b"x" * 1000))
     for _ in range(20):
         await connection.recv()
-        assert connection.held
+        assert connection._held
         assert not transport.reading
 
 

@@ -88,7 +88,7 @@ async def test_each_limit_counts_what_it_says() -> None:
         assert not await can_open("system:serviceaccount:ns:9", asked("w9"))
         assert len(streams) == 10
         assert not await can_open("carol", asked())
-    assert (len(streams), dict(streams.holders)) == (0, {})
+    assert (len(streams), dict(streams._holders)) == (0, {})
     assert not streams._objects, "of what was open once nothing is kept"
     assert await can_open("carol", asked())
 
@@ -110,7 +110,7 @@ async def test_a_stream_counts_until_its_end_whatever_that_is(error: BaseExcepti
 
     with pytest.raises(type(error)) if error is not None else nullcontext():
         await serve()
-    assert (len(streams), dict(streams.holders)) == (0, {})
+    assert (len(streams), dict(streams._holders)) == (0, {})
 
 
 async def test_a_refused_stream_is_not_counted() -> None:
@@ -121,4 +121,4 @@ async def test_a_refused_stream_is_not_counted() -> None:
                 await streams.one(User("bob"), asked()).__aenter__()
         assert len(streams) == 1
     async with streams.one(User("bob"), asked()):
-        assert dict(streams.holders) == {"bob": 1}
+        assert dict(streams._holders) == {"bob": 1}
