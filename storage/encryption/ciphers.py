@@ -69,7 +69,7 @@ class Identity:
         """See ``Provider``."""
         return value
 
-    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002
+    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
         """See ``Provider``."""
         if data.startswith(ENCRYPTED):
             raise Undecryptable("the value is encrypted")
@@ -105,14 +105,14 @@ class AesCbc:
         self.prefix = b"k8s:enc:aescbc:v1:" + name.encode() + b":"
         self._algorithm = algorithms.AES(key)
 
-    def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002
+    def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002 - the protocol's
         """See ``Provider``."""
         vector = os.urandom(_BLOCK)
         padding = _BLOCK - len(value) % _BLOCK
         encryptor = Cipher(self._algorithm, modes.CBC(vector)).encryptor()
         return vector + encryptor.update(value + bytes([padding]) * padding) + encryptor.finalize()
 
-    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002
+    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
         """See ``Provider``."""
         if len(data) < 2 * _BLOCK or len(data) % _BLOCK:
             raise Undecryptable("the stored data is not of the length that aescbc makes it")
@@ -133,11 +133,11 @@ class Secretbox:
         self.prefix = b"k8s:enc:secretbox:v1:" + name.encode() + b":"
         self._box = SecretBox(key)
 
-    def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002
+    def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002 - the protocol's
         """See ``Provider``."""
         return bytes(self._box.encrypt(value, os.urandom(_SECRETBOX_NONCE)))
 
-    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002
+    def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
         """See ``Provider``."""
         from nacl.exceptions import CryptoError
 

@@ -147,12 +147,12 @@ async def test_a_crash_at_any_request_is_healed_by_the_next_pass(crash_at: int) 
                 raise KeyError("the process is killed after this write")
             return answer
 
-        world.rotation._client.request = crash  # type: ignore[method-assign]
+        world.rotation._client.request = crash  # type: ignore[method-assign]  # a fault of this one
         try:
             await world.settle()
         except KeyError:
             assert len(world.api.writes) > wrote
-        world.rotation._client.request = request  # type: ignore[method-assign]
+        world.rotation._client.request = request  # type: ignore[method-assign]  # as it was
 
         await world.settle()
 

@@ -111,7 +111,7 @@ async def test_keys_that_a_broken_connection_did_not_take_go_to_the_next_one_in_
         await one.session._type(SimpleNamespace(send=broken))  # type: ignore[arg-type]  # nothing but its send is used
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(0.05):
-            await one.session._type(SimpleNamespace(send=good))  # type: ignore[arg-type]
+            await one.session._type(SimpleNamespace(send=good))  # type: ignore[arg-type]  # all that is asked of it
     one.close()
     assert sent == [b"first", b"second"]
 

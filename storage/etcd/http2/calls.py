@@ -59,11 +59,11 @@ def status_name(status: int) -> str:
 class Answer(Protocol):
     """What of a future is used."""
 
-    def done(self) -> bool: ...  # noqa: D102
+    def done(self) -> bool: ...  # noqa: D102 - asyncio says it
 
-    def set_result(self, result: bytes, /) -> None: ...  # noqa: D102
+    def set_result(self, result: bytes, /) -> None: ...  # noqa: D102 - asyncio says it
 
-    def set_exception(self, exception: BaseException, /) -> None: ...  # noqa: D102
+    def set_exception(self, exception: BaseException, /) -> None: ...  # noqa: D102 - asyncio says it
 
 
 class Exchange:

@@ -166,7 +166,7 @@ async def test_err_01_and_02_each_error_has_its_code_and_reason(api: Api) -> Non
     def fail(_: Any) -> Any:
         raise wrong
 
-    api.strategy.validate = fail  # type: ignore[method-assign,assignment]
+    api.strategy.validate = fail  # type: ignore[method-assign,assignment]  # a mistake of ours
     for kind, code in CODES.items():
         wrong = kind("what went wrong")
         answer = await api.call("POST", "", widget(), Accept="text/html;q=0.5, */*;q=0.1")

@@ -219,7 +219,7 @@ async def test_a_client_is_told_to_try_again_by_itself_only_where_that_does_noth
 
 
 async def test_an_unexpected_error_is_one_internal_error_without_a_traceback(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    api.strategy.validate = lambda _: 1 // 0  # type: ignore[method-assign,assignment,return-value]
+    api.strategy.validate = lambda _: 1 // 0  # type: ignore[method-assign,assignment,return-value]  # a mistake of ours
     answer = await api.call("POST", "", widget(), Audit_Id="find-me")
     assert (answer.code, answer.json["reason"]) == (500, "InternalError")
     assert "find-me" in answer.json["message"]
@@ -251,7 +251,7 @@ async def test_requests_beyond_the_limit_are_429(pki: Pki) -> None:
             await blocked.wait()
             return await commit(conditions, writes)
 
-        api.storage.commit = slow  # type: ignore[method-assign]
+        api.storage.commit = slow  # type: ignore[method-assign]  # of this storage
         async with asyncio.TaskGroup() as tasks:
             first = tasks.create_task(api.call("POST", "", widget("a")))
             await entered.wait()

@@ -94,6 +94,7 @@ async def test_what_is_wrong_with_a_disk_is_raised(root: int, monkeypatch: pytes
         raise ownership.NotTheDevice("/dev/kvm in the pod is reached through a link")
 
     monkeypatch.setattr(ownership, "give", give)
+    link: Any = SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root))
     for _ in range(2):
         with pytest.raises(ownership.NotTheDevice):
-            await Node().give_devices(a_vm(), "pod-1", SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root)))  # type: ignore[arg-type]
+            await Node().give_devices(a_vm(), "pod-1", link)

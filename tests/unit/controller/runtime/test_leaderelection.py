@@ -216,7 +216,7 @@ def test_a_leader_whose_lease_was_taken_stops_at_its_next_renewal() -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(usurp())
             with pytest.raises(LeadershipLost):
-                await an_elector(server.view(), "a").run(terms.lead("a"))  # type: ignore[arg-type]
+                await an_elector(server.view(), "a").run(terms.lead("a"))  # type: ignore[arg-type]  # coroutine functions are what Terms makes
 
     run(scenario())
     assert terms.spans[0][2] < 13

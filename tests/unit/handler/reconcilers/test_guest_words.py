@@ -165,8 +165,9 @@ def test_what_was_said_and_is_no_time_is_written_again() -> None:
 
 def test_only_an_arrival_of_the_last_minute_keeps_what_was_said() -> None:
     status, _ = told(machine(), SEEN)
+    direction: Any
     for direction, ago, kept in (("incoming", 59.0, True), ("incoming", 60.0, False), ("outgoing", 1.0, False)):
-        moved = messages.MigrationStatus("m", direction, "succeeded", end_time=NOW.timestamp() + 100.0 - ago)  # type: ignore[arg-type]
+        moved = messages.MigrationStatus("m", direction, "succeeded", end_time=NOW.timestamp() + 100.0 - ago)
         found, _ = told(machine(status), messages.Status(1, started=True, migrations=(moved,)), after=100.0)
         assert (found == status) is kept
     moved = messages.MigrationStatus("m", "incoming", "succeeded", end_time=NOW.timestamp() + 99.0)

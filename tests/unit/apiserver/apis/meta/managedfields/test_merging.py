@@ -72,7 +72,7 @@ def test_what_an_update_owns_stays_when_its_applier_leaves_it_out(world: New) ->
 def test_what_nobody_owns_is_left_alone(world: New) -> None:
     it = world()
     it.update("u", "{name: x, set: [a]}")
-    it.live["metadata"]["managedFields"] = []  # type: ignore[index]
+    it.live["metadata"]["managedFields"] = []  # type: ignore[index]  # it lives
     it.apply("a", "{set: [b]}")
     assert it.spec == {"name": "x", "set": ["a", "b"]}
     assert it.owned["before-first-apply"] == [".", "name", "set", "set[a]"]
