@@ -14,7 +14,6 @@ from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.upgrade import End
 from apiserver.endpoints.negotiation import Representation, negotiate
 from apiserver.endpoints.requestinfo import RequestInfo
-from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic.options import Caller
 
 PATCHES: Final = "patch.webhook.admission.k8s.io/"

@@ -17,10 +17,10 @@ from apiserver.endpoints.negotiation import PLAIN, Representation
 from apiserver.endpoints.presenting import MANY, ONE, Include, include_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import listing, selection
 from apiserver.registry.generic.listing import ListQuery, parse_revision
 from apiserver.registry.generic.strategy import Read
-from apiserver.registry.generic.watchcache import WatchCache
 
 _PIECE: Final = 128
 """Objects turned into rows before others get their turn: some milliseconds."""
