@@ -21,6 +21,9 @@ READER: Final = "reader"
 """One who may read what a test lets him."""
 STRANGER: Final = "stranger"
 """One who may do nothing."""
+USERS: Final = "bench-users"
+"""A group whose members may do what ``bench`` may; the front proxy names them."""
+FRONT_PROXY: Final = "front-proxy"
 _LIFETIME: Final = timedelta(days=2)
 _PROFILES: Final = {
     "server": Profile(
@@ -90,7 +93,7 @@ def make(directory: Path) -> Certificates:
     write_file(made.authority, authority.certificate)
     write_file(made.front_proxy_authority, front.certificate)
     pairs = {name: issue(authority, profile, _LIFETIME, now) for name, profile in _PROFILES.items()}
-    pairs["front-proxy"] = issue(front, Profile("front-proxy", client=True), _LIFETIME, now)
+    pairs[FRONT_PROXY] = issue(front, Profile(FRONT_PROXY, client=True), _LIFETIME, now)
     for name, pair in pairs.items():
         _write(made, name, pair)
     signing = serialization.load_pem_private_key(pairs["service-account"].key, password=None).public_key()

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tests.ports import free_port
 from tests.testbed import build
 from tests.twin import certificates, programs
-from tests.twin.certificates import ADMIN, HOST, USER, Certificates
+from tests.twin.certificates import ADMIN, FRONT_PROXY, HOST, USER, USERS, Certificates
 from tests.twin.programs import Program
 
 GROUP: Final = "wardle.example.com"
@@ -173,19 +173,19 @@ def _kube_apiserver(made: Certificates, etcd_url: str, port: int) -> Sequence[st
         "--allow-privileged=true",  # so that what refuses a privileged pod is what is tested
         "--disable-admission-plugins=ServiceAccount",  # there is no controller that makes service accounts
         f"--requestheader-client-ca-file={made.front_proxy_authority}",
-        "--requestheader-allowed-names=front-proxy",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
         "--requestheader-username-headers=X-Remote-User",
         "--requestheader-uid-headers=X-Remote-Uid",
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        f"--proxy-client-cert-file={made.certificate('front-proxy')}",
-        f"--proxy-client-key-file={made.key('front-proxy')}",
+        f"--proxy-client-cert-file={made.certificate(FRONT_PROXY)}",
+        f"--proxy-client-key-file={made.key(FRONT_PROXY)}",
         "--shutdown-delay-duration=0s",
     ]
 
 
 def _prepare(here: Environment) -> None:
-    """Make the namespaces, and let the user do everything with flunders and our own kinds, and nothing else."""
+    """Make the namespaces, and let the user and a group do everything with flunders and our own kinds, and nothing else."""
     for name in NAMESPACES:
         here.ensure("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     rbac, path = "rbac.authorization.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1"
@@ -199,6 +199,9 @@ def _prepare(here: Environment) -> None:
         "kind": "ClusterRoleBinding",
         "metadata": {"name": USER},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
+        "subjects": [
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER},
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": USERS},
+        ],
     }
     here.ensure(f"{path}/clusterrolebindings", binding)

@@ -18,7 +18,6 @@ from tests.twin.programs import Program
 
 AUDIT_POLICY: Final = """apiVersion: audit.k8s.io/v1
 kind: Policy
-omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 """
 TWIN, OURS, VMS = "twin", "ours", "vms"
@@ -41,6 +40,19 @@ class Variant:
     group: str = GROUP
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What servers are told that are compared, each the same."""
+
+    policy: str
+    """What of a request goes into the audit log."""
+    flags: tuple[str, ...] = ()
+
+
+ORDINARY: Final = Setting(AUDIT_POLICY + "omitStages: [RequestReceived]\n")
+# Nothing is done for a request before it is in the file. With ``blocking`` Go does the same, but ours writes ten times a second; and what
+# ours waits for is a request's first event, so that is not omitted.
+VARIED: Final = Setting(AUDIT_POLICY, ("--audit-log-mode=blocking-strict", "--authorization-webhook-cache-authorized-ttl=1h"))
 TWIN_DEFAULT: Final = Variant("twin", TWIN)
 TWIN_TUNED: Final = Variant("twin400", TWIN, (("GOGC", "400"),))
 OURS_FLUNDERS: Final = Variant("ours", OURS)
@@ -60,6 +72,7 @@ class Server:
     program: Program | None = None
     python: str = sys.executable
     """What ours runs on."""
+    setting: Setting = ORDINARY
 
     @property
     def url(self) -> str:
@@ -82,7 +95,7 @@ class Server:
         Raises:
             ProgramFailed: it is not ready in time.
         """
-        command = {TWIN: self._twin, OURS: self._ours, VMS: self._machines}[self.variant.kind]()
+        command = [*self._program(), *self.flags()]
         environment = {"PYTHONUNBUFFERED": "1", **dict(self.variant.environment)}
         self.program = programs.start(
             self.variant.name, command, self.here.directory, cpus=self.cpus, environment=environment, working_directory=self.tree
@@ -94,6 +107,30 @@ class Server:
         if self.program is not None:
             self.program.end()
             self.program = None
+
+    def use(self, setting: Setting) -> bool:
+        """Return whether it had to be restarted for a setting; what it remembered is gone then.
+
+        Raises:
+            ProgramFailed: it is not ready in time.
+        """
+        if setting == self.setting:
+            return False
+        self.end()
+        self.setting = setting
+        self.start()
+        return True
+
+    def flags(self) -> list[str]:
+        """Return the flags that it is started with."""
+        return [*self._common(), *(self._twin() if self.variant.kind == TWIN else self._python()), *self.setting.flags]
+
+    def _program(self) -> list[str]:
+        if self.variant.kind == TWIN:
+            return [str(build.program(build.SAMPLE_APISERVER))]
+        if self.variant.kind == VMS:
+            return [self.python, "-m", "apiserver.server"]
+        return [self.python, "-m", "tests.twin.serve", f"--api-group={self.variant.group}"]
 
     def _common(self) -> list[str]:
         made = self.here.certificates
@@ -108,8 +145,8 @@ class Server:
         ]
 
     def _audit(self) -> list[str]:
-        policy = self.here.directory / "audit-policy.yaml"
-        policy.write_text(AUDIT_POLICY)
+        policy = self.here.directory / f"{self.variant.name}-audit-policy.yaml"
+        policy.write_text(self.setting.policy)
         return [
             f"--audit-log-path={self.here.directory / f'{self.variant.name}-audit.log'}",
             f"--audit-policy-file={policy}",
@@ -121,13 +158,7 @@ class Server:
         kubeconfig = self.here.kubeconfig()
         delegation = [f"--{use}kubeconfig={kubeconfig}" for use in ("", "authentication-", "authorization-")]
         more = () if self.here.kubernetes else _NO_CLUSTER
-        return [str(build.program(build.SAMPLE_APISERVER)), *self._common(), *self._audit(), *delegation, *more]
-
-    def _ours(self) -> list[str]:
-        return [self.python, "-m", "tests.twin.serve", f"--api-group={self.variant.group}", *self._python()]
-
-    def _machines(self) -> list[str]:
-        return [self.python, "-m", "apiserver.server", *self._python()]
+        return [*self._audit(), *delegation, *more]
 
     def _python(self) -> list[str]:
         cluster = [f"--kubeconfig={self.here.kubeconfig()}"]
@@ -135,7 +166,7 @@ class Server:
             cluster = ["--authentication-skip-lookup", "--authorization-mode=AlwaysAllow"]
         known = our_flags(self.tree)
         audit = [each for each in self._audit() if each.partition("=")[0] in known]
-        return [*self._common(), *cluster, *audit, "--shutdown-delay-duration=0s", "--log-level=warning"]
+        return [*cluster, *audit, "--shutdown-delay-duration=0s", "--log-level=warning"]
 
 
 @cache
