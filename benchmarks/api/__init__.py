@@ -3,6 +3,7 @@
 - ``loadgen``: the load generator, Go with nothing but its standard library
 - ``payloads``: the objects, of the same size on both sides
 - ``operations``: what is asked, how, and which ratio is wanted
+- ``varied``: requests of many users for many objects
 - ``bench``: the servers, the rounds, memory
 - ``report``: the table and ``build/bench/api.json``
 - ``profile``: where the time goes in ours

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from benchmarks.api import machine, operations, report
 from benchmarks.api.loading import SampleFailed
-from benchmarks.api.operations import MEMORY, OPERATIONS
+from benchmarks.api.operations import MEMORY, OPERATIONS, VARIED
 from benchmarks.api.rounds import Bench, prepared
 from tests.testbed.progress import StepFailed
 from tests.twin import servers
@@ -36,7 +36,7 @@ def run(bench: Bench, wanted: Sequence[str]) -> None:
     """Take all samples."""
     for namespace, names, count in (("bench", "o", operations.BASE), ("watch", "o", operations.ASKED)):
         bench.seed(namespace, names, count)
-    chosen = [each for each in OPERATIONS if each.key in wanted]
+    chosen = [each for each in (*OPERATIONS, *VARIED) if each.key in wanted]
     for operation in (each for each in chosen if not each.many):
         bench.measure(operation)
     if any(each.many for each in chosen) or MEMORY.key in wanted:
@@ -65,7 +65,7 @@ def variants(names: Sequence[str], *, aggregated: bool) -> list[Variant]:
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="make bench-api", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ops", help="operations, separated by commas (default: all)")
+    parser.add_argument("--ops", help="operations, separated by commas (default: all; quick: all but varied ones)")
     parser.add_argument("--servers", help=f"which of {', '.join(VARIANTS)} (default: twin,twin400,ours)")
     parser.add_argument("--kind", choices=["flunder", "vm"], default="flunder", help="vm: our VirtualMachine is measured as well")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter samples: under four minutes")
@@ -75,7 +75,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--through-aggregator", action="store_true", help="ask kube-apiserver, which asks the servers")
     parser.add_argument("--output", type=Path, help="where the JSON goes (default build/bench/api.json, or api-aggregated.json)")
     given = parser.parse_args()
-    given.ops = given.ops.split(",") if given.ops else list(AGGREGATED if given.through_aggregator else operations.KEYS)
+    usual = AGGREGATED if given.through_aggregator else operations.QUICK if given.quick else operations.KEYS
+    given.ops = given.ops.split(",") if given.ops else list(usual)
     if unknown := sorted(set(given.ops) - set(operations.KEYS)):
         parser.error(f"no operation is called {', '.join(unknown)}; there are {', '.join(operations.KEYS)}")
     names = given.servers or ("twin,ours" if given.through_aggregator else "twin,twin400,ours")
@@ -97,6 +98,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         last = bench.contestants[-1]
         audited = "--audit-log-path" in servers.our_flags(last.server.tree)
         about["features"] = {"audit": audited, "managedFields": last.has_managed_fields()}
+        about["varied"] = list(servers.VARIED.flags)
         about["asked"] = "kube-apiserver, which asks the servers" if given.through_aggregator else "the servers directly"
         about["load_at_end"] = round(os.getloadavg()[0], 2)
         return {"machine": about, "samples": bench.samples, "failures": bench.failures}

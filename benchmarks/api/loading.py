@@ -12,7 +12,8 @@ from typing import Any, Final
 from benchmarks.api.operations import Operation
 from benchmarks.api.payloads import Kind
 from tests.twin import build
-from tests.twin.certificates import USER
+from tests.twin.certificates import FRONT_PROXY, USER
+from tests.twin.environment import Environment
 from tests.twin.servers import Server
 
 LOADGEN: Final = build.LocalProgram("loadgen", "1", (".",), module="benchmarks/api/loadgen")
@@ -21,6 +22,22 @@ SECONDS: Final = 300
 
 class SampleFailed(Exception):
     """The load generator saw an answer that invalidates the sample."""
+
+
+def load(here: Environment, kind: Kind, operation: Operation, user: str) -> list[str]:
+    """Return the load generator's flags that say what is asked, and by whom, wherever it is asked."""
+    made = here.certificates
+    template, patch = kind.write(here.directory / "payloads")
+    shown = FRONT_PROXY if operation.varied else user
+    return [
+        f"-ca={made.authority}",
+        f"-cert={made.certificate(shown)}",
+        f"-key={made.key(shown)}",
+        f"-path={kind.collection(operation.namespace)}",
+        f"-template={template}",
+        f"-patch={patch}",
+        *operation.flags,
+    ]
 
 
 @dataclass(frozen=True)
@@ -36,22 +53,14 @@ class Generator:
             SampleFailed: any answer was not what it should be.
         """
         here = server.here
-        made = here.certificates
-        template, patch = kind.write(here.directory / "payloads")
         watched = {"server": server.pid, "etcd": here.etcd.pid}
         if here.kubernetes is not None:
             watched["kube-apiserver"] = here.kubernetes.pid
         command = [
             str(build.program(LOADGEN)),
             f"-server=https://127.0.0.1:{port or server.port}",
-            f"-ca={made.authority}",
-            f"-cert={made.certificate(user)}",
-            f"-key={made.key(user)}",
-            f"-path={kind.collection(operation.namespace)}",
-            f"-template={template}",
-            f"-patch={patch}",
             f"-pid={','.join(f'{name}={pid}' for name, pid in watched.items())}",
-            *operation.flags,
+            *load(here, kind, operation, user),
             *more,
         ]
         return self._run(command)

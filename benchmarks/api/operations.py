@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 BASE: Final = 1_000
@@ -35,6 +35,8 @@ class Operation:
     quick_cpu: float = 1.0
     many: bool = False
     """Measured with 10,000 objects in place."""
+    varied: bool = False
+    """By many users, each for objects of its own (``varied``), at servers that record every event at once."""
 
     @property
     def flags(self) -> list[str]:
@@ -62,7 +64,18 @@ OPERATIONS: Final = (
     Operation("handshake", "handshake", 1, 0, connections=4, query="resourceVersion=0"),
     Operation("list_10k", "list", 12, 22_000, namespace="many", names="m", objects=MANY, connections=2, many=True),
 )
+_VARIED: Final = Operation("varied", "", 0, 0, namespace="many", names="m", objects=MANY, many=True, varied=True)
+VARIED: Final = (
+    replace(_VARIED, key="varied_get", verb="get"),
+    replace(_VARIED, key="varied_get_rv0", verb="get", query="resourceVersion=0"),
+    replace(_VARIED, key="varied_update", verb="update"),
+    replace(_VARIED, key="varied_patch", verb="patch"),
+    replace(_VARIED, key="varied_watch_50", verb="watch", connections=4, rate=50, watchers=50, quick_cpu=0.4),
+)
+"""No ratio is wanted of them yet."""
 MEMORY: Final = Operation("memory_10k", "", 4.5, 0, many=True)
-KEYS: Final = tuple(each.key for each in (*OPERATIONS, MEMORY))
+QUICK: Final = tuple(each.key for each in (*OPERATIONS, MEMORY))
+"""What a quick run asks unless it is told: before the varied ones, tens of thousands of rights have to be known."""
+KEYS: Final = tuple(each.key for each in (*OPERATIONS, *VARIED, MEMORY))
 # Further operations that have no wanted ratio: creates are taken away again, and that is worth a row.
 DELETE: Final = Operation("delete", "delete", 0, 0, namespace="create", names="c", objects=0)

@@ -6,12 +6,12 @@ import json
 import statistics
 from typing import Any, Final
 
-from benchmarks.api.operations import MEMORY, OPERATIONS, Operation
+from benchmarks.api.operations import MEMORY, OPERATIONS, VARIED, Operation
 
 Result = dict[str, Any]
 TWIN, TUNED, OURS, MACHINES = "twin", "twin400", "ours", "vms"
 _DELETE: Final = Operation("delete", "delete", 0, 0)
-ROWS: Final = (*OPERATIONS[:4], _DELETE, *OPERATIONS[4:], MEMORY)
+ROWS: Final = (*OPERATIONS[:4], _DELETE, *OPERATIONS[4:], *VARIED, MEMORY)
 
 
 def cost(key: str, sample: Result) -> float:
@@ -37,7 +37,7 @@ def ratio(result: Result, key: str, twin: str, ours: str = OURS) -> float | None
 
 def finish(result: Result) -> Result:
     """Add the ratios."""
-    keys = [each.key for each in (*OPERATIONS, MEMORY)]
+    keys = [each.key for each in (*OPERATIONS, *VARIED, MEMORY)]
     ratios = {key: value for key in keys if (value := ratio(result, key, TWIN)) is not None}
     tuned = {key: value for key in keys if (value := ratio(result, key, TUNED)) is not None}
     wanted = {each.key: each.wanted for each in (*OPERATIONS, MEMORY)}
@@ -121,5 +121,7 @@ def _speeds(result: Result, key: str) -> list[str]:
             deliveries = statistics.median([each["deliveries"] / each["seconds"] for each in samples])
             p50, p99 = (statistics.median([each[field] for each in samples]) for field in ("delivery_p50_us", "delivery_p99_us"))
             line += f"   {deliveries:.0f} deliveries/s to {samples[0]['watchers']} watchers, after {p50:.0f} µs (p50), {p99:.0f} µs (p99)"
+        if "reviewed" in samples[0]:
+            line += f"   {statistics.median([each['reviewed'] for each in samples]):.2f} reviews a request"
         lines.append(line)
     return lines

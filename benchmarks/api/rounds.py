@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.api import machine, payloads
+from benchmarks.api import machine, payloads, varied
 from benchmarks.api.loading import Generator, SampleFailed
 from benchmarks.api.operations import DELETE, MEMORY, OPERATIONS, Operation
 from benchmarks.api.payloads import Kind
@@ -23,6 +23,7 @@ from tests.twin.servers import Server, Variant
 
 SETTLE_SECONDS: Final = 4.0
 CACHE_SECONDS: Final = 60.0
+REVIEWS: Final = "apiserver_delegated_authz_request_total"
 
 
 @dataclass
@@ -33,11 +34,18 @@ class Contestant:
     kind: Kind
     port: int = 0
     """Where it is asked: before it, at kube-apiserver, perhaps; 0: itself."""
+    introduced: str = ""
+    """The verb whose rights it remembers, of users of the varied rows."""
 
     @property
     def name(self) -> str:
         """The variant's name."""
         return self.server.variant.name
+
+    def reviews(self) -> int:
+        """Return how many SubjectAccessReviews the server has asked for."""
+        page = self.server.here.call("GET", "/metrics", port=self.server.port)[1].decode()
+        return sum(int(float(line.split()[-1])) for line in page.splitlines() if line.startswith(f"{REVIEWS}{{"))
 
     def has_managed_fields(self) -> bool:
         """Whether the server tracks who owns which field."""
@@ -78,10 +86,39 @@ class Bench:
 
     def measure(self, operation: Operation) -> None:
         """Take all samples of an operation, in turn."""
+        self.ready(operation)
         for number in range(self.rounds):
             order = self.contestants if number % 2 == 0 else self.contestants[::-1]
             for each in order:
                 self.sample(operation, each)
+
+    def ready(self, operation: Operation) -> None:
+        """Run all as the operation wants them; for a varied one, each user has asked for each of its objects then."""
+        for each in self.contestants:
+            if each.server.use(servers.VARIED if operation.varied else servers.ORDINARY):
+                each.introduced = ""
+            if operation.varied:
+                self.introduce(each, operation)
+
+    def introduce(self, contestant: Contestant, operation: Operation) -> None:
+        """Let each user of a varied operation ask for each of its objects once, unless the server knows their rights."""
+        verb = "patch" if operation.verb == "watch" else operation.verb  # who watches writes as well
+        if verb == contestant.introduced:
+            return
+        lines = varied.write(contestant.server.here.directory, "introductions", varied.introductions())
+        once = replace(operation, verb=verb, connections=Operation.connections)
+        try:
+            # The twin is ready before it knows its front proxies.
+            self.insist("system:anonymous", contestant, once, f"-requests={lines}", "-once")
+            contestant.introduced = verb
+        except SampleFailed as error:
+            self.fail(operation, contestant, error)
+        progress(f"introduced users to {contestant.name}")
+
+    def fail(self, operation: Operation, contestant: Contestant, error: SampleFailed) -> None:
+        """Keep that an operation failed: it is not asked again of this contestant."""
+        self.failures.setdefault(operation.key, {})[contestant.name] = str(error)
+        print(f"  {operation.key} at {contestant.name} failed: {error}", file=sys.stderr)
 
     def sample(self, operation: Operation, contestant: Contestant) -> None:
         """Take one sample and keep it; what fails once is not asked again of this contestant."""
@@ -90,20 +127,39 @@ class Bench:
         cpu = operation.quick_cpu if self.quick else operation.cpu
         seconds = 1.0 if self.quick else 2.0
         if operation.verb == "create":  # what holds objects may keep the last ones
-            operation = replace(operation, names=f"c{len(self.samples.get('create', {}).get(contestant.name, []))}")
+            operation = replace(operation, names=f"c{self.taken(operation, contestant)}")
+        bounds = (f"-cpu={cpu}", f"-seconds={seconds}")
         try:
-            sample = self.ask(contestant, operation, f"-cpu={cpu}", f"-seconds={seconds}")
+            sample = self.vary(contestant, operation, *bounds) if operation.varied else self.ask(contestant, operation, *bounds)
             self.note(operation.key, contestant.name, sample)
             if operation.verb == "create":
                 taken = replace(DELETE, names=operation.names, objects=sample["highest"])
                 self.note("delete", contestant.name, self.ask(contestant, taken, user=ADMIN))  # each name would be a question
         except SampleFailed as error:
-            self.failures.setdefault(operation.key, {})[contestant.name] = str(error)
-            print(f"  {operation.key} at {contestant.name} failed: {error}", file=sys.stderr)
+            self.fail(operation, contestant, error)
         progress(f"{operation.key} {contestant.name}")
+
+    def taken(self, operation: Operation, contestant: Contestant) -> int:
+        """Return how many samples of an operation there are."""
+        return len(self.samples.get(operation.key, {}).get(contestant.name, []))
+
+    def vary(self, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
+        """Take a sample of a varied operation, whose requests are the same at each contestant; how many were reviewed is noted.
+
+        Raises:
+            SampleFailed: any answer was not what it should be.
+        """
+        seed = f"{operation.key}-{self.taken(operation, contestant)}"
+        lines = varied.write(contestant.server.here.directory, seed, varied.requests(seed))
+        before = contestant.reviews()
+        sample = self.ask(contestant, operation, f"-requests={lines}", *more)
+        if operation.watchers:
+            return sample  # watches are opened before what is measured, and each is a review
+        return {**sample, "reviewed": round((contestant.reviews() - before) / (sample["count"] + sample["warm"]), 3)}
 
     def memory(self, key: str = MEMORY.key, objects: int = 0) -> None:
         """Restart each with what it stores, and see how much memory it takes: at rest, and after one whole list."""
+        self.ready(MEMORY)
         listing = next(each for each in OPERATIONS if each.key == "list_10k")
         listing = replace(listing, connections=1, objects=objects or listing.objects)
         for each in self.contestants:
@@ -120,12 +176,20 @@ class Bench:
 
     def first_list(self, contestant: Contestant, listing: Operation) -> dict[str, Any]:
         """List once; the twin is ready before its cache is, and says 429 meanwhile."""
+        return self.insist("status 429", contestant, listing, "-seconds=0", "-longest=0.01")
+
+    def insist(self, passing: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
+        """Take a sample of a server that was just started, and fails it with ``passing`` until it knows all that it needs.
+
+        Raises:
+            SampleFailed: any other answer was not what it should be.
+        """
         deadline = time.monotonic() + CACHE_SECONDS
         while True:
             try:
-                return self.ask(contestant, listing, "-seconds=0", "-longest=0.01")
+                return self.ask(contestant, operation, *more)
             except SampleFailed as error:
-                if "status 429" not in str(error) or time.monotonic() > deadline:
+                if passing not in str(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
 

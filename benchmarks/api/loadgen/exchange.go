@@ -18,9 +18,9 @@ import (
 
 const agent = "bench/1.0"
 
-// exchanger sends one request and reads its whole answer; keep says whether the body is wanted.
+// exchanger sends one request, own being header fields of its own, and reads its whole answer; keep says whether the body is wanted.
 type exchanger interface {
-	exchange(method, path, contentType string, body []byte, keep bool) (status int, answer []byte, size int64, err error)
+	exchange(method, path, own, contentType string, body []byte, keep bool) (status int, answer []byte, size int64, err error)
 }
 
 type dialer struct {
@@ -72,10 +72,10 @@ func (d *dialer) protocol() string {
 }
 
 // stream opens an answer that goes on: over a connection of its own, or as a stream of the shared one.
-func (d *dialer) stream(path string) (io.ReadCloser, error) {
+func (d *dialer) stream(path, own string) (io.ReadCloser, error) {
 	var response *http.Response
 	if d.h2 != nil {
-		request, err := d.h2.request(http.MethodGet, path, "", nil)
+		request, err := d.h2.request(http.MethodGet, path, own, "", nil)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (d *dialer) stream(path string) (io.ReadCloser, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := connection.send(http.MethodGet, path, "", nil); err != nil {
+		if err := connection.send(http.MethodGet, path, own, "", nil); err != nil {
 			return nil, err
 		}
 		if response, err = http.ReadResponse(connection.reader, nil); err != nil {
@@ -138,7 +138,7 @@ type connection struct {
 	buffer []byte
 }
 
-func (c *connection) send(method, path, contentType string, body []byte) error {
+func (c *connection) send(method, path, own, contentType string, body []byte) error {
 	c.head.Reset()
 	c.head.WriteString(method)
 	c.head.WriteByte(' ')
@@ -146,6 +146,7 @@ func (c *connection) send(method, path, contentType string, body []byte) error {
 	c.head.WriteString(" HTTP/1.1\r\nHost: ")
 	c.head.WriteString(c.host)
 	c.head.WriteString("\r\nUser-Agent: " + agent + "\r\nAccept: application/json\r\n")
+	c.head.WriteString(own)
 	if body != nil {
 		c.head.WriteString("Content-Type: ")
 		c.head.WriteString(contentType)
@@ -159,8 +160,8 @@ func (c *connection) send(method, path, contentType string, body []byte) error {
 	return err
 }
 
-func (c *connection) exchange(method, path, contentType string, body []byte, keep bool) (int, []byte, int64, error) {
-	if err := c.send(method, path, contentType, body); err != nil {
+func (c *connection) exchange(method, path, own, contentType string, body []byte, keep bool) (int, []byte, int64, error) {
+	if err := c.send(method, path, own, contentType, body); err != nil {
 		return 0, nil, 0, err
 	}
 	response, err := http.ReadResponse(c.reader, nil)
@@ -195,7 +196,10 @@ type multiplexed struct {
 	client *http.Client
 }
 
-func (m *multiplexed) request(method, path, contentType string, body []byte) (*http.Request, error) {
+func (m *multiplexed) request(method, path, own, contentType string, body []byte) (*http.Request, error) {
+	if own != "" {
+		return nil, errors.New("requests with header fields of their own are sent over HTTP/1.1")
+	}
 	request, err := http.NewRequest(method, m.server+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -208,8 +212,8 @@ func (m *multiplexed) request(method, path, contentType string, body []byte) (*h
 	return request, nil
 }
 
-func (m *multiplexed) exchange(method, path, contentType string, body []byte, keep bool) (int, []byte, int64, error) {
-	request, err := m.request(method, path, contentType, body)
+func (m *multiplexed) exchange(method, path, own, contentType string, body []byte, keep bool) (int, []byte, int64, error) {
+	request, err := m.request(method, path, own, contentType, body)
 	if err != nil {
 		return 0, nil, 0, err
 	}

@@ -30,6 +30,9 @@ type settings struct {
 	pids                                string
 	protocol                            string
 	selector                            string
+	requests                            string
+	once                                bool
+	drawn                               [][]request // of each worker; nil: objects come in turn, with no fields of their own
 }
 
 type sample struct {
@@ -37,6 +40,7 @@ type sample struct {
 	Protocol     string             `json:"protocol"`
 	Connections  int                `json:"connections"`
 	Count        int                `json:"count"`
+	Warm         int                `json:"warm"`    // requests before these
 	Highest      int                `json:"highest"` // no object made has this number or a higher one
 	Seconds      float64            `json:"seconds"`
 	CPU          map[string]float64 `json:"cpu_seconds"`
@@ -72,6 +76,8 @@ func parse() settings {
 	flag.StringVar(&s.pids, "pid", "", "NAME=PID,...: whose processor time is measured")
 	flag.StringVar(&s.protocol, "protocol", "http/1.1", "http/1.1 or h2; h2 is one connection for all, as client-go has it")
 	flag.StringVar(&s.selector, "watch-query", "", "further query of each watch")
+	flag.StringVar(&s.requests, "requests", "", "file with an object's number and header fields of its own for each request")
+	flag.BoolVar(&s.once, "once", false, "each of these requests once, and nothing is warmed up")
 	flag.Parse()
 	return s
 }
@@ -109,6 +115,11 @@ func run(s settings) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.requests != "" {
+		if s.drawn, err = drawn(s.requests, s.connections); err != nil {
+			return nil, err
+		}
+	}
 	switch s.operation {
 	case "watch":
 		return watch(s, d)
@@ -119,6 +130,9 @@ func run(s settings) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.once {
+		work = once(s, work)
+	}
 	return loop(s, d, work)
 }
 
@@ -126,6 +140,7 @@ func run(s settings) (*sample, error) {
 type worker struct {
 	number int
 	server exchanger
+	own    string    // header fields of the present request alone
 	start  time.Time // of the present step; one that has to wait for its turn sets it when that has come
 	times  []uint32
 	bytes  int64
@@ -205,7 +220,9 @@ func loopOver(s settings, d *dialer, workers []*worker, work job) (*sample, erro
 	if err != nil {
 		return nil, err
 	}
-	return summary(s, d, workers, seconds, used), nil
+	result := summary(s, d, workers, seconds, used)
+	result.Warm = work.warm * s.connections
+	return result, nil
 }
 
 func summary(s settings, d *dialer, workers []*worker, seconds float64, used map[string]float64) *sample {

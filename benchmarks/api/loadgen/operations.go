@@ -39,16 +39,16 @@ func operation(s settings) (job, error) {
 	case "delete":
 		return job{step: deleted(s), finite: true}, nil
 	case "get":
-		return job{step: gotten(s), warm: s.objects}, nil
+		return job{step: gotten(s), warm: warmth(s, s.objects)}, nil
 	case "list":
 		return job{step: listed(s), warm: 1}, nil
 	case "update":
 		return updated(s), nil
 	case "patch":
-		return job{step: patched(s, patch, mergePatch, s.query), warm: max(s.objects/s.connections, 1)}, nil
+		return job{step: patched(s, patch, mergePatch, s.query), warm: warmth(s, share(s))}, nil
 	case "apply":
 		prepare := applied(s, template)
-		return job{prepare: prepare, step: patched(s, template, applyPatch, s.query), warm: max(s.objects/s.connections, 1)}, nil
+		return job{prepare: prepare, step: patched(s, template, applyPatch, s.query), warm: share(s)}, nil
 	}
 	return job{}, fmt.Errorf("no operation is called %q", s.operation)
 }
@@ -68,7 +68,7 @@ func filled(template []byte, name string, number int64) []byte {
 
 // send does one exchange and fails on any code but the wanted ones.
 func send(w *worker, method, path, contentType string, body []byte, keep bool, wanted ...int) ([]byte, error) {
-	status, answer, size, err := w.server.exchange(method, path, contentType, body, keep)
+	status, answer, size, err := w.server.exchange(method, path, w.own, contentType, body, keep)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
@@ -108,8 +108,12 @@ func deleted(s settings) step {
 
 func gotten(s settings) step {
 	return func(w *worker, n int) (bool, error) {
-		path := s.path + "/" + named(s, (w.number*31+n)%s.objects)
-		_, err := send(w, http.MethodGet, withQuery(path, s.query), "", nil, false, http.StatusOK)
+		number, err := chosen(s, w, n, (w.number*31+n)%s.objects)
+		if err != nil {
+			return false, err
+		}
+		path := s.path + "/" + named(s, number)
+		_, err = send(w, http.MethodGet, withQuery(path, s.query), "", nil, false, http.StatusOK)
 		return false, err
 	}
 }
@@ -130,30 +134,34 @@ func listed(s settings) step {
 
 // updated replaces objects by what the last answer said with one number changed, as a controller does.
 func updated(s settings) job {
-	share := max(s.objects/s.connections, 1)
-	last := make([][][]byte, s.connections)
-	name := func(w *worker, n int) string { return s.path + "/" + named(s, w.number*share+n%share) }
+	last := make([]map[int][]byte, s.connections)
 	prepare := func(w *worker) error {
-		for n := range share {
-			answer, err := send(w, http.MethodGet, name(w, n), "", nil, true, http.StatusOK)
+		last[w.number] = map[int][]byte{}
+		w.own = asMaster(s)
+		for _, number := range owned(s, w) {
+			answer, err := send(w, http.MethodGet, s.path+"/"+named(s, number), "", nil, true, http.StatusOK)
 			if err != nil {
 				return err
 			}
-			last[w.number] = append(last[w.number], answer)
+			last[w.number][number] = answer
 		}
 		return nil
 	}
-	return job{prepare: prepare, warm: share, step: func(w *worker, n int) (bool, error) {
-		old := last[w.number][n%share]
+	return job{prepare: prepare, warm: warmth(s, share(s)), step: func(w *worker, n int) (bool, error) {
+		number, err := chosen(s, w, n, w.number*share(s)+n%share(s))
+		if err != nil {
+			return false, err
+		}
+		path, old := s.path+"/"+named(s, number), last[w.number][number]
 		written, err := renumbered(old, time.Now().UnixNano())
 		if err != nil {
 			return false, err
 		}
-		answer, err := send(w, http.MethodPut, withQuery(name(w, n), s.query), plainJSON, written, true, http.StatusOK)
+		answer, err := send(w, http.MethodPut, withQuery(path, s.query), plainJSON, written, true, http.StatusOK)
 		if err == nil && bytes.Equal(answer, old) {
-			err = fmt.Errorf("PUT of %s changed nothing", name(w, n))
+			err = fmt.Errorf("PUT of %s changed nothing", path)
 		}
-		last[w.number][n%share] = answer
+		last[w.number][number] = answer
 		return false, err
 	}}
 }
@@ -180,21 +188,23 @@ func found(object []byte) int {
 }
 
 func patched(s settings, template []byte, contentType, query string) step {
-	share := max(s.objects/s.connections, 1)
 	return func(w *worker, n int) (bool, error) {
-		name := named(s, w.number*share+n%share)
+		number, err := chosen(s, w, n, w.number*share(s)+n%share(s))
+		if err != nil {
+			return false, err
+		}
+		name := named(s, number)
 		body := filled(template, name, time.Now().UnixNano())
-		_, err := send(w, http.MethodPatch, withQuery(s.path+"/"+name, query), contentType, body, false, http.StatusOK)
+		_, err = send(w, http.MethodPatch, withQuery(s.path+"/"+name, query), contentType, body, false, http.StatusOK)
 		return false, err
 	}
 }
 
 // applied makes the objects that will be applied to, so that the measured ones find something.
 func applied(s settings, template []byte) func(*worker) error {
-	share := max(s.objects/s.connections, 1)
 	return func(w *worker) error {
-		for n := range share {
-			name := named(s, w.number*share+n)
+		for _, number := range owned(s, w) {
+			name := named(s, number)
 			path := withQuery(s.path+"/"+name, s.query)
 			if _, err := send(w, http.MethodPatch, path, applyPatch, filled(template, name, 0), false, http.StatusOK, http.StatusCreated); err != nil {
 				return err

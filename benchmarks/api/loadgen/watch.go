@@ -62,7 +62,7 @@ func watch(s settings, d *dialer) (*sample, error) {
 	}
 	watchers := make([]*watcher, s.watchers)
 	for index := range watchers {
-		if watchers[index], err = follow(s, d, revision); err != nil {
+		if watchers[index], err = follow(s, d, revision, index); err != nil {
 			return nil, err
 		}
 	}
@@ -100,7 +100,7 @@ func watch(s settings, d *dialer) (*sample, error) {
 		<-lost
 	}
 	var times []uint32
-	warm := warmWrites(s) * s.connections
+	warm := warmth(s, share(s)) * s.connections
 	for _, each := range watchers {
 		if len(each.times) != warm+result.Count {
 			return nil, fmt.Errorf("%d events came of %d writes", len(each.times), warm+result.Count)
@@ -122,7 +122,6 @@ func written(s settings, d *dialer, all *delivery, wait func(<-chan struct{}) er
 		}
 		workers[number] = &worker{number: number, server: connection}
 	}
-	share := warmWrites(s)
 	var mutex sync.Mutex
 	var newest int64
 	unique := func() int64 {
@@ -138,21 +137,20 @@ func written(s settings, d *dialer, all *delivery, wait func(<-chan struct{}) er
 			time.Sleep(time.Until(due))
 			w.start = time.Now()
 		}
+		object, err := chosen(s, w, n, w.number*share(s)+n%share(s))
+		if err != nil {
+			return false, err
+		}
 		number := unique()
 		done := all.expect(number)
-		name := named(s, w.number*share+n%share)
+		name := named(s, object)
 		body := filled(patch, name, number)
 		if _, err := send(w, http.MethodPatch, s.path+"/"+name, mergePatch, body, false, http.StatusOK); err != nil {
 			return false, err
 		}
 		return false, wait(done)
 	}
-	return loopOver(s, d, workers, job{step: one, warm: share})
-}
-
-// warmWrites returns how many objects each writer has: it writes each of them once before the clock starts.
-func warmWrites(s settings) int {
-	return max(s.objects/s.connections, 1)
+	return loopOver(s, d, workers, job{step: one, warm: warmth(s, share(s))})
 }
 
 func collectionRevision(s settings, d *dialer) (string, error) {
@@ -161,7 +159,7 @@ func collectionRevision(s settings, d *dialer) (string, error) {
 		return "", err
 	}
 	defer connection.secure.Close()
-	answer, err := send(&worker{server: connection}, http.MethodGet, s.path+"?limit=1", "", nil, true, http.StatusOK)
+	answer, err := send(&worker{server: connection, own: asMaster(s)}, http.MethodGet, s.path+"?limit=1", "", nil, true, http.StatusOK)
 	if err != nil {
 		return "", err
 	}
@@ -174,12 +172,12 @@ func collectionRevision(s settings, d *dialer) (string, error) {
 	return revision, nil
 }
 
-func follow(s settings, d *dialer, revision string) (*watcher, error) {
+func follow(s settings, d *dialer, revision string, index int) (*watcher, error) {
 	query := "watch=1&resourceVersion=" + revision + "&timeoutSeconds=3000"
 	if s.selector != "" {
 		query += "&" + s.selector
 	}
-	body, err := d.stream(withQuery(s.path, query))
+	body, err := d.stream(withQuery(s.path, query), watching(s, index))
 	if err != nil {
 		return nil, err
 	}

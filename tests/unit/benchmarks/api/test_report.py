@@ -59,9 +59,18 @@ def test_the_json_can_be_read_again() -> None:
     assert json.loads(report.encode(result)) == result
 
 
-def test_every_row_that_a_ratio_is_wanted_of_is_measured() -> None:
+def test_every_row_is_measured() -> None:
     assert set(KEYS) == {
         "get", "get_rv0", "list_1k", "list_10k", "create", "update", "patch", "apply", "watch_50", "watch_saturated", "memory_10k",
-        "handshake",
+        "handshake", "varied_get", "varied_get_rv0", "varied_update", "varied_patch", "varied_watch_50",
     }  # fmt: skip
     assert all(each.wanted > 0 for each in OPERATIONS)
+
+
+def test_a_varied_row_has_a_ratio_of_which_none_is_wanted() -> None:
+    samples = [a_sample(1.0, 1000, reviewed=0.25)]
+    result = report.finish(a_result(varied_get={"twin": samples, "ours": samples}))
+    assert (result["ratios"], "varied_get" in result["wanted"]) == ({"varied_get": 1.0}, False)
+    row, *speeds = [line for line in report.table(result).splitlines() if line.startswith("varied_get ")]  # then speeds
+    assert "SHORT" not in row
+    assert [each.rpartition("  ")[2] for each in speeds] == ["0.25 reviews a request"] * 2
