@@ -15,8 +15,10 @@ import pytest
 import yaml
 
 from apiserver.apis.core import resources as core
-from apiserver.apis.virt import names, streams
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt import names, resources, streams
 from apiserver.endpoints.verbs.streamlimits import StreamLimits
+from apiserver.kubectl import verbs as plugin
 from apiserver.registry.virt.domainxml import DomainXML
 from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.verbs import VERBS
@@ -457,6 +459,17 @@ def test_who_may_view_may_only_read_and_reads_no_stream() -> None:
     assert {(f"virtualmachines/{stream}", verb) for stream in get_args(streams.Stream) for verb in ("get", "create")} <= edit
     assert {resource.partition("/")[2] for resource, _ in edit} == {"", "status", *READS, *every}
     assert view < edit
+
+
+@pytest.mark.parametrize("role", ["view", "edit"])
+def test_every_kind_of_a_namespace_is_granted_to_people(role: str) -> None:
+    kinds = [each for each in vars(resources).values() if isinstance(each, Resource) and each.group == names.GROUP and each.namespaced]
+
+    assert {resource for resource, _ in granted(role) if "/" not in resource} >= {each.plural for each in kinds} != set()
+
+
+def test_the_plugin_has_every_verb() -> None:
+    assert set(plugin.VERBS) == set(VERBS)
 
 
 def test_the_roles_for_people_are_part_of_kubernetes_own() -> None:
