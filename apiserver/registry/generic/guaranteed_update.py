@@ -1,7 +1,7 @@
 """The optimistic update: plan with what is at hand, commit if that is what is stored, else plan again (Go: ``GuaranteedUpdate``).
 
 At hand is the cache's copy, which may be behind: whatever its plan leads to except a successful commit counts only once storage has said
-that it is not.
+that it is not. A dry run begins with what is stored, and is planned once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def guaranteed_update(
         Conflict: a claim is taken.
     """
     cohort = await objects.cohorts.join()
-    item = objects.cached(namespace, name)
+    item = objects.cached(namespace, name) if not dry_run else None
     certain = item is None
     if item is None:
         item = await objects.live(namespace, name)

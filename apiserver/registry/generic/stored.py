@@ -137,10 +137,13 @@ class StoredObjects:
         await self._transactions.remove_unread(entry)
 
     async def _as_if(self, key: str, old: Item | None, new: Object) -> Item:
-        """Raise what a commit would meet, and return what it would leave, at the revision of ``old``."""
-        revision = old.revision if old is not None else 0
-        entry = await self.read(key)
-        if (entry.mod_revision if entry is not None else 0) != revision:
+        """Return what a commit would leave, at the revision of ``old``.
+
+        Raises:
+            Overtaken: there is an object where one was to be created. An update loses nobody's write, so others may be ahead.
+            Conflict: a claim is taken.
+        """
+        if old is None and (entry := await self.read(key)) is not None:
             raise Overtaken(entry)
         await self._transactions.check_claims(key, old.object if old is not None else None, new)
-        return Item(key, revision, new, codec.dump(new))
+        return Item(key, old.revision if old is not None else 0, new, codec.dump(new))

@@ -11,9 +11,10 @@ import pytest
 
 from apiserver.apis.meta.errors import AlreadyExists, Forbidden, NotFound
 from apiserver.apis.meta.objects import Object, labels_of
+from apiserver.apis.meta.resources import Resource
 from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec
-from apiserver.registry.generic.admission import AdmitAll
+from apiserver.registry.generic.admission import Admission, AdmitAll, Attributes, Operation
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.store import Store, Stored
 from storage.memory import MemoryStorage
@@ -27,13 +28,14 @@ class World:
 
     def __init__(self) -> None:
         self.storage = MemoryStorage()
-        self.cache, self.behind = self._store()
-        _, self.other = self._store()
+        self.cache, self.behind = self.made_with(AdmitAll())
+        _, self.other = self.made_with(AdmitAll())
 
-    def _store(self) -> tuple[WatchCache, Store]:
+    def made_with(self, admission: Admission) -> tuple[WatchCache, Store]:
+        """Return another store over the same storage, and its cache."""
         strategy = flunders.strategies("wardle.example.com")[0]
         cache = WatchCache(self.storage, codec.collection("/registry", strategy.resource), partial(codec.decode, strategy))
-        return cache, Store(self.storage, cache, strategy, root="/registry", admission=AdmitAll(), now=lambda: datetime.now(UTC))
+        return cache, Store(self.storage, cache, strategy, root="/registry", admission=admission, now=lambda: datetime.now(UTC))
 
     async def stored(self) -> dict[str, str]:
         """Return the labels that storage has."""
@@ -80,12 +82,39 @@ async def test_a_commit_that_came_too_late_is_planned_again(world: World) -> Non
     assert set(labels_of(item.object)) == {"theirs", "mine"} == set(await world.stored())
 
 
-@pytest.mark.parametrize("options", [WriteOptions(), DRY], ids=["in earnest", "dry run"])
-async def test_a_refusal_counts_only_of_what_is_stored(world: World, options: WriteOptions) -> None:
+@pytest.mark.parametrize(("options", "seen"), [(WriteOptions(), [set(), {"theirs"}]), (DRY, [{"theirs"}])], ids=["in earnest", "dry run"])
+async def test_a_refusal_counts_only_of_what_is_stored(world: World, options: WriteOptions, seen: list[set[str]]) -> None:
     await world.other.update("n", "a", Labelling("theirs"), WriteOptions())
     mine = Labelling("mine", refuses=lambda labels: "theirs" not in labels)
     await world.behind.update("n", "a", mine, options)
-    assert mine.seen == [set(), {"theirs"}]
+    assert mine.seen == seen
+
+
+class Interfered(AdmitAll):
+    """Somebody else writes each time that admission is asked, up to ten times."""
+
+    def __init__(self, other: Store) -> None:
+        self.other = other
+        self.asked = 0
+
+    def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
+        del operation, resource, subresource
+        return True
+
+    async def validate(self, attributes: Attributes) -> None:
+        del attributes
+        self.asked += 1
+        if self.asked <= 10:
+            await self.other.update("n", "a", Labelling(f"theirs-{self.asked}"), WriteOptions())
+
+
+async def test_a_dry_run_is_planned_once_whoever_else_writes(world: World) -> None:
+    admission, mine = Interfered(world.other), Labelling("mine")
+    _, mine_and_others = world.made_with(admission)
+    item = await mine_and_others.update("n", "a", mine, DRY)
+    assert (mine.seen, admission.asked, set(labels_of(item.object))) == ([set()], 1, {"mine"})
+    await mine_and_others.update("n", "a", mine, WriteOptions())
+    assert (admission.asked, len(await world.stored())) == (11, 11), "in earnest it goes on until nobody writes: ten of theirs, and mine"
 
 
 async def test_nobody_is_asked_twice_about_the_same_state(world: World) -> None:
