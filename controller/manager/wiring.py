@@ -163,7 +163,7 @@ class Machines:
         reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
         memory = Absences(environment.elapsed), Endings(environment.elapsed)
         machines = virtual_machines.VirtualMachines(*ports, reports, *memory)
-        moves = migrations.Migrations(*ports, reports, options.migrations)
+        moves = migrations.Migrations(*ports, options.migrations)
         updates = workload_updates.WorkloadUpdates(*ports, options.migrations)
         sound = (
             Validated(machines, informers.vms, environment.recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),

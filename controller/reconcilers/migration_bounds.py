@@ -3,7 +3,7 @@
 A launcher that its guest has taken over need never answer, or never finish. Once the target is to be prepared, time counts from
 ``PreparingTarget``, whose moment virt-controller wrote itself: those of the later phases are the virt-handlers' words. Until ``Running``
 nothing of the guest has moved, and what does not come that far ends. From then on nobody else can say on which side the guest is, so such
-a migration ends when nothing of its target pod runs any more: past its time that pod is deleted, which harms no guest that stayed.
+a migration goes on, and only its place in the queue is another's.
 """
 
 from __future__ import annotations
@@ -31,11 +31,6 @@ BEGIN_SECONDS: Final = 300
 """For virt-handler of the source to begin once the target is ready, which takes a moment: it may be just then that it is replaced."""
 END_SECONDS: Final = 300
 """For a migration to be ended by the virt-handlers, beyond the time that its options allow: an abort and the last words of both sides."""
-LAST_SECONDS: Final = 300
-"""For the virt-handlers to say how it ended, once it is said that it is overdue: the API server may have been away until then, and the
-guest may run on the target since."""
-SHUTDOWN_SECONDS: Final = 60
-"""Grace period of a target pod that is deleted then: should a guest be in it after all, it can shut down."""
 UNTOLD_SECONDS: Final = 3600
 """For one whose options say no time: it was begun by a virt-controller of an earlier release."""
 SOURCE_UNKNOWN: Final = "SourceUnknown"
@@ -99,12 +94,6 @@ def holds_place(migration: Object, now: datetime) -> bool:
     """Return whether an unfinished migration holds its place, by what is written in it: it has time left, and its node reports."""
     said = condition(dig(migration, "status", "conditions"), "Succeeded") or {}
     return not is_overdue(migration, now) and said.get("reason") != SOURCE_UNKNOWN
-
-
-def target_kept(migration: Object, now: datetime) -> float:
-    """Return for how many seconds more the target pod of an overdue migration is kept, by the moment at which that was said."""
-    said = condition(dig(migration, "status", "conditions"), migration_retries.OVERDUE)
-    return LAST_SECONDS - (_ago(said["lastTransitionTime"], now) if said is not None else 0.0)
 
 
 def _allowed(migration: Object) -> int:

@@ -5,8 +5,7 @@ Up to ``PreparingTarget`` this loop decides; from ``TargetReady`` on only the tw
 loop ends a Migration only when the pods themselves leave no doubt; it releases the guest (``apis.virt.release``) when the source's pod
 says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was looked
 at, and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
-Each phase has its time (``migration_bounds``): one that stays ``TargetReady`` ends, one that stays ``Running`` gives its place to another
-and then loses its target pod, whose end is its own.
+Each phase has its time (``migration_bounds``): one that stays ``TargetReady`` ends, one that stays ``Running`` gives its place to another.
 An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``).
 """
 
@@ -40,12 +39,11 @@ from controller.reconcilers.migration_bounds import (
     NODE_SECONDS,
     PREPARE_SECONDS,
     RUN_SECONDS,
-    SHUTDOWN_SECONDS,
     SOURCE_UNKNOWN,
     START_SECONDS,
 )
 from controller.reconcilers.migration_queue import Turn
-from controller.reconcilers.migration_retries import OVERDUE, TARGET_SCHEDULED
+from controller.reconcilers.migration_retries import TARGET_SCHEDULED
 from controller.reconcilers.settings import MigrationLimits, Settings
 
 QUEUE_SECONDS: Final = 20
@@ -65,8 +63,8 @@ ATTEMPT_FAILED: Final = "AttemptFailed"
 """Reason of one that waits for its next attempt."""
 QUEUED: Final = "Queued"
 """Reason of one that waits for its turn."""
-SILENT_SECONDS: Final = 60
-"""Before the target of an overdue one is looked at again whose node does not report."""
+OVERDUE: Final = "Overdue"
+"""Reason of one whose end nobody says, and whose place is another's."""
 MAX_STRANGERS: Final = 3
 """Nodes whose virt-handlers speak another contract, that are named."""
 SUCCEEDED: Final = "Succeeded"
@@ -97,8 +95,6 @@ class Observed:
     limits: MigrationLimits = field(default_factory=MigrationLimits)
     strangers: Mapping[str, str] = field(default_factory=dict)
     """Nodes whose virt-handlers speak another contract, and the words for each."""
-    is_target_heard: bool = True
-    """Kubelet and virt-handler of the target's node report: the guest is not in the target unless the machine says so."""
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
@@ -332,7 +328,9 @@ def _bound(seen: Observed) -> tuple[Action, ...]:
     else:
         left = migration_bounds.place_left(seen.migration, seen.now)
         if left is not None and left <= 0:
-            return _end_overdue(seen)
+            # Its target may have the only copy of the guest, as long as the source cannot say so: it is a person's to delete.
+            message = "neither side has said how it ended, long after its time; it goes on, and its place in the queue is another's"
+            return _say(seen, phase, OVERDUE, message)
     again = () if left is None else (LookAgain(max(left, 0.5)),)
     if (said := _say_lost(seen)) is not None:
         return (*said, *again)
@@ -350,28 +348,6 @@ def _say_lost(seen: Observed) -> tuple[Action, ...] | None:
     if (condition(conditions, SUCCEEDED) or {}).get("reason") != SOURCE_UNKNOWN:
         return None
     return (WriteStatus({**_status(seen), "message": "", "conditions": without_condition(conditions, SUCCEEDED)}),)
-
-
-def _end_overdue(seen: Observed) -> tuple[Action, ...]:
-    """Say that a migration is overdue, and let it have no target for ever.
-
-    Its phase is still the virt-handlers' word: a guest that the source gave away may be in the target, and has no other copy. So a target
-    stays whose guest the source released, or whose virt-handler is not heard: of any other it would have claimed the guest by now.
-    """
-    told = "neither side has said how it ended, long after its time; its place in the queue is another's"
-    left = migration_bounds.target_kept(seen.migration, seen.now)
-    if left > 0:
-        new = {"type": OVERDUE, "status": "True", "reason": OVERDUE, "message": told}
-        conditions = with_condition(_conditions(seen, "Unknown", OVERDUE, told), new, now=times.to_rfc3339(seen.now))
-        status = {**_status(seen), "message": told, "conditions": conditions}
-        said = () if status == seen.migration.get("status") else (WriteStatus(status), Emit("Warning", OVERDUE, told))
-        return (*said, LookAgain(max(left, 0.5)))
-    if not seen.is_target_heard:
-        return (LookAgain(SILENT_SECONDS),)
-    if seen.target is None or is_deleting(seen.target) or release.is_released(seen.migration):
-        return ()
-    message = f"{told}; target pod {name_of(seen.target)} is deleted"
-    return (DeletePod(name_of(seen.target), uid_of(seen.target), SHUTDOWN_SECONDS), Emit("Warning", OVERDUE, message))
 
 
 def _source_ended(seen: Observed) -> tuple[Action, ...]:
@@ -410,7 +386,9 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
     if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):
         return _finish(seen, phases.FAILED, reason, message)
     if failure is None:
-        status = {**_status(seen), "attempts": migration_attempts.failed(seen.migration, reason, message, seen.now)}
+        node = pod_state.node_of(seen.target) or dig(seen.migration, "status", "targetNode")  # the status has it from PreparingTarget on
+        attempt = {**seen.migration, "status": {**_status(seen), "targetNode": node}}
+        status = {**_status(seen), "attempts": migration_attempts.failed(attempt, reason, message, seen.now)}
         if phase == phases.RUNNING:
             return (WriteStatus({**status, "message": message}), LookAgain(SOURCE_WORD_SECONDS))
         return _try_again(replace(seen, migration={**seen.migration, "status": status}))

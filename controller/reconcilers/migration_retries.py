@@ -28,11 +28,9 @@ END_SECONDS: Final = 60
 MAX_MESSAGE: Final = 600
 """Characters of what failed, where it becomes part of a longer message."""
 _OF_TARGET: Final = ("targetNode", "targetPod", "targetPodUID", "targetPodIPs", "targetAddress", "progress")
-OVERDUE: Final = "Overdue"
-"""Type of the condition of an attempt that has had its time, whose place is another's; the reason in ``Succeeded`` as well."""
 TARGET_SCHEDULED: Final = "TargetScheduled"
 """Type of the condition of an attempt whose target has a node, where nothing bounds the time to find one."""
-_OF_ATTEMPT: Final = (release.RELEASED, progress.CONVERGING, OVERDUE, TARGET_SCHEDULED)
+_OF_ATTEMPT: Final = (release.RELEASED, progress.CONVERGING, TARGET_SCHEDULED)
 
 
 @dataclass(frozen=True, slots=True)

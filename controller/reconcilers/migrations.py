@@ -20,7 +20,7 @@ from controller.reconcilers.actions import REFUSED_SECONDS, Action, Deeds, PodRe
 from controller.reconcilers.copies import BY_MACHINE, BY_STATE, UNFINISHED, Informers, claims_for
 from controller.reconcilers.migration_queue import Turn, waits
 from controller.reconcilers.migration_turns import MigrationTurns
-from controller.reconcilers.node_reports import NodeReports, strangers
+from controller.reconcilers.node_reports import strangers
 from controller.reconcilers.ownership import UNWATCHED_SECONDS, Reference
 from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.runtime.clock import Clock
@@ -49,14 +49,12 @@ class Migrations:
         clock: Clock,
         settings: Settings,
         informers: Informers,
-        reports: NodeReports,
         limits: MigrationLimits | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._settings = settings
         self._informers = informers
-        self._reports = reports
         self._limits = limits or MigrationLimits()
         self._turns = MigrationTurns(informers, self._limits, clock)
         self._recorder = recorder
@@ -157,7 +155,6 @@ class Migrations:
             source_labels=await self._labels_of_node(pod) if turn.may_begin and planning.relies_on_node(migration, vm, pod) else {},
             limits=self._limits,
             strangers=strangers(self._informers.leases),
-            is_target_heard=self._reports.is_heard(dig(migration, "status", "targetNode") or ""),
         )
 
     async def _policy(self, vm: Object) -> Object:

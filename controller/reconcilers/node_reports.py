@@ -108,10 +108,6 @@ class NodeReports:
         """Take note of what only virt-handler of this node can have written: it may come before the renewal of its Lease."""
         self._signs.heard(node)
 
-    def is_heard(self, node: str) -> bool:
-        """Return whether both the kubelet and the virt-handler of a node report, as far as the copies here know."""
-        return not kubelet_is_silent(self._nodes.get("", node)) and self._signs.left(node) > 0
-
     async def judge(self, nodes: Iterable[str]) -> Silence:
         """Return which of these nodes are silent."""
         whole: set[str] = set()

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from apiserver.apis.meta import errors, times
-from apiserver.apis.meta.objects import is_deleting, name_of, uid_of
+from apiserver.apis.meta.objects import name_of, uid_of
 from apiserver.apis.virt import migration_attempts, names
 from controller.reconcilers import migration_plan, migration_retries
 from tests.component.controller.test_controller import MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
@@ -409,32 +409,3 @@ async def test_the_first_of_a_drain_whose_cordon_is_not_known_yet_begins() -> No
         labels = {"kubevirt.io/evicted-pod": "x", "kubevirt.io/drain": "true"}
         await ask(api, "a", labels=labels, annotations={"kubevirt.io/evicted-from": "node1"})
         await cluster.until(lambda: targets(api) == ["a"], "its target")
-
-
-async def test_an_overdue_migration_loses_its_target_pod_once_that_node_reports_and_then_ends(api: FakeAPI, cluster: Cluster) -> None:
-    """Its source was taken over: it neither answers an abort nor says how it ended."""
-    await api.edit(NODES, "", "node2", lambda obj: obj["status"]["conditions"][0].update(status="Unknown"))
-    await cluster.running()
-    await api.put(MIGRATIONS, a_migration("m"))
-    await phase_is(cluster, "m", "Scheduling")
-    target = api.get(PODS, "ns", api.get(MIGRATIONS, "ns", "m")["status"]["targetPod"])
-    await cluster.start_pod(target, "node2")
-    await phase_is(cluster, "m", "PreparingTarget")
-
-    def run(obj: dict[str, Any]) -> None:
-        long_ago = "2026-01-01T00:00:00Z"
-        obj["status"] |= {"phase": "Running", "phaseTransitionTimestamps": [{"phase": "PreparingTarget", "time": long_ago}]}
-        said = {"type": "Overdue", "status": "True", "reason": "Overdue", "message": "", "lastTransitionTime": long_ago}
-        obj["status"]["conditions"] = [said]
-
-    def pod() -> dict[str, Any] | None:
-        return api.objects.get((PODS, "ns", name_of(target)))
-
-    await api.edit(MIGRATIONS, "ns", "m", run)
-    await asyncio.sleep(0.3)
-    assert not is_deleting(pod() or {}), "its guest may run there, and nobody heard of that node"
-    await api.edit(NODES, "", "node2", lambda obj: obj["status"]["conditions"][0].update(status="True"))
-    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))  # has it looked at again
-    await cluster.until(lambda: pod() is None or is_deleting(pod() or {}), "deletion of the target pod")
-    await cluster.until(lambda: "Overdue" in cluster.events(), "its Event")
-    assert api.get(MIGRATIONS, "ns", "m")["status"]["phase"] == "Running"

@@ -17,16 +17,13 @@ from controller.reconcilers.actions import Action, DeletePod, Emit, LookAgain, W
 from controller.reconcilers.migration_bounds import (
     BEGIN_SECONDS,
     END_SECONDS,
-    LAST_SECONDS,
     NODE_SECONDS,
     PREPARE_SECONDS,
     RUN_SECONDS,
-    SHUTDOWN_SECONDS,
     START_SECONDS,
     UNTOLD_SECONDS,
 )
-from controller.reconcilers.migration_plan import SILENT_SECONDS, Observed, plan
-from controller.reconcilers.migration_retries import OVERDUE
+from controller.reconcilers.migration_plan import OVERDUE, Observed, plan
 from controller.reconcilers.settings import MigrationLimits, Settings
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
@@ -98,57 +95,29 @@ def test_one_that_never_ends_is_said_to_be_overdue_and_its_place_is_anothers(opt
     assert (status["phase"], found["status"], found["reason"]) == ("Running", "Unknown", "Overdue")
     assert "endTime" not in status
     assert [each.reason for each in actions if isinstance(each, Emit)] == ["Overdue"]
-    assert actions[-1] == LookAgain(LAST_SECONDS)
-    assert planned({**overdue, "status": status}) == (LookAgain(LAST_SECONDS),), "it is said once"
+    assert planned({**overdue, "status": status}) == (), "it is said once"
 
 
-def an_overdue(said: float, *, since: float = 1e6, **status: Any) -> dict[str, Any]:
-    """Return a Migration of which was said so long ago that it is overdue; by the rules of conditions ``Succeeded`` is older."""
-    new = {"type": OVERDUE, "status": "True", "reason": OVERDUE, "message": "", "lastTransitionTime": ago(said)}
-    known = {"type": "Succeeded", "status": "Unknown", "reason": OVERDUE, "message": "", "lastTransitionTime": ago(since)}
-    return under_way(phases.RUNNING, since, conditions=[known, new, *status.pop("more", ())], **status)
+def an_overdue(**status: Any) -> dict[str, Any]:
+    """Return a Migration of which is said that it is overdue."""
+    known = {"type": "Succeeded", "status": "Unknown", "reason": OVERDUE, "message": "", "lastTransitionTime": ago(1e6)}
+    return under_way(phases.RUNNING, 1e6, conditions=[known, *status.pop("more", ())], **status)
 
 
 def deletions(actions: tuple[Action, ...]) -> list[DeletePod]:
     return [each for each in actions if isinstance(each, DeletePod)]
 
 
-RELEASED = {"type": release.RELEASED, "status": "True", "reason": release.BY_HANDLER, "message": "", "lastTransitionTime": ago(9)}
-
-
 @pytest.mark.parametrize("deleting", [False, True])
-def test_an_overdue_one_loses_its_target_pod_once_nobody_claims_the_guest(*, deleting: bool) -> None:
-    assert deletions(planned(an_overdue(LAST_SECONDS - 2, deleting=deleting))) == []
-    assert planned(an_overdue(LAST_SECONDS - 2, deleting=deleting))[-1] == LookAgain(2.0)
-    assert planned(an_overdue(LAST_SECONDS - 0.25, deleting=deleting))[-1] == LookAgain(0.5)
+def test_the_target_of_an_overdue_one_is_kept_for_it_may_have_the_only_copy_of_the_guest(*, deleting: bool) -> None:
     target = a_pod(migration="migration-uid", node="node2")
-    actions = planned(an_overdue(LAST_SECONDS, deleting=deleting), target=target)
-    assert deletions(actions) == [DeletePod(TARGET, f"uid-of-{TARGET}", SHUTDOWN_SECONDS)]
-    assert not [each for each in actions if isinstance(each, WriteStatus)], "it ends when that pod has: until then a guest may be in it"
-    target["metadata"]["deletionTimestamp"] = ago(0)
-    assert planned(an_overdue(LAST_SECONDS, deleting=deleting), target=target) == ()
-
-
-def test_a_target_that_may_have_the_only_copy_of_the_guest_is_kept() -> None:
-    target = a_pod(migration="migration-uid", node="node2")
-    assert planned(an_overdue(LAST_SECONDS, more=[RELEASED]), target=target) == ()
-
-
-def test_the_end_of_the_target_is_that_of_the_overdue_migration() -> None:
-    failed = [{"number": 1, "reason": "TargetPodEnded", "message": "it was deleted", "endTime": ago(60)}]
-    assert planned(an_overdue(LAST_SECONDS, attempt=1), target=None)[-1] == LookAgain(60)
-    for overdue in (an_overdue(LAST_SECONDS, attempt=1, attempts=failed), an_overdue(LAST_SECONDS, attempt=1, more=[RELEASED])):
-        assert written(planned(overdue, target=None))["phase"] == phases.FAILED
-
-
-def test_a_guest_that_may_have_left_while_nobody_heard_of_its_node_keeps_its_pod() -> None:
-    assert planned(an_overdue(LAST_SECONDS), is_target_heard=False) == (LookAgain(SILENT_SECONDS),)
+    assert deletions(planned(an_overdue(deleting=deleting), target=target)) == []
 
 
 def test_a_guest_that_runs_on_the_target_is_never_overdue() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     vm["status"] |= {"podName": TARGET, "nodeName": "node2"}
-    migration = an_overdue(1e6)
+    migration = an_overdue()
     target = a_pod(migration="migration-uid", node="node2")
     actions = plan(Observed(migration, vm, a_pod(), target, claims={}, now=NOW, settings=Settings("launcher")))
     assert (written(actions)["phase"], deletions(actions)) == (phases.SUCCEEDED, [])
@@ -157,7 +126,7 @@ def test_a_guest_that_runs_on_the_target_is_never_overdue() -> None:
 def test_the_next_attempt_is_not_overdue_and_its_target_has_its_own_time() -> None:
     failed = [{"number": 1, "reason": "ConnectionBroken", "message": "it broke", "endTime": ago(60)}]
     noted = {"type": "TargetScheduled", "status": "True", "reason": "Scheduled", "message": "", "lastTransitionTime": ago(1e6)}
-    status = written(planned(an_overdue(1e6, attempt=1, attempts=failed, more=[noted]), target=None))
+    status = written(planned(an_overdue(attempt=1, attempts=failed, more=[noted]), target=None))
     assert (status["attempt"], [each["type"] for each in status["conditions"]]) == (2, ["Succeeded"])
 
 

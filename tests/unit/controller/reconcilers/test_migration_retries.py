@@ -241,8 +241,9 @@ def test_a_target_that_a_kubelet_rejects_while_virt_handlers_devices_are_away_is
     """virt-handler is a device plugin: while it is started again, its node admits no launcher."""
     rejected = a_target(phase="Failed")
     rejected["status"] |= {"reason": "UnexpectedAdmissionError", "message": "no healthy devices present"}
-    status = written(plan(seen("Scheduling", target=rejected)))
+    status = written(plan(seen("Scheduling", target=rejected, status={"targetNode": None, "targetPodUID": None})))
     assert (status["phase"], status["attempt"], status["attempts"][0]["reason"]) == ("Pending", 2, "TargetPodEnded")
+    assert status["attempts"][0]["targetNode"] == "node2", "which the next one avoids"
     assert "UnexpectedAdmissionError: no healthy devices present" in status["message"]
     rejected["status"]["reason"] = "NodeAffinity"
     assert written(plan(seen("Scheduling", target=rejected)))["phase"] == "Failed", "the next one would not fit either"
