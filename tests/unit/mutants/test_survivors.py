@@ -9,6 +9,7 @@ import pytest
 
 from tests.mutants import filters, survivors, table
 from tests.mutants.mutant import Key, mutants
+from tests.testbed import layout
 
 HERE = Key("a.py", "f", "Kind", "return x", "return y")
 THERE = replace(HERE, module="b.py")
@@ -80,6 +81,14 @@ def test_the_file_of_survivors_is_whole_and_of_modules_that_are_run() -> None:
     reasons = survivors.read(survivors.PATH.read_text(encoding="utf-8"))
 
     assert {key.module for key in reasons} <= {module.path for module in table.MODULES}
+
+
+def test_the_lines_of_the_survivors_are_there() -> None:
+    """A run of all mutants takes a quarter of an hour, and this a second: what was rewritten is to be judged anew."""
+    reasons = survivors.read(survivors.PATH.read_text(encoding="utf-8"))
+    sources = {key.module: (layout.REPOSITORY / key.module).read_text(encoding="utf-8") for key in reasons}
+
+    assert [key for key in reasons if key.before not in sources[key.module]] == []
 
 
 def changed(line: int, old: str, new: str) -> dict[str, object]:
