@@ -21,7 +21,7 @@ class Trigger:
 
 
 class Waiting(Protocol):
-    """What a watch waits for."""
+    """Condition under which a watch that has read everything is woken."""
 
     prefix: str
     key: str
@@ -104,7 +104,7 @@ class Audiences(Generic[Watch]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no watch waits."""
+        """True if no watch waits."""
         return not self._of_prefix and not self._of_key
 
     def enter(self, watch: Watch) -> None:

@@ -1,4 +1,4 @@
-"""What watches tell: changes of objects as events, each made once for all that tell it."""
+"""Changes of objects as watches tell them: as events, each made once for all that tell it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Telling:
 
 
 class Receiver(Protocol):
-    """Who is told what a watch finds."""
+    """Receiver of what a watch finds."""
 
     def receive(self, telling: Telling) -> bool:
         """Take events, without waiting; False: there is no room for more, and nothing comes before :meth:`room` has returned."""

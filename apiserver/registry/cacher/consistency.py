@@ -1,4 +1,4 @@
-"""Whether a watch cache still says what the storage says: compared every few minutes, because a cache that is wrong stays wrong.
+"""Comparison of a watch cache with the storage, every few minutes, because a cache that is wrong stays wrong.
 
 Source: the consistency checker of ``k8s.io/apiserver/pkg/storage/cacher/delegator.go`` (there: a digest of both lists).
 """

@@ -1,4 +1,4 @@
-"""How reads of the watch cache become linearizable.
+"""Linearizable reads of the watch cache.
 
 A read that must see everything acknowledged before it asks the store for its revision, and waits until the cache has reached it.
 All reads that arrive while one question is under way share the next one, so a thousand concurrent reads cost the store one or two
@@ -54,7 +54,7 @@ class Freshness:
         self._behind = asyncio.Event()
         self._order = itertools.count()
         self.reads = 0
-        """How many times the store was asked for its revision."""
+        """Number of times that the store was asked for its revision."""
 
     async def run(self) -> None:
         """Serve those who wait, until cancelled."""

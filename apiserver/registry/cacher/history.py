@@ -23,7 +23,7 @@ from storage.port import Batch, Compacted, Entry, Storage, StorageError
 logger = logging.getLogger(__name__)
 
 REPLAYS: Final = 16
-"""How many watches may read the storage's history at once; the next one is told to come again."""
+"""Watches that may read the storage's history at once; the next one is told to come again."""
 TIMEOUT_SECONDS: Final = 10.0
 _SECONDS: Final = 1
 
@@ -54,7 +54,7 @@ class History:
         self._too_deep = (0, 0)  # (epoch, revision): from there on is more than the window holds
         self._replays = 0
         self.read_back = 0
-        """How many times the window was made to reach further back."""
+        """Number of times that the window was made to reach further back."""
 
     async def reach(self, after: int) -> bool:
         """Make the window reach back to ``after``; return False if that is too far for it.
@@ -120,7 +120,7 @@ class History:
         return records_of(batch, self._read)
 
     def is_near(self, revision: int) -> bool:
-        """Whether the window has all that follows ``revision``."""
+        """Return whether the window has all that follows ``revision``."""
         return revision >= self._window.oldest
 
     def expired(self, after: int) -> errors.Expired:
@@ -166,7 +166,7 @@ class Replay:
 
     @property
     def is_live(self) -> bool:
-        """Whether it has come so near that it reads the window. Cancelling a wait before that ends it."""
+        """True once it has come so near that it reads the window. Cancelling a wait before that ends it."""
         return self._live is not None
 
     @property

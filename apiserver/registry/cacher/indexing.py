@@ -1,4 +1,4 @@
-"""Which objects have a certain label, or value of a field: found out when somebody first asks, kept up to date from then on.
+"""Indexes of objects by label or value of a field: made when somebody first asks for one, kept up to date from then on.
 
 Without it a list by selector would look at every object: a tenth of a second for 100,000 of them by a label, a second by a field, for
 which each has to be decoded.
@@ -15,7 +15,7 @@ from apiserver.registry.cacher.audiences import Trigger
 from apiserver.registry.cacher.items import Item, SortedItems
 
 FIELDS: Final = 8
-"""How many labels and fields are indexed at once; those that were asked for longest ago go. Each costs a write about a microsecond."""
+"""Labels and fields indexed at once; those that were asked for longest ago go. Each costs a write about a microsecond."""
 _SLICE: Final = 128
 _RARE: Final = 8
 """A value that fewer than one in so many objects have is looked up and sorted; else looking at all in order is no slower."""

@@ -56,7 +56,7 @@ class Item:
 
     @property
     def size(self) -> int:
-        """How many bytes ``data`` has."""
+        """Bytes of ``data``."""
         return sum(map(len, self.pieces))
 
     @property
@@ -99,7 +99,7 @@ class Item:
 
     @property
     def object(self) -> dict[str, Any]:
-        """What ``data`` says."""
+        """The object that ``data`` encodes."""
         obj = self._object
         if obj is None:
             obj = self._object = orjson.loads(self.data)
@@ -121,7 +121,7 @@ class Snapshot:
     items: Sequence[Item]
     revision: int
     remaining: int = 0
-    """How many follow that the limit left out."""
+    """Number of items that follow and that the limit left out."""
     by_trigger: bool = False
     """They are exactly those that have the value of the trigger that was asked for."""
 

@@ -1,4 +1,4 @@
-"""What many objects say in the same bytes is held once: the fields that a manager owns.
+"""Sharing of equal bytes among objects: the fields that a manager owns are held once.
 
 A manager writes its objects alike, so their ``fieldsV1`` are equal to the byte, and a third of a small object. The bytes of an object
 are cut around them into pieces, and equal pieces are one. A cut at another place would only find less to share: joined, the pieces

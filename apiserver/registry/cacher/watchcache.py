@@ -92,7 +92,7 @@ class WatchCache:
         self._on_undecodable = on_undecodable
         self._items = SortedItems()
         self.writes = Writes()
-        """What this server itself is writing."""
+        """Writes of this server that are under way."""
         self._indices = Indices()
         self._window = Window(capacity)
         self._freshness = Freshness(storage, timeout_seconds=timeout_seconds)
@@ -101,27 +101,27 @@ class WatchCache:
         self._begun = 0.0
         self.synced = asyncio.Event()
         self.undecodable: dict[str, Undecodable] = {}
-        """What cannot be shown now, by key."""
+        """Objects that cannot be shown now, by key."""
         self.listings = 0
-        """How many times everything was read: 1, and one more each time the storage compacted past us."""
+        """Number of times that everything was read: 1, and one more each time the storage compacted past us."""
         self.lists = 0
-        """How many lists it answered."""
+        """Lists that it answered."""
         self.list_fetched = 0
-        """How many objects those looked at."""
+        """Objects that those looked at."""
         self.list_returned = 0
-        """How many objects those returned."""
+        """Objects that those returned."""
         self.consistent_reads = {"success": 0, "fallback": 0}
-        """How many lists of what is committed now were answered from here, and how many by the storage, which did not tell in time."""
+        """Lists of what is committed now that were answered from here, and by the storage, which did not tell in time."""
         self.dispatched = 0
-        """How many changes were offered to watches."""
+        """Changes that were offered to watches."""
         self.decode_errors = 0
-        """How many revisions of keys could not be decoded."""
+        """Revisions of keys that could not be decoded."""
         self.changes = 0
-        """How many changes the storage told."""
+        """Changes that the storage told."""
         self.checks = {"success": 0, "failure": 0, "error": 0}
-        """How comparisons with the storage ended: equal, not equal, not possible."""
+        """Ends of comparisons with the storage: equal, not equal, not possible."""
         self.is_usable = False
-        """Whether reads may be answered from here: it was listed, and no comparison found it wrong since."""
+        """True if reads may be answered from here: it was listed, and no comparison found it wrong since."""
 
     def __len__(self) -> int:
         return len(self._items)

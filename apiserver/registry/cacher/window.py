@@ -40,7 +40,7 @@ _revision_of = attrgetter("revision")
 
 
 class _Tellings:
-    """What is told at one moment: watches that are told the same events share it."""
+    """The events dispatched at one moment: watches that are told the same events share them (:class:`Telling`)."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, ...], Telling] = {}
@@ -83,7 +83,7 @@ class Window:
 
     @property
     def room(self) -> int:
-        """How many records :meth:`prepend` takes."""
+        """Number of records that :meth:`prepend` takes."""
         return max(self._capacity - len(self._records), 0)
 
     def reset(self, revision: int) -> None:
@@ -255,7 +255,7 @@ class Watch:
         self.receive: Callable[[Telling], bool] = self._keep
         """Takes what is told while it waits."""
         self.failure: Exception | None = None
-        """What its predicate or its receiver raised while it waited."""
+        """Exception that its predicate or its receiver raised while it waited."""
         self._window = window
         self._after = after
         self._predicate = predicate

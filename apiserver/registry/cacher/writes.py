@@ -1,4 +1,4 @@
-"""What this server is writing: when storage tells of it, nothing need be decoded, and there is one item of it for all.
+"""Writes of this server that are under way: when storage tells of one, nothing need be decoded, and there is one item of it for all.
 
 Storage mostly tells the watch of a write before it acknowledges it, so a write is known here from before it begins. It is known again by
 its bytes: whoever wrote the same meant the same.
@@ -13,7 +13,7 @@ from apiserver.registry.cacher.items import Item
 from storage.port import Entry
 
 MAX_WRITES: Final = 256
-"""So many are remembered that storage has not told of: it failed to write them, or tells late."""
+"""Writes that are remembered although storage has not told of them: it failed to write them, or tells late."""
 
 
 class Write:

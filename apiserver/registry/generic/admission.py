@@ -33,7 +33,7 @@ def _nobody(*_: object) -> None:
 
 @dataclass(slots=True, eq=False)
 class Reinvocation:
-    """Whether the mutating plug-ins run a second time, and what they remember of the first (Go: ``admission.ReinvocationContext``)."""
+    """Second run of the mutating plug-ins, and what they remember of the first (Go: ``admission.ReinvocationContext``)."""
 
     requested: bool = False
     """A plug-in changed what another, which ran before it, asked to see again."""
@@ -69,7 +69,7 @@ class Attributes:
     wait: Callable[[str, float], None] = _nobody
     """Takes for whom (``mutating-webhook``) the request waited, and how many seconds."""
     mutators: dict[str, None] = field(default_factory=dict)
-    """Who changed the object, in their order, as an error names them."""
+    """Plug-ins that changed the object, in their order, as an error names them."""
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
 

@@ -26,7 +26,7 @@ def collection(root: str, resource: Resource) -> str:
 
 
 def claim_key(root: str, resource: Resource, claim: str) -> str:
-    """Return the key that stands for a claim; its value is the key of the object that holds it."""
+    """Return the key of a uniqueness lock (a claim); its value is the key of the object that holds it."""
     return f"{root}/claims/{resource.group}/{claim}"
 
 

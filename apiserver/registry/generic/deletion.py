@@ -1,4 +1,4 @@
-"""What a delete does to one object: it goes at once, or it is marked and waits for its finalizers.
+"""Deletion of one object: it goes at once, or it is marked and waits for its finalizers.
 
 The garbage collector's part of it is ``deletionFinalizersForGarbageCollection`` of ``k8s.io/apiserver/pkg/registry/generic/registry``.
 """

@@ -50,7 +50,7 @@ _TOO_OLD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a list goes on: at ``revision`` (-1: at any), from the key that is ``start`` below the collection."""
+    """Position from which a list goes on: at ``revision`` (-1: at any), from the key that is ``start`` below the collection."""
 
     revision: int
     start: str
@@ -103,7 +103,7 @@ def parse_revision(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What is asked; the options contradict each other nowhere."""
+    """Options of a list; they contradict each other nowhere."""
 
     namespace: str
     selection: Selection
@@ -113,7 +113,7 @@ class ListQuery:
     exact: bool = False
     """``resourceVersionMatch=Exact``."""
     match: bool = False
-    """Whether ``resourceVersionMatch`` was given."""
+    """True if ``resourceVersionMatch`` was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Listing:
     revision: int
     continue_token: str = ""
     remaining: int | None = None
-    """How many follow; None where that is not known or nothing follows."""
+    """Number of objects that follow; None where that is not known or nothing follows."""
 
 
 async def run(store: Store, query: ListQuery) -> Listing:

@@ -1,4 +1,4 @@
-"""What the machinery does to ``metadata``: what the server sets, what no client may change, the optimistic lock.
+"""Rules of ``metadata`` for every kind: what the server sets, what no client may change, the optimistic lock.
 
 What a value may be is :mod:`apiserver.apis.meta.objectmeta`'s.
 """

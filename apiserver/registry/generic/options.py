@@ -1,4 +1,4 @@
-"""What a client may say about a write, checked and typed."""
+"""Options of writes that a client may give, checked and typed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _nobody(*_: object) -> None:
 
 @dataclass(slots=True, eq=False)  # made for each write, as WriteOptions are; frozen, that takes three times as long
 class Caller:
-    """Who asks, and how to tell them, and the audit log, more than the answer says. Never changed."""
+    """The client of a request, and ways to tell it, and the audit log, more than the answer says. Never changed."""
 
     user: User = ANONYMOUS
     agent: str = ""
@@ -42,23 +42,23 @@ NOBODY: Final = Caller()
 
 @dataclass(slots=True)
 class WriteOptions:
-    """What create, update, patch and the verbs take. Never changed, once the store has it."""
+    """Options of create, update, patch and the verbs. Never changed, once the store has them."""
 
     dry_run: bool = False
     """Do everything but the write itself."""
     field_validation: FieldValidation = ""
-    """Whether unknown and duplicate fields are dropped silently, with a warning (which is what nothing means), or refused."""
+    """Treatment of unknown and duplicate fields: dropped silently, dropped with a warning (which is what nothing means), or refused."""
     field_manager: str = ""
     """As given; what stands for it when it is not: :attr:`manager`."""
     force: bool = False
     """Server-side apply takes fields from other managers."""
     caller: Caller = NOBODY
     superfluous: tuple[FieldError, ...] = ()
-    """What the body's text says beside its value: keys given twice, unknown fields of a JSON patch. Treated as unknown fields are."""
+    """Faults in the body's text beside its value: keys given twice, unknown fields of a JSON patch. Treated as unknown fields are."""
 
     @property
     def manager(self) -> str:
-        """Whose fields these become: ``fieldManager``, or the client's name up to its first ``/`` (Go: ``managerOrUserAgent``)."""
+        """Manager of the fields: ``fieldManager``, or the client's name up to its first ``/`` (Go: ``managerOrUserAgent``)."""
         if self.field_manager:
             return self.field_manager
         name = self.caller.agent.partition("/")[0]

@@ -1,4 +1,4 @@
-"""Who owns which field: what the store asks of managed fields. The rules are :mod:`apiserver.apis.meta.managedfields`'."""
+"""Managed fields as the store asks of them. The rules are :mod:`apiserver.apis.meta.managedfields`'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a write would make of an object: pure functions between what a client sent and what is stored.
+"""Plans of writes: pure functions between what a client sent and what is stored, which say what becomes of an object.
 
 Everything here works on copies, knows the strategy's hooks and the rules of metadata, and raises StatusError with all causes at once.
 """
@@ -21,13 +21,13 @@ from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.strategy import NOTHING_WRONG, Reading, Strategy
 
 Part = Literal["", "status", "scale"]
-"""Which part of an object a write is about: all but the status, the status, or the replicas."""
+"""Part of an object that a write is about: all but the status, the status, or the replicas."""
 _STATUS: Final = frozenset({"status"})
 
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be stored in place of an object."""
+    """State of an object that is to be stored in place of the last one."""
 
     obj: Object
     remove: bool = False

@@ -22,7 +22,7 @@ _LARGEST: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Where a kind keeps its replicas, in the stored version."""
+    """Paths of a kind's replicas, in the stored version."""
 
     selector: Callable[[Object], str]
     """Returns the label selector of what is scaled, as a query's text; an autoscaler does nothing without."""

@@ -1,4 +1,4 @@
-"""Which objects of a collection a request is about: namespace, label selector, field selector."""
+"""Selection of objects in a collection: namespace, label selector, field selector."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing is asked beyond the namespace."""
+        """True if nothing is asked beyond the namespace."""
         return self.labels.is_everything and self.fields.is_everything
 
     @property
@@ -47,7 +47,7 @@ class Selection:
 
     @property
     def is_trigger(self) -> bool:
-        """Whether nothing but the trigger is asked."""
+        """True if nothing but the trigger is asked."""
         return self.number == 1 and self.trigger is not None
 
     def __call__(self, item: Item) -> bool:
@@ -58,7 +58,7 @@ class Selection:
 
     @property
     def number(self) -> int:
-        """How many terms an item is held against."""
+        """Number of terms that an item is held against."""
         return len(self.labels.requirements) + len(self.fields.terms)
 
     def among(self, items: Iterable[Item], known: dict[bytes, bool] | None = None) -> list[Item]:

@@ -35,7 +35,7 @@ from apiserver.registry.generic.transactions import Overtaken, Unreadable
 from storage.port import Entry, Storage
 
 GENERATED_NAMES: Final = 8
-"""How many random names are tried for a generateName."""
+"""Random names that are tried for a generateName."""
 
 Stored = Callable[[], Object]
 """Returns a copy of the stored object, of the store's version."""

@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is wrong with the shape of a body."""
+    """Faults in the shape of a body."""
 
     unknown: tuple[str, ...] = ()
     """Paths of fields that the schema does not have (``spec.foo``, ``spec.disks[0].bar``); they have been dropped from the object."""
@@ -103,7 +103,7 @@ class ServerTrust(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the bytes of a stream go: a websocket server over mutual TLS."""
+    """Destination of the bytes of a stream: a websocket server over mutual TLS."""
 
     url: str
     """``https://10.0.0.1:8444/v1/…``."""
@@ -127,7 +127,7 @@ class Connect:
     """A stream subresource (``console``): the client's websocket is joined to one that a :class:`Destination` serves."""
 
     subprotocols: ClassVar[tuple[str, ...]] = ()
-    """What a client may offer; the first that it offers is chosen, and offered to the destination."""
+    """Subprotocols that a client may offer; the first that it offers is chosen, and offered to the destination."""
     ping_seconds: ClassVar[float] = 20.0
     interactive: ClassVar[bool] = True
     """True if whoever is connected can do more than read: the right to ``create`` the subresource is needed beside ``get``."""
@@ -275,15 +275,15 @@ class Strategy:
         return []
 
     def claims(self, obj: Object) -> frozenset[str]:
-        """Return what at most one object may hold, as ``<scope>/<name>`` (``migrating/<namespace>/<vm>``).
+        """Return keys that at most one object may hold (uniqueness locks), as ``<scope>/<name>`` (``migrating/<namespace>/<vm>``).
 
-        Claims are taken and given up in the transaction that writes the object; whoever comes second gets :meth:`claim_taken`.
+        These claims are taken and given up in the transaction that writes the object; whoever comes second gets :meth:`claim_taken`.
         """
         del obj
         return frozenset()
 
     def shares(self, obj: Object) -> frozenset[tuple[str, str]]:
-        """Return claims that objects of one group may hold at once, and nobody beside them: pairs of claim and group.
+        """Return uniqueness locks that objects of one group may hold at once, and nobody beside them: pairs of claim and group.
 
         Neither has a ``/`` at its end or is the beginning of another up to a ``/``.
         """
@@ -302,7 +302,7 @@ class Strategy:
 class Spoke(Strategy):
     """A further served version of a kind: its own schema, and a conversion that loses nothing.
 
-    Stored, prepared, validated and claimed is the hub's form. What is special about the version is ``resource``, ``model``, ``read``,
+    Stored, prepared, validated and locked is the hub's form. What is special about the version is ``resource``, ``model``, ``read``,
     ``default`` and the two conversions, each of which has to undo the other. Managed fields are kept by version, too. What storage has of
     a spoke's version (because that was the stored one before) is converted when it is read, and rewritten by the next write.
     Source: the conversions of ``k8s.io/apimachinery/pkg/runtime``.

@@ -1,4 +1,4 @@
-"""Writes of one resource: the object and its claims in one transaction, guarded by revisions; storage's errors become the API's."""
+"""Transactions that write an object and its claims (uniqueness locks) at once, guarded by revisions; storage's errors become the API's."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _RETRY: Final = Details(retry_after_seconds=1)
 MAX_COMPLETE: Final = 16_384
 """Objects of which it is remembered that storage has all their claims. Of any other this is read at its next write."""
 ALONE: Final = ""
-"""In place of a group: the claim is its holder's alone."""
+"""Value in place of a group: the claim is its holder's alone."""
 Claims: TypeAlias = frozenset[tuple[str, str]]
-"""Pairs of a claim and the group that shares it."""
+"""Pairs of a uniqueness lock and the group that shares it."""
 NOTHING: Final[Claims] = frozenset()
 
 
@@ -46,7 +46,7 @@ class Overtaken(Exception):
 
 
 class Unreadable(InternalError):
-    """What is stored under a key is no object: it can only be restored in storage, or deleted unread."""
+    """The value stored under a key is no object: it can only be restored in storage, or deleted unread."""
 
     def __init__(self, resource: Resource, entry: Entry, error: Exception) -> None:
         name = entry.key.rpartition("/")[2]
@@ -192,7 +192,7 @@ class Transactions:
         return frozenset((claim, ALONE) for claim in self._strategy.claims(obj)) | self._strategy.shares(obj)
 
     def _conditions(self, claim: tuple[str, str]) -> list[Condition]:
-        """Return what has to be so before a claim can be taken: nobody has it alone, and nobody of another group has it."""
+        """Return the conditions under which a claim can be taken: nobody has it alone, and nobody of another group has it."""
         key, group = self._claim_key(claim[0]), claim[1]
         if group == ALONE:
             return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}0")]  # 0 is what follows / in ASCII
@@ -210,7 +210,7 @@ class Transactions:
         return page.entries[0] if page.entries and page.entries[0].key < condition.end else None
 
     async def _unused(self, entry: Entry) -> Condition | None:
-        """Return what is so of the holder of a claim if that does not hold it: a version that knew no claims may have written it last."""
+        """Return the conditions of a claim's holder that does not hold it: a version that knew no claims may have written it last."""
         holder = entry.value.decode(errors="replace")
         try:
             stored = await self._storage.get(holder)

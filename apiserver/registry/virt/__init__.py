@@ -1,1 +1,1 @@
-"""What is special about virtual machines and migrations: strategies, tables, subresources."""
+"""Strategies, tables and subresources of virtual machines and migrations."""

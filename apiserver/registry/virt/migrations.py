@@ -1,4 +1,4 @@
-"""What is special about ``migrations``: one unfinished Migration a virtual machine, kept by a claim in etcd and not by a cache."""
+"""Strategy of ``migrations``: one unfinished Migration a virtual machine, kept by a uniqueness lock in etcd and not by a cache."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class MigrationStrategy(Strategy):
         ]
 
     def claims(self, obj: Object) -> frozenset[str]:
-        """Return the claim on the virtual machine while this Migration is unfinished."""
+        """Return the uniqueness lock on the virtual machine while this Migration is unfinished."""
         if not phases.is_unfinished(obj):
             return frozenset()
         return frozenset({f"migrating/{obj['metadata']['namespace']}/{obj['spec']['selector']['name']}"})

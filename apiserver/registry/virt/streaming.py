@@ -1,4 +1,4 @@
-"""Where virt-handler of a node is: its pod, known by an informer."""
+"""Address of a node's virt-handler: its pod's, known by an informer."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from apiserver.apis.virt.v1alpha1.validation import MAX_PRIORITY
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 
 Refusal = str | None
-"""Why the verb cannot be carried out now; completes ``Operation cannot be fulfilled on … "vm1": …``."""
+"""Reason why the verb cannot be carried out now; completes ``Operation cannot be fulfilled on … "vm1": …``."""
 
 
 class RequestVerb(Verb):
@@ -54,7 +54,7 @@ class Migrate(CreatingVerb):
     creates = MIGRATIONS
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the Migration; the claim on the machine is taken when it is written."""
+        """Return the Migration; the lock on the machine is taken when it is written."""
         del now
         _require_fields(body, frozenset({"nodeSelector", "priority"}))
         reason = _refuse_deleting(obj) or refuse_migrate(obj)

@@ -1,4 +1,4 @@
-"""What is special about ``virtualmachines``."""
+"""Strategy of ``virtualmachines``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class VirtualMachineStrategy(Strategy):
         self.reads = reads or {}
         self._allowed = allowed
         self._looked_at: tuple[Any, frozenset[disk_uses.Hold]] = (None, frozenset())
-        """What decides what a machine holds, and that."""
+        """Fields that decide what the machine holds that was looked at last, and its holds."""
 
     def default(self, obj: Object) -> None:
         """Fill in what the spec leaves unsaid."""
@@ -140,7 +140,7 @@ class VirtualMachineStrategy(Strategy):
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this one starts when that is off'
 
     def _holds(self, obj: Object) -> frozenset[disk_uses.Hold]:
-        """As typed fields say: claims are in no XML, which would be read at every write; it may have the UUID by which state is found."""
+        """Return holds by typed fields: claims are in no XML, which each write would read; it may have the UUID by which state is found."""
         if phases.phase_of(obj) not in phases.WITH_GUEST:
             return frozenset()
         domain, xml = objects.dig(obj, "spec", "domain") or {}, objects.dig(obj, "spec", "domainXML")
