@@ -28,7 +28,7 @@ _ACTIONS: Final = frozenset({"POST", "PUT"})
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an API server is made of."""
+    """Parts that an API server is made of."""
 
     served: Mapping[Resource, Served]
     openapi: OpenAPI

@@ -22,11 +22,11 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Again(Protocol):
-    """How to find the body of an answer once more."""
+    """Source from which the body of an answer can be had once more."""
 
     @property
     def fresh(self) -> bool:
-        """Whether it is wanted as it is when the client asks: :meth:`now` first."""
+        """True if it is wanted as it is when the client asks: :meth:`now` first."""
         ...
 
     def now(self) -> asyncio.Future[int]:
@@ -49,15 +49,15 @@ class Call:
     waited: float = 0.0
     """Seconds in which others held it up: queues and webhooks."""
     waits: dict[str, float] | None = None
-    """Who did, as the audit log names them."""
+    """Causes of that wait, as the audit log names them."""
     authorize: Callable[[str], Awaitable[None]] | None = None
     """Raises Forbidden unless the caller may do a further verb to the same object; None: nobody asks."""
     withdrawn: Callable[[Sequence[str]], Coroutine[None, None, End]] | None = None
     """Waits, while a stream is open, until the caller may not do one of these verbs any more; returns what to say. None: nobody asks."""
     record: Record | None = None
-    """What the audit log keeps of it; None: nothing."""
+    """Facts that the audit log keeps of it; None: nothing."""
     again: Again | None = None
-    """How to answer a request like this one again; None: as this one was answered."""
+    """Source of answers to further requests like this one; None: as this one was answered."""
     flow: bytes = b""
     """Header fields of the answer that say whose limit it counted against, as they go on the wire."""
     on_start: Callable[[int], None] | None = None
@@ -83,7 +83,7 @@ class Call:
 
     @property
     def caller(self) -> Caller:
-        """Who asks, for the store."""
+        """The client, for the store."""
         return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate, self.wait)
 
     def received(self, body: Any) -> None:  # noqa: ANN401 - any JSON value, or bytes of JSON

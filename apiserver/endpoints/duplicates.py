@@ -10,7 +10,7 @@ _MOST: Final = 100
 _SHOWN: Final = 256
 
 Place: TypeAlias = "tuple[Place, str | int] | None"
-"""Where a value is: in what, and under which key or index. Its path is written only when it is told: a long key may hold many values."""
+"""Place of a value: in what, and under which key or index. Its path is written only when it is told: a long key may hold many values."""
 
 
 class Duplicates:

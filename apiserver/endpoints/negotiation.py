@@ -39,7 +39,7 @@ class MediaType:
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """How an answer is to be written: the encoding, and the kind that the object is turned into (empty: as it is)."""
+    """Form of an answer: the encoding, and the kind that the object is turned into (empty: as it is)."""
 
     media_type: str = JSON
     transform: str = ""

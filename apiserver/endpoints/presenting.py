@@ -15,9 +15,9 @@ from apiserver.registry.generic.strategy import Strategy
 Include = Literal["None", "Metadata", "Object"]
 
 ONE: Final = (TABLE, PARTIAL)
-"""What one object can be turned into."""
+"""Kinds that one object can be turned into."""
 MANY: Final = (TABLE, PARTIAL_LIST)
-"""What a list can be turned into."""
+"""Kinds that a list can be turned into."""
 
 _NAME: Final = {
     "name": "Name",

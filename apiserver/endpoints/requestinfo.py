@@ -1,4 +1,4 @@
-"""What a request is about, read from its method, path and query alone: the attributes that authorization, metrics and routing share.
+"""Attributes of a request, read from its method, path and query alone; authorization, metrics and routing share them.
 
 The grammar is that of ``k8s.io/apiserver/pkg/endpoints/request/requestinfo.go``::
 
@@ -47,13 +47,13 @@ class RequestInfo:
     label_selector: str = ""
     field_selector: str = ""
     misnamed: str = ""
-    """Why the name or the namespace can be none of an object."""
+    """Reason why the name or the namespace can be none of an object."""
     remembered: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What filters decided of such requests, by themselves and the user's identity (:func:`recall`); goes with this object."""
+    """Decisions that filters made of such requests, by themselves and the user's identity (:func:`recall`); they go with this object."""
 
     @property
     def mutating(self) -> bool:
-        """Whether it may change something; by this the limits of requests in flight are kept apart."""
+        """True if it may change something; by this the limits of requests in flight are kept apart."""
         return self.verb in _MUTATING if self.is_resource else self.method not in {"GET", "HEAD", "OPTIONS"}
 
     @property

@@ -1,4 +1,4 @@
-"""What is counted of watches: by the filters how many are open, by each watch what it sends."""
+"""Metrics of watches: by the filters how many are open, by each watch what it sends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WATCH_LIST_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2, 4, 6, 8, 10,
 
 
 class WatchMeters:
-    """What is counted of watches."""
+    """Metrics of watches."""
 
     def __init__(self) -> None:
         labels = ("group", "version", "resource")

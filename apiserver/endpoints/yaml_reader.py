@@ -20,7 +20,7 @@ _YAML_TAG: Final = "tag:yaml.org,2002:"
 _SHORT_TRUTHS: Final = frozenset("yYnN")
 """True and false in YAML 1.1, and to Go; not to PyYAML."""
 _NUMBER: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-"""What Go's YAML takes for a number; YAML 1.1, and PyYAML, want a dot and a sign in it (``1.0e+3``)."""
+"""Numbers by Go's YAML; YAML 1.1, and PyYAML, want a dot and a sign in it (``1.0e+3``)."""
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _LONGEST_NUMBER: Final = 64
 _WRITTEN_OUT: Final = 1e21

@@ -124,7 +124,7 @@ def user_info(user: User) -> Object:
 
 
 class Record:
-    """What is known of one request that is recorded; its events are made of it."""
+    """Facts of one request that is recorded; its events are made of them."""
 
     # Values of the class stand for what most requests do not have: setting them for each would cost.
     impersonated: User | None = None

@@ -24,7 +24,7 @@ _MAX_KNOWN: Final = 8192
 
 
 class Level(IntEnum):
-    """How much: each level has all that the one before has."""
+    """Level of detail: each has all that the one before has."""
 
     NONE = 0
     METADATA = 1
@@ -42,7 +42,7 @@ _LEVELS: Final = {text: level for level, text in _TEXTS.items()}
 
 
 class Stage:
-    """When an event is made. Plain texts: an enumeration's members are slow to hash."""
+    """Stage at which an event is made. Plain texts: an enumeration's members are slow to hash."""
 
     REQUEST_RECEIVED: Final = "RequestReceived"
     RESPONSE_STARTED: Final = "ResponseStarted"
@@ -55,13 +55,13 @@ STAGES: Final = (Stage.REQUEST_RECEIVED, Stage.RESPONSE_STARTED, Stage.RESPONSE_
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is recorded of one request."""
+    """Decision on what is recorded of one request."""
 
     level: Level
     omit_stages: frozenset[str] = frozenset()
     omit_managed_fields: bool = False
     head: str = ""
-    """How its events begin, up to the id."""
+    """Beginning of its events, up to the id."""
 
     def __post_init__(self) -> None:
         head = f'{{"kind":"Event","apiVersion":"{API_VERSION}","level":"{self.level.text}","auditID":'

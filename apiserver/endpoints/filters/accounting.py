@@ -1,4 +1,4 @@
-"""What is counted, recorded and logged of a request when it is over."""
+"""Metrics, audit events and log lines of a request that is over."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ _MAX_REMEMBERED: Final = 64
 
 
 class Backend(Protocol):
-    """Where events go. ``add`` never waits; what waits is :meth:`room`, before a request is begun."""
+    """Sink of events. ``add`` never waits; what waits is :meth:`room`, before a request is begun."""
 
     name: str
 
     @property
     def full(self) -> bool:
-        """Whether requests must wait for :meth:`room` first."""
+        """True if requests must wait for :meth:`room` first."""
         ...
 
     def add(self, event: str) -> None:
@@ -104,7 +104,7 @@ class Auditor:
 
     @property
     def full(self) -> bool:
-        """Whether a request must wait for :meth:`room`."""
+        """True if a request must wait for :meth:`room`."""
         for each in self._backends:  # noqa: SIM110 - a generator for any() costs more than all that is asked here
             if each.full:
                 return True

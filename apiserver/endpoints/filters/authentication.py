@@ -1,4 +1,4 @@
-"""Who asks: the aggregator's front proxy, a client certificate, a bearer token, or nobody.
+"""Authentication: the client is the aggregator's front proxy, the holder of a client certificate or of a bearer token, or nobody.
 
 The order is Go's (``delegating.go``): a credential that is presented and wrong is 401, never anonymous. The TLS layer asked for a
 client certificate and verified it against the *union* of the authorities of front proxies and of clients; it cannot tell which of the two
@@ -52,7 +52,7 @@ class RequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whose certificates mean what."""
+    """Authorities whose certificates are trusted, and for what."""
 
     request_header: RequestHeader = field(default_factory=RequestHeader)
     clients: Authorities = frozenset()

@@ -1,4 +1,4 @@
-"""Who may: delegated to kube-apiserver by SubjectAccessReview, with short cuts that keep us alive when it is slow."""
+"""Authorization: delegated to kube-apiserver by SubjectAccessReview, with short cuts that keep us alive when it is slow."""
 
 from __future__ import annotations
 

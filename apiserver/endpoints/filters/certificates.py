@@ -1,4 +1,4 @@
-"""What a client's certificate says, read by the OpenSSL that has verified it in the handshake.
+"""Client certificates, read by the OpenSSL that has verified them in the handshake.
 
 A library for certificates would bring an OpenSSL of its own, some 10 MiB, and could say no more: the chain, the dates, the constraints and
 that the certificate is for clients were judged before there is a connection. What is left is by whom it was issued.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 Authority = tuple[bytes, bytes]
-"""What makes an authority: its subject and its public key (DER). A renewed certificate of the same key is the same authority."""
+"""Identity of an authority: its subject and its public key (DER). A renewed certificate of the same key is the same authority."""
 Authorities = frozenset[Authority]
 
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)

@@ -56,7 +56,7 @@ _DISCOVERY: Final = "/apis"
 
 
 class Phase(Enum):
-    """Where the server is in its life."""
+    """Phase of the server's life."""
 
     STARTING = "starting"
     """Caches are not synced: everything but health is 503, never 404, which the namespace controller would take as "nothing there"."""
@@ -67,7 +67,7 @@ class Phase(Enum):
 
 
 class Application(Protocol):
-    """What answers the requests that get through."""
+    """Application that answers the requests that get through."""
 
     def is_long_running(self, info: RequestInfo) -> bool:
         """Return whether the request lasts as long as its client likes: a watch or a stream."""

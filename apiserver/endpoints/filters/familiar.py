@@ -1,4 +1,4 @@
-"""GETs of one object that were answered before, answered again without a task.
+"""Cached decisions for repeated GETs: what was answered before is answered again without a task.
 
 Clients ask for the same objects again and again. The first time, the chain of filters decides, and what it found is kept with the
 request's head; from then on nothing is decided anew as long as all that it was decided by holds, and a request costs what reading the
@@ -44,7 +44,7 @@ _CLOSE: Final = b"Connection: close\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Familiar:
-    """What is known of one client's GETs of one object."""
+    """Cached decisions of one client's GETs of one object."""
 
     remote: str
     """The client's address: it stands in the audit log."""
@@ -56,7 +56,7 @@ class Familiar:
 
 
 class _Visit:
-    """One familiar request."""
+    """One GET that is answered by cached decisions."""
 
     __slots__ = ("began", "connection", "familiar", "given_id", "head", "passage", "received")
 
@@ -71,7 +71,7 @@ class _Visit:
 
 
 class Familiars:
-    """Answers GETs that are familiar."""
+    """Answers GETs whose decisions are cached."""
 
     def __init__(
         self, authenticator: Authenticator, authorizer: Authorizer, limiter: Limiter, deciding: Deciding, accounting: Accounting
@@ -103,7 +103,7 @@ class Familiars:
         remembered[request.certificate] = Familiar(request.remote, known, call.info, again, series, recorded)
 
     def answer(self, head: Head, given_id: str, connection: Waiting) -> bytes | Later | None:
-        """Answer if the request is familiar (:data:`~apiserver.endpoints.http.messages.Prompt`)."""
+        """Answer if the request's decisions are cached (:data:`~apiserver.endpoints.http.messages.Prompt`)."""
         familiar = head.remembered.get(connection.certificate)
         if not isinstance(familiar, Familiar) or familiar.remote != connection.remote or not self._may(familiar):
             return None

@@ -95,7 +95,7 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What must be allowed: all of ``ones``, or at once by ``many``."""
+    """Permissions that are asked for: all of ``ones``, or at once by ``many``."""
 
     ones: tuple[RequestInfo, ...]
     many: RequestInfo | None = None
@@ -109,7 +109,7 @@ class Mode:
 
     @property
     def verb(self) -> str:
-        """What must be allowed on whom."""
+        """Verb that must be allowed on whoever is impersonated."""
         return f"impersonate:{self.name}" if self.name else "impersonate"
 
     def applies(self, wanted: User, requestor: User) -> bool:

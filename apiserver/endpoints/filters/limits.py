@@ -1,4 +1,4 @@
-"""How many requests at once: a server that takes on too much serves nobody."""
+"""Limits on requests in flight: a server that takes on too much serves nobody."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Seat(Protocol):
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """What the answer says about it."""
+        """Headers of the answer that tell of it."""
         ...
 
     @property
     def waits(self) -> bool:
-        """Whether it is not free yet: await :meth:`taken`."""
+        """True if it is not free yet: await :meth:`taken`."""
         ...
 
     async def taken(self) -> float:

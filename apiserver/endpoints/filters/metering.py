@@ -1,4 +1,4 @@
-"""What is counted of every request, under the names of ``k8s.io/apiserver/pkg/endpoints/metrics`` (and its labels and buckets).
+"""Metrics of every request, under the names of ``k8s.io/apiserver/pkg/endpoints/metrics`` (and its labels and buckets).
 
 Measured at some 1 µs a request: a request finds its series by one dictionary and adds there. ``apiserver_request_duration_seconds`` and
 ``apiserver_request_sli_duration_seconds`` are one array for all requests that waited for nobody else, because their buckets nest.
@@ -80,7 +80,7 @@ class Series:
         self.size_counts = [0] * (len(SIZES) + 1)
         self.size_total = 0
         self.bodies: HistogramCell | None = None
-        """Where the sizes of their bodies are counted."""
+        """Histogram of the sizes of their bodies."""
 
     def ended(self, code: int, seconds: float, waited: float, size: int) -> None:
         """Count one answer; ``waited`` of its seconds went to webhooks and queues."""

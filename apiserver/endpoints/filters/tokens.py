@@ -25,7 +25,7 @@ _AT_ONCE: Final = 32
 
 
 class TokenCounts:
-    """How often a token's review was remembered (``hit``) or had to be asked for (``miss``), and with which outcome."""
+    """Counts of tokens' reviews that were remembered (``hit``) or had to be asked for (``miss``), by outcome."""
 
     def __init__(self) -> None:
         name = "authentication_token_cache_"

@@ -36,13 +36,13 @@ logger = logging.getLogger(__name__)
 CHECK_SECONDS: Final = (20.0, 30.0)
 """A stream is judged again after a random time in between: those that were opened together do not ask together."""
 SHARED_SECONDS: Final = 5.0
-"""So old may an answer be that another stream of the same user asked for."""
+"""Age up to which an answer is taken that another stream of the same user asked for."""
 ANSWER_SECONDS: Final = 20.0
 """After so long a judgement counts as one that nobody could give."""
 UNANSWERED_SECONDS: Final = 300.0
-"""So long a stream goes on without any answer."""
+"""Time for which a stream goes on without any answer."""
 AT_ONCE: Final = 16
-"""So many questions are asked at the same time."""
+"""Questions that are asked at the same time."""
 _SIZE: Final = 8192
 
 _Key = tuple[int, RequestInfo]

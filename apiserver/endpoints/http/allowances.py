@@ -25,7 +25,7 @@ class Allowance:
     stall_seconds: float
     """For a client that reads nothing of what is written to it."""
     socket_bytes: int = 0
-    """That the kernel keeps of what was written, and of what came, for a pod's memory limit counts them; 0: what it likes."""
+    """Bytes that the kernel keeps of what was written, and of what came, for a pod's memory limit counts them; 0: what it likes."""
 
     def bound(self, transport: asyncio.BaseTransport) -> None:
         """Tell the kernel how much to keep; it doubles what it is told, for needs of its own."""

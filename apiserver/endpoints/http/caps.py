@@ -1,6 +1,6 @@
 """Caps on connections, and the choice of who gives one up when there are too many.
 
-Nobody is turned away at the door, because nobody knows there who comes: it may be kube-apiserver. A newcomer gets in, and if that makes too
+Nobody is turned away at accept, because nobody knows yet who comes: it may be kube-apiserver. A newcomer gets in, and if that makes too
 many, whoever holds the most gives up one of its own. So one address, however fast it connects, takes places from itself alone, and
 many addresses together take them from each other before they take one from somebody who holds few.
 """

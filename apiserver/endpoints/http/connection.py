@@ -340,12 +340,12 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the client is still there."""
+        """True if the client is still there."""
         return self._transport is not None
 
     @property
     def ends(self) -> bool:
-        """Whether an answer now is the last one."""
+        """True if an answer now is the last one."""
         return self._server.draining
 
     def reply(self, answer: bytes) -> None:
@@ -421,7 +421,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether the client reads what is written to it."""
+        """True if the client reads what is written to it."""
         return self._room is None
 
     def send_now(self, data: bytes) -> bool:

@@ -52,7 +52,7 @@ class Fields:
         self.expects_continue = headers.get("Expect", "").strip().lower() == "100-continue"
         self.accept = ", ".join(headers.getall("Accept", ()))
         self.remembered: dict[object, Any] = {}
-        """What others computed from these fields alone, by whatever key they like; goes with the fields."""
+        """Values that others computed from these fields alone, by whatever key they like; they go with the fields."""
 
 
 class Head:
@@ -68,9 +68,9 @@ class Head:
         self.old = old
         """HTTP/1.0: the connection ends with the answer."""
         self.audit_id = ""
-        """What ``Audit-Id`` said, if it was taken out of ``fields``."""
+        """Value of ``Audit-Id``, if it was taken out of ``fields``."""
         self.remembered: dict[object, Any] = {}
-        """What others computed from this head alone, by whatever key they like; shared by all requests that differ in their id only."""
+        """Values that others computed from this head alone, by whatever key; shared by all requests that differ in their id only."""
 
     def of_id(self, audit_id: str) -> Head:
         """Return the head of a request that differs from this one in its ``Audit-Id`` only."""

@@ -1,4 +1,4 @@
-"""What a handler sees of HTTP: the request, and the answers it can give."""
+"""HTTP as a handler sees it: the request, and the answers it can give."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BodyTooLarge(Exception):
 
 
 class Carrier(Protocol):
-    """What a request needs of its connection."""
+    """Connection as a request needs it."""
 
     peer: str
     """The client's address, ``192.0.2.1:4711``."""
@@ -46,9 +46,9 @@ class Carrier(Protocol):
     tls: ssl.SSLObject | None
     """The handshake."""
     task: asyncio.Task[None] | None
-    """Which answers the request."""
+    """Task that answers the request."""
     remembered: dict[object, object]
-    """What others computed for this connection, by whatever key they like; goes with the connection."""
+    """Values that others computed for this connection, by whatever key they like; they go with the connection."""
 
     async def piece(self) -> bytes:
         """Return the next piece of the body, nothing at its end."""
@@ -80,12 +80,12 @@ class Waiting(Carrier, Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the client is still there."""
+        """True if the client is still there."""
         ...
 
     @property
     def ends(self) -> bool:
-        """Whether the answer has to say that it is the connection's last."""
+        """True if the answer has to say that it is the connection's last."""
         ...
 
     def reply(self, answer: bytes) -> None:
@@ -98,7 +98,7 @@ class Waiting(Carrier, Protocol):
 
 
 class Later(Enum):
-    """What a :data:`Prompt` returns when the answer will come by :meth:`Waiting.reply`."""
+    """Marker that a :data:`Prompt` returns when the answer will come by :meth:`Waiting.reply`."""
 
     LATER = "later"
 
@@ -161,7 +161,7 @@ class Request:
 
     @property
     def content_length(self) -> int | None:
-        """How long the body is; None if only its end will tell."""
+        """Bytes of the body; None if only its end will tell."""
         return None if self.fields.chunked else self.fields.content_length
 
     @property
@@ -256,7 +256,7 @@ class Response:
 
     __slots__ = ("_headers", "body", "close", "content_type", "encoded", "status")
     prepared: bool = False
-    """Whether its head was sent: too late for headers."""
+    """True if its head was sent: too late for headers."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class Response:
 
     @property
     def length(self) -> int:
-        """How many bytes the body has."""
+        """Bytes of the body."""
         return len(self.body) if isinstance(self.body, bytes) else self.body.length
 
     def force_close(self) -> None:

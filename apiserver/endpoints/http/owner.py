@@ -1,4 +1,4 @@
-"""What a connection needs of the server that made it: times and bounds, what is shared, and who takes note of it."""
+"""The server as a connection needs it: times and bounds, what is shared, and who takes note of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Settings:
     late_seconds: float = 0.5
     """For requests that are on their way when the server begins to drain."""
     tick_seconds: float = _TICK_SECONDS
-    """How often connections are looked at."""
+    """Seconds between looks at the connections."""
 
 
 class Owned(Hashable, Protocol):

@@ -34,9 +34,9 @@ class Reader:
         self._left = 0
         self._chunks: _Chunks | None = None
         self.complete = True
-        """Whether the body of the last head was taken to its end."""
+        """True if the body of the last head was taken to its end."""
         self.broken = False
-        """Whether what came cannot be read any further."""
+        """True if what came cannot be read any further."""
 
     def __len__(self) -> int:
         """Return the number of bytes that wait."""

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _RECORD: Final = 16 << 10
 """The most that one record holds (RFC 8446, section 5.1)."""
 FEW_ARRIVALS: Final = 16 << 10
-"""So many bytes at once of who has shown no certificate: OpenSSL's buffer keeps the size of the most that came."""
+"""Bytes taken at once of who has shown no certificate: OpenSSL's buffer keeps the size of the most that came."""
 _MAX_HANDSHAKE: Final = 32 << 10
 """All that a client says in its handshake, certificates and all; those of Kubernetes say some 3 KiB."""
 _MAX_OWN: Final = 4 << 10
@@ -37,7 +37,7 @@ unread, and they would fill our memory. Clients of Kubernetes never ask; an answ
 
 
 class Owner(Protocol):
-    """Whoever makes the TLS of new connections, as each of them sees it."""
+    """The maker of new connections' TLS, as each of them sees it."""
 
     make: Callable[[], Connection]
     newest: Callable[[], ssl.SSLContext]

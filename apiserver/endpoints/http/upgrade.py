@@ -10,7 +10,7 @@ from apiserver.endpoints.http.messages import Request
 
 _VERSION: Final = "13"
 TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the prefix of one
-"""What begins so is a bearer token and no protocol: it is never chosen, and never sent back."""
+"""Prefix of a subprotocol that is a bearer token and no protocol: it is never chosen, and never sent back."""
 
 GOING_AWAY: Final = 1001
 """The close code of a server that stops, or does not know any more: dial again."""

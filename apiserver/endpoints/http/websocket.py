@@ -22,7 +22,7 @@ from apiserver.endpoints.http.upgrade import TOKEN_PROTOCOL, Closed, offered
 
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _SLICE: Final = 4 << 10
-"""So many bytes are decoded at once: what a client makes of them (a message may be empty) is far less than what one read may bring."""
+"""Bytes that are decoded at once: what a client makes of them (a message may be empty) is far less than what one read may bring."""
 _HELD: Final = 32 << 10
 """Bytes that wait to be decoded, beyond which the connection is not read from."""
 _ABNORMAL: Final = 1006
@@ -72,7 +72,7 @@ class WebSocket(Response):
         self._carrier = cast("Connection", request.carrier)
         known = offered(request)
         self.subprotocol = next((each for each in protocols if each in known and not each.startswith(TOKEN_PROTOCOL)), "")
-        """What both sides speak: the first of ours that the client offers."""
+        """Subprotocol that both sides speak: the first of ours that the client offers."""
         self._protocol = Protocol(SERVER, state=State.OPEN, max_size=max_bytes)
         self._ping_seconds = ping_seconds
         self._socket_bytes = socket_bytes

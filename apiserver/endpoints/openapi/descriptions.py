@@ -1,4 +1,4 @@
-"""What OpenAPI has to know of a resource."""
+"""Descriptions of resources for OpenAPI."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Described:
 
     @property
     def prefix(self) -> str:
-        """What the names of its schemas begin with: ``io.kubevirt.v1alpha1``."""
+        """Prefix of the names of its schemas: ``io.kubevirt.v1alpha1``."""
         return ".".join([*reversed(self.resource.group.split(".")), self.resource.version])
 
     @property

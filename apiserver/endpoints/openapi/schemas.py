@@ -23,7 +23,7 @@ _ALWAYS: Final[dict[str, Schema]] = {
     "kind": {"type": "string", "description": "The kind of the object."},
     "metadata": {"allOf": [metatypes.ref("ObjectMeta")], "description": "The object's metadata."},
 }
-"""What every object has, whether or not its model says so."""
+"""Properties that every object has, whether or not its model says so."""
 
 
 def components(described: Described) -> dict[str, Schema]:

@@ -1,1 +1,1 @@
-"""What the methods do to resources: one module a kind of verb."""
+"""Methods on resources: one module a kind of verb."""

@@ -15,7 +15,7 @@ from websockets.protocol import State
 from apiserver.client import buffers
 
 SLICE: Final = 4 << 10
-"""So many bytes are decoded at once: 2,000 frames at most, of 200 bytes each."""
+"""Bytes that are decoded at once: 2,000 frames at most, of 200 bytes each."""
 
 TLS_BYTES: Final = 32 << 10
 """Bytes that wait to be deciphered, beyond which the socket is not read from."""

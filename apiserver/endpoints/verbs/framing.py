@@ -1,4 +1,4 @@
-"""How the frames of a watch reach the client: as lines of one chunked answer, or (browsers) as text messages of a websocket."""
+"""Frames of a watch, as they reach the client: as lines of one chunked answer, or (browsers) as text messages of a websocket."""
 
 from __future__ import annotations
 

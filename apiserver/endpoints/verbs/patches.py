@@ -17,7 +17,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
-"""What is served beside :data:`APPLY_PATCH`; OpenAPI lists the same, because kubectl chooses by it."""
+"""Content types that are served beside :data:`APPLY_PATCH`; OpenAPI lists the same, because kubectl chooses by it."""
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 

@@ -35,7 +35,7 @@ class OneObject:
     at_least: int
     """The revision that the cache must have reached."""
     fresh: bool
-    """Whether the object is wanted as it is when the client asks."""
+    """True if the object is wanted as it is when the client asks."""
 
     def now(self) -> asyncio.Future[int]:
         """Return what is done once the cache has all that the storage had when this was called."""

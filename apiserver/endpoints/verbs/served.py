@@ -26,7 +26,7 @@ class Served:
 
     @property
     def strategy(self) -> Strategy:
-        """What is special about it."""
+        """Strategy of the resource."""
         return self.store.strategy
 
     async def answer_one(self, call: Call, item: Item, representation: Representation, *, code: int = 200) -> Response:

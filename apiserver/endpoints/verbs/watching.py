@@ -190,7 +190,7 @@ class _Stream:
             self._events = events
             await events.tell(self)
 
-    # What the watch cache needs (changes.Receiver): events go out in its own stroke, without waking this watch's task.
+    # What the watch cache needs (changes.Receiver): events go out in its own turn, without waking this watch's task.
 
     def receive(self, telling: Telling) -> bool:
         """Send events; all watches of one form that are told the same send the same bytes, made once."""
@@ -207,7 +207,7 @@ class _Stream:
 
     @property
     def _revision(self) -> int:
-        """What the client knows; 0 until it knows what there was in the beginning."""
+        """Revision that the client knows; 0 until it knows what there was in the beginning."""
         return self._events.revision if self._events is not None else 0
 
     async def _beginning(self) -> tuple[bool, int]:

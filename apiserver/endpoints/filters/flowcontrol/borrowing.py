@@ -1,4 +1,4 @@
-"""How many seats each level has: its share of the server's, and what others lend it, by demand. Pure.
+"""Seats of each priority level: its share of the server's, and what others lend it, by demand. Pure.
 
 As ``apf_controller.go`` and ``conc_alloc.go``: every ten seconds, from the demand of the last ten.
 """
@@ -76,7 +76,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a level asks for: at least ``lower``, at most ``upper``, in proportion to ``target``."""
+    """Demand of a level for seats: at least ``lower``, at most ``upper``, in proportion to ``target``."""
 
     lower: float
     upper: float

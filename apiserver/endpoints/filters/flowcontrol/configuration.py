@@ -21,7 +21,7 @@ _ACCOUNT: Final = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class Queuing:
-    """How a level lets requests wait."""
+    """Queues in which a level's requests wait."""
 
     queues: int = 64
     hand_size: int = 8

@@ -56,12 +56,12 @@ def _no_watches(group: str, resource: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a list or a write will cost, as far as it can be told in advance. Each function takes group and resource."""
+    """Estimates of what a list or a write will cost, as far as it can be told in advance. Each function takes group and resource."""
 
     objects: Callable[[str, str], tuple[int, int]] = _no_objects
-    """How many there are, and their average size in bytes."""
+    """Number of objects, and their average size in bytes."""
     watches: Callable[[str, str], int] = _no_watches
-    """How many watch them."""
+    """Number of watches of them."""
 
 
 class FlowMetrics:
@@ -97,7 +97,7 @@ class FlowMetrics:
 
 @dataclass(slots=True)
 class _Flow:
-    """One flow of one schema, with what its requests count in. It is the passage of its short reads."""
+    """One flow of one schema, with what its requests count in. It admits its short reads (as their :class:`Passage`)."""
 
     schema: Schema
     seats: Seats

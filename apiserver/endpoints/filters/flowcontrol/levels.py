@@ -61,7 +61,7 @@ class Queue:
 
     @property
     def idle(self) -> bool:
-        """Whether it has no request at all."""
+        """True if it has no request at all."""
         return not self.waiting and not self._executing
 
     def position(self, now: float) -> float:
