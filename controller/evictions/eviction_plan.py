@@ -66,7 +66,7 @@ class Limits:
     strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
     """Of machines that say none."""
     migrations_per_node: int = 2
-    """That evictions caused, from one node, beyond which an eviction waits."""
+    """Migrations from one node, caused by evictions, beyond which an eviction waits."""
     migrations_per_cluster: int = 5
 
     def shared(self) -> Limits:
@@ -84,7 +84,7 @@ class Observed:
     vm: Object | None
     """The machine that its ownerReference names."""
     node: Object | None
-    """That the pod is on; None where it is not known, which is a node that nobody empties."""
+    """Node of the pod; None where it is not known, which is a node that nobody empties."""
     migrations: Sequence[Object]
     """Of all namespaces. One without a name is being made."""
     claims: Mapping[str, Object | None]
@@ -99,7 +99,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is answered, and what is to be done before that."""
+    """Answer, and what is to be done before it is given."""
 
     allowed: bool
     message: str = ""

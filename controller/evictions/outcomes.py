@@ -23,7 +23,7 @@ REMEMBERED: Final = timedelta(hours=1)
 MAX_ENDS: Final = 8
 """Of one machine: more than make the longest pause."""
 MAX_MACHINES: Final = 10_000
-"""Whose evacuations are remembered; beyond it those that ended first are forgotten."""
+"""Machines whose evacuations are remembered; beyond it those that ended first are forgotten."""
 MAX_WORDS: Final = 256
 """Characters of why one failed."""
 _IN_VAIN: Final = frozenset({phases.FAILED, phases.CANCELLED})
@@ -48,7 +48,7 @@ class History:
     in_vain: tuple[Ended, ...] = ()
     """Since the guest was last moved, in the order in which they ended, at most eight."""
     moved: datetime | None = None
-    """When an evacuation last moved the guest."""
+    """Time at which an evacuation last moved the guest."""
 
 
 NOTHING: Final = History()

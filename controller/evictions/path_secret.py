@@ -16,7 +16,7 @@ from controller.evictions.webhook import NAME, secret_of
 FRESH_SECONDS: Final = 60.0
 """Seconds for which what was read is believed."""
 PREVIOUS_SECONDS: Final = 60.0
-"""How long the secret before the present one holds, from when the present one was read: a kube-apiserver may hear of it later."""
+"""Seconds for which the secret before the present one holds, from when that one was read: a kube-apiserver may hear of it later."""
 LOOK_SECONDS: Final = 2.0
 """Between two looks, whatever is shown meanwhile."""
 

@@ -13,7 +13,7 @@ from apiserver.apis.virt import evictions, phases
 from controller.reconcilers import migration_bounds
 
 CLUSTER: Final = ""
-"""Where the places for all such migrations are, beside nodes' names."""
+"""Key of the places for all such migrations, beside nodes' names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 SECONDS: Final = 30
-"""That a namespace waits after an eviction that found no place: ``kubectl drain`` asks again every five."""
+"""Wait of a namespace after an eviction that found no place: ``kubectl drain`` asks again every five."""
 
 
 class Waiting:

@@ -30,7 +30,7 @@ PREFIX: Final = "/evictions/"
 """Of the path, before the secret."""
 SECRET_BYTES: Final = 24
 ROTATE_SECONDS: Final = 180.0
-"""How long a secret stands in the path."""
+"""Seconds for which a secret stands in the path."""
 RETRY_SECONDS: Final = 10.0
 """After a secret that could not be written."""
 

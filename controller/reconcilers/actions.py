@@ -1,4 +1,4 @@
-"""The actions that plans consist of, and the deed for each.
+"""The actions that plans consist of, and the execution of each.
 
 A plan is carried out in order; the first failure ends it, and the next pass plans anew.
 """
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 MIN_LOOK_SECONDS: Final = 0.5
 """The shortest wait that a plan asks for."""
 REFUSED_SECONDS: Final = 15.0
-"""Until a refused write is tried again: a quota or a policy changes without telling us."""
+"""Seconds until a refused write is tried again: a quota or a policy changes without telling us."""
 REFUSED_TIDYING_SECONDS: Final = 600.0
 """The same for a write that nothing waits for, and that may be refused for many objects at once."""
 

@@ -62,16 +62,16 @@ def _bytes(capacity: str) -> int:
 
 
 class Claimed(NamedTuple):
-    """What a machine does with its claims."""
+    """Uses that a machine makes of its claims."""
 
     disks: Mapping[str, disk_uses.Use]
     """Of those that disks of it name."""
     filesystems: Mapping[str, bool]
-    """Whether the guest may write to those that it has as file systems."""
+    """True for those file systems that the guest may write to."""
     state: str
     """The one that keeps the state of its firmware, or an empty name."""
     directory: str
-    """Where in ``state``."""
+    """Directory in ``state``."""
 
 
 def contested_servers(vm: Object, other: Object) -> tuple[str, ...]:

@@ -138,7 +138,7 @@ class Gathering:
         return await self._client.page(EVENTS, namespace_of(pod), field_selector=selector, limit=mounted_sources.MAX_EVENTS)
 
     def _rivals(self, vm: Object) -> tuple[Object, ...]:
-        """Return who is in the way of a start: whoever has a pod; and in the way of a guest, once there is a pod: who has a guest.
+        """Return the machines in the way of a start: those with a pod; and of a guest, once there is a pod: those with a guest.
 
         They are of the machine's namespace, and name a claim or a disk of a server that it names. Two that began at the same moment must
         not wait for each other. That only one of them gets its guest is virt-api's to keep.

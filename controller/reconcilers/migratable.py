@@ -12,7 +12,7 @@ from controller.reconcilers import disk_claims
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """What keeps a guest from live migration."""
+    """Barrier to a guest's live migration."""
 
     reason: str
     """As a condition has it."""

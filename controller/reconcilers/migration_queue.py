@@ -72,7 +72,7 @@ class _Entry:
     key: Key
     machine: Key
     node: str
-    """That its guest leaves."""
+    """Node that its guest leaves."""
     is_drain: bool
     priority: int
     created: datetime

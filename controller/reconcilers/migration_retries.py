@@ -47,7 +47,7 @@ class AwaitEnd:
 
     message: str
     seconds: float
-    """That it has left."""
+    """Seconds that the pod has left."""
     to_delete: Object | None
     """The pod, while nobody has asked for its deletion, or with more time than it needs."""
 

@@ -34,7 +34,7 @@ def state_of(migration: Object) -> list[str]:
 
 
 class MigrationTurns:
-    """Whose turn it is."""
+    """Queue of Migrations, and whose turn it is."""
 
     def __init__(self, informers: Informers, limits: MigrationLimits, clock: Clock) -> None:
         self._informers = informers

@@ -39,7 +39,7 @@ AHEAD: Final = timedelta(minutes=1)
 LOOKS_AGAIN: Final = (
     "as the kubelet last found it: it looks again at least every two minutes, and the virtual machine starts when that is there"
 )
-"""What is said of when the kubelet found it: its time is not, which would be a write for each look of each machine that waits."""
+"""Words in place of when the kubelet found it: the time itself would be a write for each look of each machine that waits."""
 
 _VOLUME: Final = re.compile(r'for volume "([^"]{1,63})" : (.*)', re.DOTALL)
 _NO_OBJECT: Final = re.compile(r'\b(secret|configmap)s? "([^"]{1,253})" not found', re.IGNORECASE)

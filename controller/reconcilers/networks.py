@@ -34,15 +34,15 @@ class Definition:
     called: str
     """The name in its configuration, by which plugins speak of it; its own where that has none."""
     problem: str = ""
-    """Why its configuration is none of CNI; empty where nothing is known against it."""
+    """Reason why its configuration is none of CNI; empty where nothing is known against it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found of the networks that a machine names."""
+    """Networks that a machine names, as far as they were found."""
 
     missing: tuple[str, ...] = ()
-    """Those, as namespace/name, of which there is no NetworkAttachmentDefinition."""
+    """Networks, as namespace/name, of which there is no NetworkAttachmentDefinition."""
     definitions: tuple[Definition, ...] = ()
     """The others, as far as they may be read."""
 

@@ -24,9 +24,9 @@ class Observed:
     settings: Settings
     kvm_offered: bool = False
     silence: Silence = field(default_factory=Silence)
-    """Which nodes of the pods do not report."""
+    """Nodes of the pods that do not report."""
     refusal: str = ""
-    """Why the API server did not take the pod of this attempt a moment ago."""
+    """Reason why the API server did not take the pod of this attempt a moment ago."""
     migrations: tuple[Object, ...] = ()
     """Migrations of the machine's name."""
     targets: frozenset[str] = frozenset()

@@ -29,7 +29,7 @@ _WITH_LAUNCHER: Final = frozenset({phases.RUNNING, phases.STOPPING, phases.UNKNO
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What becomes of a guest whose launcher is outdated."""
+    """Way on for a guest whose launcher is outdated."""
 
     reason: str
     """Of LauncherOutdated=True."""

@@ -1,4 +1,4 @@
-"""Whether a launcher pod may get a Service's connections: the condition of its readiness gate. Pure.
+"""Readiness gate of launcher pods: its condition says whether one may get a Service's connections. Pure.
 
 A pod with the gate is ready for Kubernetes only while this condition is True, whatever its container does (KEP-580). It is True in the one
 pod that the machine's status names by uid, while the guest runs there. So it is not before the guest was started, not in the target of a

@@ -19,9 +19,9 @@ class MigrationLimits:
     """Of Migrations."""
 
     per_node: int = 2
-    """That leave a node at a time."""
+    """Migrations that leave a node at a time."""
     per_cluster: int = 5
-    """That are under way at a time."""
+    """Migrations that are under way at a time."""
     scheduling_seconds: int = 300
     """For the target of one that people made to have a node; 0: for ever."""
     kept: int = 5
@@ -49,7 +49,7 @@ class Settings:
     """``auto``: ask for kvm when some node offers it; ``kvm``: always ask; ``emulation``: never."""
     migrations: Defaults = field(default_factory=Defaults)
     rewritten_images: tuple[str, ...] = ()
-    """What webhooks of the cluster make of ``launcher_image``."""
+    """Names that webhooks of the cluster turn ``launcher_image`` into."""
     workload_update: WorkloadUpdate = field(default_factory=WorkloadUpdate)
     eviction_strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
     """Of machines that say none."""

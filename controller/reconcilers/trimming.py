@@ -17,7 +17,7 @@ _OF_POD_STATUS: Final = ("message", "phase", "podIP", "reason")
 _OF_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
 _OF_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller")
 _OF_CONDITION_TYPES: Final = (names.GUEST_RUNNING_GATE, "Ready")
-"""Those that matter most."""
+"""Conditions that matter most."""
 MAX_CONDITIONS: Final = 16
 """Of a pod: Kubernetes knows half as many."""
 MAX_POD_IPS: Final = 2

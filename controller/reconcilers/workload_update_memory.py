@@ -28,7 +28,7 @@ class Memory:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: OrderedDict[str, tuple[Object, datetime]] = OrderedDict()
-        """What is known of each, and since when. Which changed last is at the end."""
+        """Facts of each, and since when they hold. Which changed last is at the end."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
         """Take in a change of a Migration, as an informer tells it (``apiserver.client.store.Callback``)."""

@@ -68,7 +68,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What begins now, in order."""
+    """Migrations and evictions that begin now, in order."""
 
     migrations: tuple[tuple[Object, Object], ...] = ()
     """Machines, and the Migrations to be created for them."""

@@ -35,11 +35,11 @@ ANSWER_SECONDS: Final = 9.0
 
 
 class Answer(Protocol):
-    """What is answered."""
+    """Answer to an AdmissionReview."""
 
     @property
     def allowed(self) -> bool:
-        """Whether the pod may be evicted."""
+        """True if the pod may be evicted."""
 
     @property
     def message(self) -> str:
@@ -47,14 +47,14 @@ class Answer(Protocol):
 
 
 class Judge(Protocol):
-    """Whoever judges."""
+    """Judge of evictions."""
 
     def __call__(self, namespace: str, name: str, *, dry_run: bool, peer: str) -> Awaitable[Answer]:
         """Return whether this pod may be evicted; ``peer`` is the IP address of who asks."""
 
 
 class Holds(Protocol):
-    """Whoever knows the secret of the path."""
+    """Check of the secret in the path."""
 
     def __call__(self, given: str) -> Awaitable[bool]:
         """Return whether this one holds."""

@@ -25,7 +25,7 @@ SHUTDOWN_SECONDS: Final = 1.0
 
 
 class Connections:
-    """How many connections a server has at once, and which of them may not be closed now."""
+    """Connections that a server has at once, and which of them may not be closed now."""
 
     def __init__(self, most: int | None = None) -> None:
         """``most``: by default :data:`MOST`."""
