@@ -19,7 +19,7 @@ from handler.streams.limits import DEFAULTS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where this process runs and what it may use."""
+    """Options of this process: where it runs and what it may use."""
 
     node_name: str
     namespace: str

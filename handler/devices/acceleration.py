@@ -27,7 +27,7 @@ _REPORT_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether guests are accelerated on this node, and why."""
+    """Verdict on whether guests are accelerated on this node, and why."""
 
     accelerated: bool
     reason: str

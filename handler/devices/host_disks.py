@@ -54,7 +54,7 @@ class _Attributes(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What the administrator allows of this node's files."""
+    """Files of this node that the administrator allows."""
 
     directories: tuple[str, ...] = ()
     """Prefixes below which a file may be a disk."""

@@ -46,7 +46,7 @@ _IO_OUT: Final = 1
 
 
 class _Exit(enum.IntEnum):
-    """Why KVM_RUN returned: ``exit_reason`` of struct kvm_run."""
+    """Reasons for which KVM_RUN returned: ``exit_reason`` of struct kvm_run."""
 
     IO = 2
     HLT = 5

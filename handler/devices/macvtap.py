@@ -34,12 +34,12 @@ class Macvtaps:
     """The minor numbers of this node's macvtaps, as ``handler.devices.plugin`` offers a device."""
 
     directory: Path
-    """Where the node's device nodes lie for the runtime."""
+    """Directory of the node's device nodes, for the runtime."""
     resource: str = names.MACVTAP_RESOURCE
     name: str = "macvtap"
     has_preference: bool = True
     numbers: Path = Path("/sys/dev/char")
-    """Where the kernel names the devices of the node by their numbers, whatever network they are in."""
+    """Directory in which the kernel names the devices of the node by their numbers, whatever network they are in."""
     drivers: Path = Path("/proc/devices")
 
     def ids(self) -> tuple[str, ...]:

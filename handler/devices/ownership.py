@@ -25,7 +25,7 @@ READ_ONLY_MODE: Final = 0o440
 
 
 class NotTheDevice(Exception):
-    """What lies at the path is not the device that belongs there."""
+    """The file at the path is not the device that belongs there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ REGISTER_SECONDS: Final = 10.0
 
 
 class Offered(Protocol):
-    """What stands for a resource."""
+    """Devices that stand for a resource."""
 
     @property
     def resource(self) -> str:
@@ -62,7 +62,7 @@ class Offered(Protocol):
 
     @property
     def has_preference(self) -> bool:
-        """Whether the kubelet is to ask which ones to give."""
+        """True if the kubelet is to ask which ones to give."""
 
     def preferred(self, available: Iterable[str], count: int) -> tuple[str, ...]:
         """Return the best of those that the kubelet has, so many at most."""

@@ -22,7 +22,7 @@ STAGES: Final = {
     "X": "xsave and xrstor",
     "L": "a loop of forty million instructions",
 }
-"""What each reported byte proves, in the order of the program."""
+"""Proofs that the reported bytes stand for, in the order of the program."""
 FAILED: Final = "!"
 
 PML4: Final = 0x1000

@@ -31,7 +31,7 @@ class Observed:
     """None: there is none, or it is not one that others accept."""
     has_authorities: bool
     refusal: str
-    """Why ``held`` is revoked, or nothing."""
+    """Reason why ``held`` is revoked, or nothing."""
     is_revoked: bool
     """This node obtains no certificates."""
     spread: float

@@ -35,15 +35,15 @@ class Interface:
     addresses: tuple[str, ...]
     """By which others reach the guest."""
     is_own: bool = True
-    """Whether it is on the pod's own network; False: on a further one, or where a third party's plugin has put it."""
+    """True if it is on the pod's own network; False: on a further one, or where a third party's plugin has put it."""
     lease: Lease | None = None
-    """What virt-launcher tells the guest by DHCP; None: the fixed address of ``masquerade`` where ``ipv4``, otherwise nothing."""
+    """Answers to the guest by DHCP; None: the fixed address of ``masquerade`` where ``ipv4``, otherwise nothing."""
     lease6: Lease6 | None = None
-    """What virt-launcher tells the guest of IPv6; None: nothing."""
+    """Answers to the guest about IPv6; None: nothing."""
     ipv4: bool = True
-    """Whether virt-launcher answers the guest's DHCP for IPv4."""
+    """True if virt-launcher answers the guest's DHCP for IPv4."""
     live_migration: bool = True
-    """Whether a guest with it may move to another node, as far as the plugin is concerned that made it."""
+    """True if a guest with it may move to another node, as far as the plugin is concerned that made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class Wanted:
     ports: tuple[Port, ...] | None = None
     """By which others reach the guest; None: all."""
     ipv6_first: bool = False
-    """Whether the pod's first address is of IPv6 (:func:`in_order`)."""
+    """True if the pod's first address is of IPv6 (:func:`in_order`)."""
     plugin: str = ""
     """The name of the plugin; empty unless ``type`` is plugin."""
     options: dict[str, str] = field(default_factory=dict)
-    """What the machine says to the plugin: ``options`` of the interface."""
+    """Options for the plugin from the machine: ``options`` of the interface."""
     device: str = ""
     """Of type macvtap: major and minor number of the character device by which the pod may open one, 246:3."""
 
@@ -123,7 +123,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done for one interface, and what comes of it."""
+    """Steps for one interface, and their result."""
 
     script: str
     """For ``sh``, in the namespace; it exits with ``NO_FILTER`` when nft refused its rules. Empty: nothing is to be done."""
@@ -137,7 +137,7 @@ Binding = Callable[[Wanted, Observed], Plan]
 
 
 Told = Sequence[Mapping[str, Any]]
-"""What ``ip -json`` told."""
+"""Output of ``ip -json``."""
 
 
 def observe(addresses: Told, routes: Told = (), links: Told = (), routes6: Told = ()) -> Observed:
@@ -163,7 +163,7 @@ def _routes(told: Told, link: str) -> Iterator[Route]:
 
 
 _PASSING: Final = frozenset({"dynamic", "temporary", "deprecated", "dadfailed"})
-"""What ``ip`` says of addresses that no CNI plugin gave, or that nobody may use."""
+"""Flags of ``ip`` on addresses that no CNI plugin gave, or that nobody may use."""
 
 
 def pod_link(wanted: Wanted, observed: Observed) -> Link:

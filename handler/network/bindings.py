@@ -1,4 +1,4 @@
-"""Which binding joins an interface, by its type. Pure."""
+"""Bindings that join interfaces, by their types. Pure."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def unknown_gateway(observed: Observed) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What the pod had."""
+    """MAC address and leases that the pod had."""
 
     mac: str
     lease: Lease | None

@@ -24,7 +24,7 @@ from handler.plugins import contract, serving
 from handler.plugins.serving import Document, Error
 
 _SECONDS: Final = 20.0
-"""That one program may take."""
+"""Seconds that one program may take."""
 _BYTES: Final = 500
 _NEIGHBOUR_LOOKS: Final = 40
 _LOOK_SECONDS: Final = 0.1

@@ -1,4 +1,4 @@
-"""What nft says of the ports by which others reach a guest, the same for IPv4 and IPv6. Pure."""
+"""Matches of nft for the ports by which others reach a guest, the same for IPv4 and IPv6. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin for networks is told of an interface, and what it says it has made of it. Pure.
+"""Requests to plugins for networks about an interface, and their results: what they say that they have made of it. Pure.
 
 What third parties are told and may answer is docs/plugins.md's, and is written out here. Our own plugins are told more in one member,
 ``own``, and answer the fields of ``Interface``: both sides of that are of one release.
@@ -26,7 +26,7 @@ MAX_ADDRESSES: Final = 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Own:
-    """What our own plugins are told beside what all are."""
+    """Fields that our own plugins are given beside those of all."""
 
     ports: tuple[Port, ...] | None = None
     ipv6_first: bool = False

@@ -34,10 +34,10 @@ from handler.pods.process import Launcher
 logger = logging.getLogger(__name__)
 
 PREPARE_SECONDS: Final = 70.0
-"""That the networks of a pod may take together. With what plugins of disks may take it is less than a pass of a reconcile loop may: what is
+"""Limit of all networks of a pod. With what plugins of disks may take it is less than a pass of a reconcile loop may: what is
 ended from there is no try, and nobody is told of it."""
 _SECONDS: Final = 60.0
-"""That a call of ours may take: it runs half a dozen programs, each with a time of its own, beside guests that take the whole processor."""
+"""Seconds that a call of ours may take: half a dozen programs, each with a time of its own, beside guests that take the whole processor."""
 _COMMAND: Final = (sys.executable, "-S", "-P", "-m", "handler.network.plugin")
 """Of our plugins; without the packages of others, and without what lies in the working directory."""
 

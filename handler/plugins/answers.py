@@ -24,7 +24,7 @@ _LOG: Final = "virt-handler's log on this node has its standard error"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What is left of a plugin that has ended."""
+    """Output of a plugin that has ended."""
 
     status: int
     """Its exit status; negative: the signal that ended it."""
@@ -37,12 +37,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a plugin says of itself."""
+    """Description that a plugin gives of itself."""
 
     versions: tuple[str, ...]
     kinds: tuple[str, ...]
     live_migration: bool
-    """Whether a guest may move to another node, where the plugin is asked to add the same."""
+    """True if a guest may move to another node, where the plugin is asked to add the same."""
     commands: frozenset[Command] = frozenset(COMMANDS)
     """Beside VERSION: those that it has to be asked. Without DEL nothing of it outlives the pod; without CHECK it is asked to ADD again."""
 

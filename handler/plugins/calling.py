@@ -30,12 +30,12 @@ OURS_AT_ONCE: Final = 4
 """Calls of all plugins of ours together. Each is a Python process that runs half a dozen programs, 13 MiB of virt-handler's memory, and
 after a restart all pods of the node come at once."""
 PATIENCE_SECONDS: Final = 3 * contract.SECONDS
-"""That a call waits for its turn: longer than eight namespaces whose calls all hang need for theirs. Whoever calls has a time of its own
+"""Wait of a call for its turn: longer than eight namespaces whose calls all hang need for theirs. Whoever calls has a time of its own
 for everything together (``network.setup.PREPARE_SECONDS``, ``storage.adding.ALL_SECONDS``)."""
 NODE_NETNS: Final = "/proc/1/ns/net"
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _PROGRAMS: Final = (b"#!", b"\x7fELF")
-"""How they begin. Anything else would be given to a shell, line by line."""
+"""First bytes of programs. Anything else would be given to a shell, line by line."""
 _LOG_CHARACTERS: Final = 2048
 
 

@@ -12,10 +12,10 @@ Command = Literal["ADD", "DEL", "CHECK", "VERSION"]
 Kind = Literal["network", "storage"]
 
 MEMBERS: Final[Mapping[Kind, frozenset[str]]] = {"network": frozenset({"tap", "mac", "addresses"}), "storage": frozenset({"disk"})}
-"""What a result of ADD, CHECK or DEL may have beside ``version``."""
+"""Members that a result of ADD, CHECK or DEL may have beside ``version``."""
 MEMBERS_OF_VERSION: Final = frozenset({"supportedVersions", "kinds", "liveMigration", "commands"})
 COMMANDS: Final[tuple[Command, ...]] = ("ADD", "CHECK", "DEL")
-"""That a plugin is asked, unless it says of itself that it needs fewer."""
+"""Commands that a plugin is given, unless it says of itself that it needs fewer."""
 
 COMMAND_VARIABLE: Final = "KUBEVIRT_COMMAND"
 NODE_NETNS_VARIABLE: Final = "KUBEVIRT_NODE_NETNS"
@@ -33,13 +33,13 @@ INVALID_CONFIGURATION: Final = 7
 TRY_AGAIN: Final = 11
 
 FINAL: Final = frozenset({UNSUPPORTED_FIELD, INVALID_CONFIGURATION})
-"""What the machine asks for cannot be, now or ever: its start fails. Everything else is tried again."""
+"""Codes of what cannot be, now or ever: the machine's start fails. Everything else is tried again."""
 
 MAX_OUTPUT: Final = 64 << 10
 """Bytes of a plugin's standard output."""
 MAX_ERRORS: Final = 256 << 10
 """Bytes of its standard error; the last of them go to virt-handler's log."""
 SECONDS: Final = 20.0
-"""That one call may take."""
+"""Seconds that one call may take."""
 MAX_DATA: Final = 128 << 20
 """Bytes of memory of its own (RLIMIT_DATA) that each process of a third party's plugin may have: it runs within virt-handler's limit."""

@@ -1,4 +1,4 @@
-"""What came of a plugin that did not do what it was asked to. The message is for the machine's owner: it names the plugin."""
+"""Faults of plugins that did not do what they were asked to. The message is for the machine's owner: it names the plugin."""
 
 from __future__ import annotations
 

@@ -37,9 +37,9 @@ class Record:
     """The name of the disk or the interface."""
     plugin: str
     document: Mapping[str, Any]
-    """What it was told."""
+    """Request that it was given."""
     result: Mapping[str, Any] | None = None
-    """What it answered; None: nothing that was heard."""
+    """Answer; None: nothing that was heard."""
 
     def answered(self, result: Mapping[str, Any]) -> Record:
         """Return the record with the answer."""

@@ -1,4 +1,4 @@
-"""What a plugin of any kind is told of a machine and its pod. Pure."""
+"""Requests to plugins of any kind, as far as they are of a machine and its pod. Pure."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ async def _ended(child: asyncio.subprocess.Process, *pipes: _Pipe) -> None:
 
 
 class _Pipe:
-    """What a program writes to one of its pipes; it is ended when that is too much, and what it still writes then is forgotten."""
+    """Pipe that a program writes to; it is ended when that is too much, and what it still writes then is forgotten."""
 
     def __init__(self, child: asyncio.subprocess.Process, pipe: asyncio.StreamReader, most: int, keep: int | None = None) -> None:
         self._child = child

@@ -19,7 +19,7 @@ _MOST: Final = 1 << 20
 
 
 class Error(Exception):
-    """What the plugin says instead of a result."""
+    """Error that the plugin answers instead of a result."""
 
     def __init__(self, code: int, message: str, details: str = "") -> None:
         super().__init__(message)

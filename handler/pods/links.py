@@ -31,7 +31,7 @@ FIRST_RETRY_SECONDS: Final = 0.05
 """A container's launcher listens some 0.1 s after it started: this wait is part of every start of a guest."""
 LONGEST_RETRY_SECONDS: Final = 2.0
 EXIT_SECONDS: Final = 2.0
-"""How long after hanging up a launcher may take to exit before the link tries again."""
+"""Seconds after hanging up in which a launcher may exit before the link tries again."""
 FAULT_SECONDS: Final = 30.0
 """Before a link is tried again whose task met something that nobody expected, or a launcher that speaks another version of the wire."""
 TOLD_BURST: Final = 32
@@ -59,7 +59,7 @@ class Link:
         self.status: messages.Status | None = None
         """The newest, also after the connection is gone."""
         self.not_understood = ""
-        """Why there is none, of a launcher that speaks another version of the wire; for people."""
+        """Reason why there is none, of a launcher that speaks another version of the wire; for people."""
         self.gone = False
         """The launcher's process has ended: nothing in the pod runs any more."""
         self.wanted: set[Who] = set()

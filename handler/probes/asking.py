@@ -30,7 +30,7 @@ MakeSocket = Callable[[socket.AddressFamily], socket.socket]
 
 
 class Link(Protocol):
-    """What is asked of a link to a launcher."""
+    """Link to a launcher, as probes need it."""
 
     @property
     def connection(self) -> Connection | None:

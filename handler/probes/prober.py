@@ -39,7 +39,7 @@ class Question(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is to be asked."""
+    """Probe that is to be asked."""
 
     probe: Probe
     address: str

@@ -10,24 +10,24 @@ from apiserver.apis.virt.probes import Probe
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one question."""
+    """Outcome of one question."""
 
     succeeded: bool | None
     """None: nobody could ask, for a reason that is not the guest's."""
     message: str = ""
-    """Why it did not succeed, for people."""
+    """Reason why it did not succeed, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the probes of a machine came to since this process began."""
+    """Verdict of a machine's probes since this process began."""
 
     ready: bool | None = None
     """None: nobody knows yet."""
     message: str = ""
-    """Why it is not ready; where nobody knows: why nobody can ask."""
+    """Reason why it is not ready; where nobody knows: why nobody can ask."""
     dead: str = ""
-    """Why the guest is not alive; empty while nobody says so."""
+    """Reason why the guest is not alive; empty while nobody says so."""
 
 
 UNKNOWN: Final = Verdict()

@@ -1,4 +1,4 @@
-"""What to do about one virtual machine of this node: from what is known to one action. Pure.
+"""Decides about one virtual machine of this node: from what is known to one action. Pure.
 
 The order of the rules is the order of what may never go wrong: an end is an end whatever is wished, a guest that shall be off is not
 started, a guest is started once, and only then come pause and status.
@@ -158,7 +158,7 @@ def grace_seconds(vm: Mapping[str, Any]) -> float:
 
 
 def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
-    """Whether the grace period was shortened after the guest was asked to shut down.
+    """Return whether the grace period was shortened after the guest was asked to shut down.
 
     A launcher that was born before it could say which one it has is not asked again: it would be at every look.
     """
@@ -166,7 +166,7 @@ def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
 
 
 def _left(launcher: messages.Status | None) -> bool:
-    """Whether the guest runs on in another pod: its handler reports it from now on."""
+    """Return whether the guest runs on in another pod: its handler reports it from now on."""
     migrations = launcher.migrations if launcher is not None else ()
     return any(each.direction == "outgoing" and each.state == "succeeded" for each in migrations)
 

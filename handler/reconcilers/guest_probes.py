@@ -1,4 +1,4 @@
-"""What probes of the guest make of its machine's status. Pure."""
+"""Conditions of a machine by the probes of its guest. Pure."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ PHASES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an attempt ended."""
+    """End of an attempt."""
 
     result: str
     """One of ``power.RESULTS``."""
@@ -259,7 +259,7 @@ def not_understood(vm: Object, why: str, now: datetime) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFault:
-    """Why the network of the guest's pod is not set up."""
+    """Reason why the network of the guest's pod is not set up."""
 
     reason: str
     message: str

@@ -1,7 +1,7 @@
 """This node's side of live migrations, as target.
 
-``migration_plan`` decides; here its actions meet launcher, the door for the source's relays and API. Everything may be repeated: the
-launcher prepares a domain once whatever it is told, a door that is open stays open, writes carry the resourceVersion that they were
+``migration_plan`` decides; here its actions meet launcher, the listener for the source's relays and API. Everything may be repeated: the
+launcher prepares a domain once whatever it is told, a listener that is open stays open, writes carry the resourceVersion that they were
 decided on.
 """
 
@@ -40,7 +40,7 @@ class MigrateTarget(migration_side.Side):
         self._door = door
         self._address = address
         self._expected: set[str] = set()
-        """uids of the migrations for which the door is open."""
+        """uids of the migrations for which source relays are accepted."""
         self._faults: dict[str, TokenBucket] = {}
         """By uid: how many faults of its target may still be told, whose words are the launcher's."""
 
@@ -151,7 +151,7 @@ class MigrateTarget(migration_side.Side):
             await self._write(migration, phases.PREPARING_TARGET, message=message)
             self._say(migration, "Warning", "MigrationTargetNotReady", message)
 
-    async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the door calls it
+    async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the listener calls it
         """Let the guest run: the source's launcher said that it left. Needs no API server."""
         await migration_side.live(link).call(messages.ReleaseMigration(migration_uid, paused))
 

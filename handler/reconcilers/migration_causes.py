@@ -1,4 +1,4 @@
-"""Why a migration ended without the guest having moved, in words that its user understands. Pure.
+"""Causes for which a migration ended without the guest having moved, in words that its user understands. Pure.
 
 libvirt says what its sockets saw. A guest that is stopped while it moves ends as "client socket is closed" or "operation aborted" on the
 source, because the other side's pod, or the job, went away; the cause is the stop. libvirt's own words stay in virt-launcher's log, and
@@ -34,9 +34,9 @@ QEMU of the target when the guest's memory did (``load of migration failed``), o
 (``migration of disk vda failed``): any other error of its own would be met again."""
 
 LIBVIRTD_AWAY: Final = "libvirtd is not connected"
-"""What virt-launcher says while libvirtd of its own pod is being started again: it was not asked to move the guest."""
+"""Words of virt-launcher while libvirtd of its own pod is being started again: it was not asked to move the guest."""
 _KILLED: Final = re.compile(r"unexpectedly closed the monitor(?: \(vm='[^']*'\))?\s*\Z", re.IGNORECASE)
-"""What libvirt says of a QEMU that ended without a word of its own: it was killed. One that refused the guest says why behind this."""
+"""Words of libvirt of a QEMU that ended without a word of its own: it was killed. One that refused the guest says why behind this."""
 
 
 def stop_of(vm: Mapping[str, Any] | None) -> str:

@@ -1,4 +1,4 @@
-"""What virt-handler does about one Migration, as its source or as its target: from what is known to one action. Pure.
+"""Decides about one Migration for virt-handler, as its source or as its target: from what is known to one action. Pure.
 
 The source's launcher has the truth: it alone can say that the domain stayed, and it alone that it left. The domain arrives on the target
 paused, and runs there once the target was told that the source's launcher said so (``apis.virt.release``). Then the target's handler
@@ -20,11 +20,11 @@ Source
 
 Target
   ============================== ==========================================================
-  ``PreparingTarget``             devices, network, PrepareMigrationTarget, door open: ``TargetReady``
-  ``TargetReady``, ``Running``    keep the door open; the address changed: write it
-  the domain arrived              wait for the source's word, at the door or in the Migration; then let it run
+  ``PreparingTarget``             devices, network, PrepareMigrationTarget, listen: ``TargetReady``
+  ``TargetReady``, ``Running``    go on listening; the address changed: write it
+  the domain arrived              wait for the source's word, by a relay or in the Migration; then let it run
   the domain was released         the VM's ``nodeName`` and pod, then ``Succeeded``
-  the attempt has failed          the door is closed: what arrived is never released
+  the attempt has failed          listening ends: what arrived is never released
   ``Succeeded``                   what it took, which only this side's launcher knows, if it did not say so before
   ============================== ==========================================================
 """
@@ -58,7 +58,7 @@ class Observed:
     connected: bool
     gone: bool
     relaying: bool = False
-    """Target: the door is open for this migration's source."""
+    """Target: connections of this migration's source are accepted."""
     told: bool = False
     """Source: the target's handler answered that it released the domain."""
     passed_on: bool = False
@@ -79,7 +79,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing can be done until something changes; relays and door stay as they are."""
+    """Nothing can be done until something changes; relays and listener stay as they are."""
 
     seconds: float | None = None
     """Until time alone changes something."""
@@ -87,7 +87,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """It is over for this side: relays, door and link go."""
+    """It is over for this side: relays, listener and link go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """Open the door for the source's connections."""
+    """Begin to accept the source's connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """It is over for this side: door and relays go, and the link stays, since the launcher may yet say what it took."""
+    """It is over for this side: listener and relays go, and the link stays, since the launcher may yet say what it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ def _pass_on(observed: Observed) -> PassOn | None:
 
 
 def _is_confirming(observed: Observed) -> bool:
-    """Whether libvirt still works on the source although the Migration is over (the target's pod ended): it learns that by the relays.
+    """Return whether libvirt still works on the source although the Migration is over (the target's pod ended): it learns it by the relays.
 
     A launcher that its guest has taken over says so for ever, so it has :data:`CONFIRM_SECONDS`.
     """

@@ -33,21 +33,21 @@ MAX_NUMBER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is remembered of a migration between two looks. Whoever was restarted begins anew: a write more, a condition later."""
+    """Course of a migration between two looks. Whoever was restarted begins anew: a write more, a condition later."""
 
     tried: float | None = None
-    """When a write was last begun, in seconds of a clock that never goes back; None: never."""
+    """Time at which a write was last begun, in seconds of a clock that never goes back; None: never."""
     elapsed: int = -1
     """``elapsed_milliseconds`` of the newest figures, which tell them from those before."""
     row: int = 0
-    """So many figures in a row say that the guest keeps up with what is moved; below 0: so many say that it does not."""
+    """Figures in a row that say that the guest keeps up with what is moved; below 0: that say that it does not."""
     recent: tuple[tuple[int, int], ...] = ()
     """Of the latest figures: milliseconds, and bytes processed by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is done about new figures."""
+    """Step that follows new figures."""
 
     course: Course
     status: Object | None = None

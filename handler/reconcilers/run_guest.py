@@ -58,7 +58,7 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 IMAGE_SECONDS: Final = 2.0
-"""Until a pod whose claims have no image yet is asked again: a file on another machine's disk has no event."""
+"""Seconds until a pod whose claims have no image yet is asked again: a file on another machine's disk has no event."""
 START_PATIENCE_SECONDS: Final = 2.0
 """A start takes half a second; the pass of one that takes longer ends, and looks again at what is asked of the machine."""
 START_AGAIN_SECONDS: Final = 0.5
@@ -94,7 +94,7 @@ class Writer(Protocol):
 
 
 class Node(Protocol):
-    """What is done to a pod before its guest starts."""
+    """Preparation of a pod before its guest starts."""
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         """Give the pod's device nodes to its user; return what they let its guest run with. Raises NotTheDevice, StorageHangs, OSError."""
@@ -110,7 +110,7 @@ class Node(Protocol):
 
 
 class Probes(Protocol):
-    """What asks guests whether they are ready and alive."""
+    """Probes that ask guests whether they are ready and alive."""
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
         """Have the guest asked what its machine wants to know, and return what came of it so far."""

@@ -34,7 +34,7 @@ Prepare = Callable[[Mapping[str, Any], str, Connection], Awaitable[tuple[Interfa
 """Sets up the network of a pod, given by its uid and its launcher. Raises Unsupported, CommandFailed, Fault."""
 
 HEALING: Final = (CommandFailed, Fault)
-"""What the next try may not meet."""
+"""Errors that the next try may not meet."""
 
 
 @dataclass(slots=True)

@@ -66,7 +66,7 @@ class _Aborted(Ended):
 
 
 class Channel:
-    """What virt-handler says of one connection, and hears."""
+    """Channel to virt-handler about one connection."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -117,7 +117,7 @@ class Tls:
 
     @property
     def is_sent(self) -> bool:
-        """Whether everything that was written has left."""
+        """True if everything that was written has left."""
         return not self._unsent and not self._encrypted.pending
 
     def peer(self) -> object:

@@ -1,4 +1,4 @@
-"""What both sides of a relay have in common: how connections begin and end, and how many there may be."""
+"""Connections of both sides of a relay: how they begin and end, and how many there may be."""
 
 from __future__ import annotations
 

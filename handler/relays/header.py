@@ -31,7 +31,7 @@ TARGET_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType({**SOURCE_SOCKET
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Which migration and which of its channels a connection carries."""
+    """Header of a connection: which migration it carries, and which of its channels."""
 
     migration_uid: str
     channel: Channel

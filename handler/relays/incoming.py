@@ -48,7 +48,7 @@ class Expected:
 
 
 class Incoming:
-    """Serves relays of other nodes' virt-handlers until cancelled. :meth:`expect` opens the door for one migration."""
+    """Serves relays of other nodes' virt-handlers until cancelled. :meth:`expect` lets in those of one migration."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class Incoming:
         self._connections: dict[header.Header, set[Carried]] = {}
         """By migration and channel."""
         self._all: set[Carried] = set()
-        """Those whose handshake is over."""
+        """Connections whose handshake is over."""
         self._unshaken: Counter[str] = Counter()
         """The others, by address."""
         self._unled: Counter[str] = Counter()
-        """Those whose handshake is over and that lead nowhere yet, by node."""
+        """Connections whose handshake is over and that lead nowhere yet, by node."""
         self._carrier = Carrier()
 
     def expect(self, migration_uid: str, expected: Expected) -> None:

@@ -31,7 +31,7 @@ FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
 FIRST_CHECK_SECONDS: Final = 10.0
 ALL_SECONDS: Final = 45.0
-"""That the plugin of a disk may take, with all of its calls and their turns; ``network.setup.PREPARE_SECONDS`` says why."""
+"""Seconds that the plugin of a disk may take, with all of its calls and their turns; ``network.setup.PREPARE_SECONDS`` says why."""
 LONGEST_CHECK_SECONDS: Final = 120.0
 """Until a plugin is asked again about a disk whose server does not answer, or of which it said that something is wrong."""
 
@@ -70,7 +70,7 @@ class _Failing:
     fault: DisksFault
     backoff: Backoff
     again: float
-    """When it is tried again, in the event loop's seconds."""
+    """Time of the next try, in the event loop's seconds."""
 
 
 @dataclass(slots=True)

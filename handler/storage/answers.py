@@ -1,4 +1,4 @@
-"""What a storage plugin answered about a disk, judged as far as its words go. Pure."""
+"""Judgement of a storage plugin's answer about a disk, as far as its words go. Pure."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _HERE: Final = opening.NO_SYMLINKS | 0x01
 
 
 class NotThere(Exception):
-    """What a plugin says that it put into the pod is not there, or something else is; the message says what."""
+    """The file that a plugin says it put into the pod is not there, or something else is; the message says what."""
 
 
 def path(pod_uid: str, kubelet: Path) -> Path:

@@ -1,4 +1,4 @@
-"""What a storage plugin is told of a disk. Pure."""
+"""Requests to storage plugins about a disk. Pure."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ CLOSE_PROTOCOL_ERROR: Final = 1002
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """How to close the websocket (RFC 6455, 7.4); None where the peer did."""
+    """Code and reason with which to close the websocket (RFC 6455, 7.4); None where the peer did."""
 
     code: int
     reason: str

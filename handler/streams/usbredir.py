@@ -132,14 +132,14 @@ def _of_data(kind: Type, endpoint: int, said: int, data_bytes: int) -> str:
 
 
 class Packets:
-    """What a client sends, and of what QEMU sends the hello."""
+    """Parser of the packets that a client sends, and of QEMU's hello."""
 
     def __init__(self) -> None:
         self._hello = bytearray()
         self._qemu: int | None = None
         self._client: int | None = None
         self._waiting = bytearray()
-        """What was not judged yet: less than two heads, while QEMU has said hello."""
+        """Bytes that were not judged yet: less than two heads, while QEMU has said hello."""
         self._data = 0
         """Bytes of the present packet that are still to come."""
 
