@@ -25,7 +25,7 @@ PROGRESS: Final = 1 << 20
 _RANGE: Final = re.compile(r"bytes (\d{1,19})-\d{1,19}/(\d{1,19})")
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _BROKEN: Final = (OSError, http.client.HTTPException)
-"""What a connection can end with; TimeoutError and everything of TLS are OSError."""
+"""Errors that a connection can end with; TimeoutError and everything of TLS are OSError."""
 
 Headers = Callable[[Address], Mapping[str, str]]
 """Returns the headers with credentials for a request to an address."""

@@ -26,7 +26,7 @@ class Origin:
     """The path is that of a file, which nobody writes to."""
     read_only: bool
     overlaid: bool = False
-    """What the guest writes goes to a file of its own in this pod."""
+    """True if the guest's writes go to a file of its own in this pod."""
     limit: int = 0
     """Bytes of the largest disk that the guest may write over; of a blank disk, its size."""
     blank: bool = False

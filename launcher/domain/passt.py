@@ -18,7 +18,7 @@ RECONNECT_SECONDS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What passt, the process that makes and takes the connections of a guest, is told."""
+    """Settings of passt, the process that makes and takes the connections of a guest."""
 
     interface: str
     """The name of the guest's interface."""

@@ -23,7 +23,7 @@ class DiskFaults:
         self._last: dict[str, dict[str, DiskFault]] = {}
         """By domain and by the alias of the disk, by which libvirt's events name it."""
         self._told: dict[tuple[str, str], float] = {}
-        """When an error of a disk was last worth a look."""
+        """Times at which an error of a disk was last worth a look."""
 
     def take(self, domain: str, alias: str, reason: str, *, ignored: bool, now: float) -> bool:
         """Take in one error; return whether somebody should look at the domain.

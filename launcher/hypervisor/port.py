@@ -128,9 +128,9 @@ class Terms:
     """A second, at most; libvirt counts in MiB, of which it is one at least. 0: no limit. Copied disks share it, and memory gets as
     much as one of them."""
     max_downtime_milliseconds: int = 0
-    """That the domain may stand still at the end, as QEMU estimates it; 0: QEMU's default."""
+    """Time that the domain may stand still at the end, as QEMU estimates it; 0: QEMU's default."""
     parallel_connections: int = 1
-    """That carry the memory."""
+    """Connections that carry the memory."""
     auto_converge: bool = False
     """QEMU may slow the processors down until the memory changes more slowly than it is sent."""
 
@@ -173,7 +173,7 @@ class Progress:
     bytes_per_second: int = 0
     """Of the same."""
     dirty_bytes_per_second: int = 0
-    """What the guest writes to its memory; 0 before the second iteration, when it is measured."""
+    """Bytes that the guest writes to its memory; 0 before the second iteration, when it is measured."""
 
 
 class Hypervisor(Protocol):

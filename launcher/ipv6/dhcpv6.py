@@ -20,7 +20,7 @@ FOR_EVER: Final = 0xFFFFFFFF
 MAX_DUID: Final = 130
 """Bytes (RFC 8415, section 11.1)."""
 MAX_ASSOCIATIONS: Final = 4
-"""That are answered, and addresses of one: what a client asks for beyond them it does not get."""
+"""Associations that are answered, and addresses of one: what a client asks for beyond them it does not get."""
 NAMES_BYTES: Final = 700
 """Of the search list: all of an answer fits into the least MTU of IPv6 (1280)."""
 _HEAD: Final = 4

@@ -1,4 +1,4 @@
-"""What the guest is told of IPv6: what virt-handler says of its interface, the pod's own resolver, the bridge's MTU."""
+"""Settings of IPv6 for the guest: from virt-handler's word on its interface, the pod's own resolver, the bridge's MTU."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
         """Of the next advertisement, or of the next try to open a tap that went away."""
         self._began = float("-inf")
-        """When the tap was opened last, in the event loop's seconds."""
+        """Time at which the tap was opened last, in the event loop's seconds."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""What the guest is told of IPv6, and to whom. Pure."""
+"""Settings of IPv6 that the guest is told, and by which messages. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Settings:
     answers: tuple[str, ...] = ()
     """Addresses that are the router's, for which nobody else answers."""
     is_default: bool = True
-    """Whether the router leads everywhere."""
+    """True if the router leads everywhere."""
     on_link: str = ""
     """The network whose addresses are on the link itself; empty: none but the router."""
     dns: tuple[str, ...] = ()

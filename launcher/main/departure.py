@@ -39,7 +39,7 @@ SETTLE_SECONDS: Final = 0.1
 
 
 class Finding(Enum):
-    """What a look at the domain after the call says."""
+    """Finding of a look at the domain after the call."""
 
     LEFT = "QEMU is gone, the domain is the target's"
     STAYED = "the domain goes on, or has ended, here"

@@ -32,11 +32,11 @@ TRY_SECONDS: Final = (10.0, 300.0)
 LASTING_SECONDS: Final = 60.0
 """A guest that ran so long after a try has room."""
 RECENT_SECONDS: Final = 600.0
-"""So long an error is told of a guest that went on, where nothing says whether it would come again."""
+"""Seconds for which an error is told of a guest that went on, where nothing says whether it would come again."""
 _BETWEEN_SECONDS: Final = 2 * LOOK_SECONDS
 """Two looks are no further from each other."""
 _AT_ONCE: Final = 60.0
-"""So long an error is told for want of room, though there is some: it was too little, or is there only now."""
+"""Seconds for which an error is told for want of room, though there is some: it was too little, or is there only now."""
 
 Rooms = Mapping[str, int]
 """Bytes that are free where disks lie, by their names; none of disks that lie on no file system."""
@@ -52,7 +52,7 @@ class Tries:
     next: float = 0.0
     """No earlier than this."""
     stood: float = float("-inf")
-    """When the guest was last seen to stand still for want of room."""
+    """Time at which the guest was last seen to stand still for want of room."""
 
 
 def is_full(seen: Observation | None) -> bool:

@@ -15,7 +15,7 @@ READ_BYTES: Final = 64 << 10
 
 @dataclass(slots=True)
 class LastWords:
-    """What came last out of a pipe."""
+    """The last words that came out of a pipe."""
 
     reader: int
     """The pipe's end; closed once the other one is, or by ``end``."""

@@ -19,7 +19,7 @@ from launcher.protocol import messages
 PRESS_SECONDS: Final = 3.0
 """A guest that is still booting ignores the power button, so it is pressed again and again."""
 GIVE_UP_SECONDS: Final = 8.0
-"""When libvirtd cannot even destroy, this long after the deadline our exit takes QEMU with it."""
+"""Seconds after the deadline at which our exit takes QEMU with it, when libvirtd cannot even destroy."""
 RELEASE_SECONDS: Final = 5.0
 """A domain that is complete in a target that has to end waits this long for its release to begin: the source may be gone already."""
 NOT_RUN: Final = "the pod was asked to end before its guest ran"
@@ -33,7 +33,7 @@ MAX_TERMINATION_MESSAGE: Final = 4096
 
 
 class Step(Enum):
-    """What to do next about a guest that has to power off."""
+    """Next step with a guest that has to power off."""
 
     WAIT = "wait"
     ABORT_MIGRATION = "abort the migration"
@@ -47,7 +47,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """How far the attempt to power the guest off is. Times are in the event loop's seconds."""
+    """Progress of the attempt to power the guest off. Times are in the event loop's seconds."""
 
     deadline: float
     """The guest has its whole grace period; the pod's is longer by some seconds, in which the domain is destroyed and disks are closed."""
@@ -100,7 +100,7 @@ def next_step(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is known about a run that is over."""
+    """Facts of a run that is over."""
 
     ran: bool = False
     """The guest's processors were started here or in the pod that it came from, or may have been: there is something to lose."""

@@ -41,7 +41,7 @@ UNUSED_LIBVIRTD_SECONDS: Final = 0.5
 """Limit of libvirtd's end where no guest ran: it has nothing to write down, and may be at its slow first questions to QEMU."""
 FLUSH_SECONDS: Final = 1.0
 LINGER_SECONDS: Final = 10.0
-"""That a pod stays whose guest has moved: kubelets, virt-controller and kube-proxy take two to four to lead a Service elsewhere, and more
+"""Life of a pod after its guest moved: kubelets, virt-controller and kube-proxy take two to four to lead a Service elsewhere, and more
 than six on nodes that are short of processors."""
 
 

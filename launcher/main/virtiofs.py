@@ -28,7 +28,7 @@ VIRTIOFSD: Final = "/usr/libexec/virtiofsd"
 READY_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.02
 WAITS: Final = b"Waiting for vhost-user socket connection"
-"""What it says when it waits for QEMU; its socket is there a moment before, when it may still fail."""
+"""Words of virtiofsd when it waits for QEMU; its socket is there a moment before, when it may still fail."""
 SILENT_SECONDS: Final = 2.0
 """For so long that is waited for: another version may say it in other words."""
 SETTLE_SECONDS: Final = 2.0

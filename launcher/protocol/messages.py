@@ -16,7 +16,7 @@ Accelerator = Literal["qemu", "kvm"]
 """libvirt's domain types: emulated or accelerated."""
 
 EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "migrated", "start-failed"]
-"""How the one run of a domain in a pod ended:
+"""End of the one run of a domain in a pod:
 
 * ``shutdown``: the guest powered itself off;
 * ``shutdown-requested``: the guest powered off after it was asked to (``Shutdown`` or SIGTERM);
@@ -50,7 +50,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What the guest is told by DHCP where it has an address that the pod was given."""
+    """Settings that the guest is told by DHCP where it has an address that the pod was given."""
 
     address: str
     """With the length of the prefix: 10.244.1.7/24."""
@@ -61,7 +61,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Lease6:
-    """What the guest is told by router advertisements and DHCPv6."""
+    """Settings that the guest is told by router advertisements and DHCPv6."""
 
     address: str
     """With the length of the prefix of what is on the link itself: fd00:10:244::7/64."""
@@ -72,7 +72,7 @@ class Lease6:
     answers: tuple[str, ...] = ()
     """Addresses of the router for which virt-launcher answers neighbour solicitations."""
     is_default: bool = True
-    """Whether the router leads everywhere."""
+    """True if the router leads everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Interface:
     lease6: Lease6 | None = None
     """None: it has no IPv6 address of ours."""
     ipv4: bool = True
-    """Whether the pod has an IPv4 address, so that the guest is given one."""
+    """True if the pod has an IPv4 address, so that the guest is given one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +206,9 @@ class Migrate:
     bandwidth_bytes: int = 0
     """A second, at most; rounded down to whole MiB, of which it is one at least. 0: no limit."""
     max_downtime_milliseconds: int = 0
-    """That the guest may stand still at the end; 0: QEMU's default."""
+    """Time that the guest may stand still at the end; 0: QEMU's default."""
     parallel_connections: int = 1
-    """That carry the memory."""
+    """Connections that carry the memory."""
     auto_converge: bool = False
     """QEMU may slow the guest's processors down."""
     relays_disks: bool = False
@@ -299,7 +299,7 @@ class DomainStatus:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the run of the domain in this pod ended."""
+    """End of the run of the domain in this pod."""
 
     kind: EndingKind
     message: str = ""
@@ -338,7 +338,7 @@ class MigrationStatus:
     data_remaining_bytes: int = 0
     bytes_per_second: int = 0
     dirty_bytes_per_second: int = 0
-    """What the guest writes to its memory; 0 before the second iteration."""
+    """Bytes that the guest writes to its memory; 0 before the second iteration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,9 +394,9 @@ class ImportStatus:
     total_bytes: int = 0
     """Of the same; 0: nobody knows."""
     failures: int = 0
-    """So often it was tried in vain."""
+    """Number of tries in vain."""
     message: str = ""
-    """Why the last try failed."""
+    """Reason why the last try failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,11 +416,11 @@ class DhcpStatus:
     """The server that tells the guest its addresses."""
 
     restarts: int = 0
-    """So often it was found dead, and was started again."""
+    """Number of times it was found dead, and was started again."""
     problem: str = ""
-    """Why it cannot be started again; empty where it answers, or nobody has to."""
+    """Reason why it cannot be started again; empty where it answers, or nobody has to."""
     cause: str = ""
-    """What it died of the last time."""
+    """Cause of its last death."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +432,7 @@ class Status:
     domain: DomainStatus | None = None
     """None when there is no domain: not yet, or not any more."""
     started: bool = False
-    """Whether the domain ever ran in this pod, booted or migrated and released here. Never becomes false again."""
+    """True once the domain ran in this pod, booted or migrated and released here. Never becomes false again."""
     ending: Ending | None = None
     """Set once the run is over; nothing will ever run in this pod again, and virt-launcher is about to exit."""
     stopping: bool = False
@@ -453,7 +453,7 @@ class Status:
     passt_ends: int = 0
     """Number of times that passt, which makes the connections of the guest, ended in this pod; another one takes its place."""
     passt_problem: str = ""
-    """Why there is none now, in part its own words; empty while it runs, and where the guest has no such interface."""
+    """Reason why there is none now, in part its own words; empty while it runs, and where the guest has no such interface."""
     migrations: tuple[MigrationStatus, ...] = ()
     """Newest last, at most four."""
     imports: tuple[ImportStatus, ...] = ()
@@ -466,7 +466,7 @@ class Status:
     """The guest stands still because the storage of a disk was full, and a ``Resume`` is worth a try."""
     dhcp: DhcpStatus = field(default_factory=DhcpStatus)
     not_migratable: str = ""
-    """Why a migration would be refused; empty when nothing is known to stand in its way."""
+    """Reason why a migration would be refused; empty when nothing is known to stand in its way."""
 
     def migration_of(self, uid: str) -> MigrationStatus | None:
         """Return the migration with this uid if this pod takes or took part in it."""
