@@ -112,7 +112,7 @@ class Forbidden(StatusError):
 
 
 class NotFound(StatusError):
-    """What was named is absent."""
+    """The object that was named is absent."""
 
     code = 404
     reason = "NotFound"
@@ -133,7 +133,7 @@ class NotAcceptable(StatusError):
 
 
 class AlreadyExists(StatusError):
-    """What was to be created is there."""
+    """The object that was to be created is there."""
 
     code = 409
     reason = "AlreadyExists"

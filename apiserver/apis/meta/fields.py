@@ -23,7 +23,7 @@ class Term:
     equal: bool = True
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether an object's fields satisfy this term; an absent field is the empty string."""
+        """Return whether an object's fields satisfy this term; an absent field is the empty string."""
         return (fields.get(self.field, "") == self.value) == self.equal
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Selector:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing is asked."""
+        """True if nothing is asked."""
         return not self.terms
 
     @property
@@ -47,7 +47,7 @@ class Selector:
         return frozenset(each.field for each in self.terms)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether an object's fields satisfy every term."""
+        """Return whether an object's fields satisfy every term."""
         return all(each.matches(fields) for each in self.terms)
 
     def exact(self, field: str) -> str | None:

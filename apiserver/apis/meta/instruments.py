@@ -49,7 +49,7 @@ class Tally:
     number: int
     total: float
     buckets: tuple[tuple[int, int], ...]
-    """Which bucket has how many of them."""
+    """Pairs of a bucket and how many of them it has."""
 
 
 class HistogramCell:
@@ -130,7 +130,7 @@ class Gauge(_Numbers):
 
 
 class Histogram(_Labelled):
-    """How values are distributed."""
+    """Distribution of values."""
 
     def __init__(self, name: str, documentation: str, bounds: Sequence[float], labels: Sequence[str] = (), *, limit: int = LIMIT) -> None:
         super().__init__(name, documentation, labels, limit=limit)

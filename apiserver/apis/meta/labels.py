@@ -19,7 +19,7 @@ _FEW: Final = 8
 
 
 class Operator(StrEnum):
-    """How a requirement compares."""
+    """Comparison that a requirement makes."""
 
     EQUALS = "="
     NOT_EQUALS = "!="
@@ -41,7 +41,7 @@ class Requirement:
     """Sorted."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy this term; a missing key satisfies ``!=``, ``notin`` and ``!``."""
+        """Return whether labels satisfy this term; a missing key satisfies ``!=``, ``notin`` and ``!``."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.EQUALS | Operator.IN:
@@ -90,11 +90,11 @@ class Selector:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing is asked."""
+        """True if nothing is asked."""
         return not self.requirements
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Whether labels satisfy every term."""
+        """Return whether labels satisfy every term."""
         given = labels or {}
         return all(each.matches(given) for each in self.requirements)
 

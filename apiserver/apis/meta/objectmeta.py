@@ -21,7 +21,7 @@ ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
 Place: TypeAlias = "Path | tuple[Place, str | int]"
-"""Where a value is: what holds it, and under which field or index. A :class:`Path` is made of it only if there is something to say."""
+"""Place of a value: what holds it, and under which field or index. A :class:`Path` is made of it only if there is something to say."""
 Check = Callable[[Any, Place, list[str]], list[FieldError]]
 """Returns what is wrong with a value; adds the paths of unknown fields in it to the list."""
 NameRule = Callable[[str], list[str]]

@@ -69,7 +69,7 @@ def finalizers_of(obj: Mapping[str, Any]) -> list[str]:
 
 
 def is_deleting(obj: Mapping[str, Any]) -> bool:
-    """Whether somebody asked for its deletion (it is held by finalizers or by its grace period)."""
+    """Return whether somebody asked for its deletion (it is held by finalizers or by its grace period)."""
     return bool(dig(obj, "metadata", "deletionTimestamp"))
 
 
@@ -114,7 +114,7 @@ def condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> Map
 
 
 def is_true(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> bool:
-    """Whether the condition is there and says True."""
+    """Return whether the condition is there and says True."""
     found = condition(conditions, type_)
     return found is not None and found.get("status") == "True"
 

@@ -28,7 +28,7 @@ FORMAT_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.
 
 
 class Format(Enum):
-    """How a quantity was written, and so how it is written back."""
+    """Format in which a quantity was written, and so is written back."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"

@@ -1,4 +1,4 @@
-"""Which resources exist, as a client names them: group, version, plural, kind, scope."""
+"""Resources, as a client names them: group, version, plural, kind, scope."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pydantic models of kinds share: strictness, JSON names, and the scalar types of the Kubernetes API."""
+"""Shared parts of the pydantic models of kinds: strictness, JSON names, and the scalar types of the Kubernetes API."""
 
 from __future__ import annotations
 

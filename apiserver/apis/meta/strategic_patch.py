@@ -41,7 +41,7 @@ class Shape:
 
     @property
     def merge_key(self) -> str:
-        """What tells the elements of a list of maps apart."""
+        """Key that tells the elements of a list of maps apart."""
         return str(self._own("x-kubernetes-patch-merge-key"))
 
     def field(self, name: str) -> Shape:
@@ -253,7 +253,7 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _is_directive_itself(element: Any) -> bool:  # noqa: ANN401 - any JSON value
-    """Whether an element of a list only says what to do with its like."""
+    """Return whether an element of a list only says what to do with its like."""
     return isinstance(element, dict) and element.get(_PATCH) in ("delete", "replace") and len(element) <= 2
 
 

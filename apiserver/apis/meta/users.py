@@ -1,4 +1,4 @@
-"""Who asks."""
+"""Users: the clients of the API."""
 
 from __future__ import annotations
 

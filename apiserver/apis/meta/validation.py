@@ -48,14 +48,14 @@ _PHRASES: Final = {
 }
 _WITHOUT_VALUE: Final = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG})
 MAX_CAUSES: Final = 200
-"""How many causes one answer names: a list of a hundred thousand wrong disks shall not make a hundred thousand texts."""
+"""Causes that one answer names: a list of a hundred thousand wrong disks shall not make a hundred thousand texts."""
 MAX_VALUE: Final = 1024
 """Characters of a value that an error repeats: a body of 3 MiB shall not come back as an error of 3 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Where a field is: ``Path("spec").child("disks").index(0).key("a")`` prints ``spec.disks[0][a]``."""
+    """Path of a field: ``Path("spec").child("disks").index(0).key("a")`` prints ``spec.disks[0][a]``."""
 
     text: str = ""
 

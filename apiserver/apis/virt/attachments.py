@@ -26,7 +26,7 @@ ANNOTATION: Final = "k8s.v1.cni.cncf.io/networks"
 DEFAULT_NETWORK_ANNOTATION: Final = "v1.multus-cni.io/default-network"
 """Of a pod: what it is to have instead of its own network. No pod of a machine has this."""
 COMMON_NAMESPACE: Final = "default"
-"""Whose networks pods of every namespace may have, where Multus isolates namespaces."""
+"""Namespace whose networks pods of every namespace may have, where Multus isolates namespaces."""
 _DIGITS: Final = 10
 """Of a hash, so that names of links have at most 14 characters (IFNAMSIZ is 16, its last byte a zero)."""
 

@@ -43,7 +43,7 @@ class Hold(NamedTuple):
     """Segments ``kind/claim`` and, of the state of firmware, ``/directory``: the claim is the second. Of a file of a node
     ``host/node/digest``, of a disk of a server ``server/digest``."""
     group: str
-    """Those of one group may hold it at once; ``ALONE``: nobody else may."""
+    """Machines of one group may hold it at once; ``ALONE``: nobody else may."""
 
 
 def uses(domain: Domain) -> dict[str, Use]:

@@ -16,7 +16,7 @@ from apiserver.apis.meta.objects import Object, dig, name_of
 MIN_BANDWIDTH: Final = quantity.parse("1Mi")
 MAX_BANDWIDTH: Final = quantity.parse("1Ti")
 MAX_CONNECTIONS: Final = 4
-"""That carry memory: a relay carries eight of a migration, among them libvirt's and QEMU's own, and those of a next attempt."""
+"""Connections that carry memory: a relay carries eight of a migration, among them libvirt's and QEMU's own, and those of a next attempt."""
 MAX_DOWNTIME_MILLISECONDS: Final = 60_000
 MAX_TIMEOUT_PER_GIB: Final = 86_400
 BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -27,7 +27,7 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 """Least and most of the numbers of a policy, both allowed."""
 GIB: Final = 1 << 30
 COPY_SECONDS: Final = 3600
-"""That disks which are copied along add at most, whatever their sizes: who sizes a blank disk need not fill it, and these are sent once.
+"""Seconds that disks copied along add at most, whatever their sizes: who sizes a blank disk need not fill it, and these are sent once.
 
 A gigabit a second moves 400 GiB in it. A policy that says ``completionTimeoutPerGiB`` is the operator's word, and holds for disks, too.
 """

@@ -6,7 +6,7 @@
        ▲            ▲            └──────────┴───▶ Unknown (the node does not report) ──▶ back, or an end
        └────────────┴──── a new attempt ◀──── Stopped | Succeeded | Failed
 
-The tables are for the writers (virt-controller, virt-handler) and their tests. virt-api enforces of them only what a claim hangs on:
+The tables are for the writers (virt-controller, virt-handler) and their tests. virt-api enforces of them only what a lock hangs on:
 a Migration that reached a final phase stays there. What a writer saw too late is stopped by its resourceVersion, not by a phase.
 """
 
@@ -80,7 +80,7 @@ MIGRATION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         CANCELLED: frozenset(),
     }
 )
-"""Migration. A final phase is kept for ever: its claim on the virtual machine was given back. ``Pending`` after a later phase begins
+"""Migration. A final phase is kept for ever: its lock on the virtual machine was given back. ``Pending`` after a later phase begins
 another attempt (:mod:`apiserver.apis.virt.migration_attempts`)."""
 
 MIGRATION_FINAL: Final = frozenset({SUCCEEDED, FAILED, CANCELLED})
@@ -97,7 +97,7 @@ def phase_of(obj: Mapping[str, Any]) -> str:
 
 
 def is_unfinished(migration: Mapping[str, Any]) -> bool:
-    """Whether a Migration may still move its virtual machine."""
+    """Return whether a Migration may still move its virtual machine."""
     return phase_of(migration) not in MIGRATION_FINAL
 
 

@@ -1,4 +1,4 @@
-"""Whether a virtual machine should be on: one pure function of its run strategy, the last verb and the attempts so far.
+"""Power state that a virtual machine should have: one pure function of its run strategy, the last verb and the attempts so far.
 
 An *attempt* is one launcher pod and at most one run of the guest, numbered from 1. A *request* is the last verb
 (``status.request``). It counts until the strategy is edited, for good: its ``generation`` is that of the spec when it was called, and
@@ -67,7 +67,7 @@ ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Halted", "NotRequested"})
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What should be, and why."""
+    """Decision about a machine's power, and its reason."""
 
     on: bool
     attempt: int
@@ -172,7 +172,7 @@ def strategy_of(vm: Mapping[str, Any]) -> str:
 
 
 def wants_paused(vm: Mapping[str, Any]) -> bool:
-    """Whether the guest's CPUs should stand still: the last verb is a Pause of this very attempt, whatever the strategy."""
+    """Return whether the guest's CPUs should stand still: the last verb is a Pause of this very attempt, whatever the strategy."""
     status = vm.get("status") or {}
     request = status.get("request") or {}
     return request.get("action") == PAUSE and int(request.get("attempt") or 0) == current_attempt(vm)
@@ -196,7 +196,7 @@ def has_run(vm: Mapping[str, Any]) -> bool:
 
 
 def has_ended(attempt: Mapping[str, Any]) -> bool:
-    """Whether an entry of ``status.attempts`` tells of something over."""
+    """Return whether an entry of ``status.attempts`` tells of something over."""
     return bool(attempt.get("result"))
 
 

@@ -21,7 +21,7 @@ SOURCE_SILENT: Final = "SourcePodEnded"
 
 
 def is_released(migration: Mapping[str, Any]) -> bool:
-    """Whether the guest may run on the target."""
+    """Return whether the guest may run on the target."""
     return objects.is_true(objects.dig(migration, "status", "conditions"), RELEASED)
 
 

@@ -1,4 +1,4 @@
-"""Who owns which field: ``metadata.managedFields`` and server-side apply, equal to Go's byte for byte.
+"""Ownership of fields: ``metadata.managedFields`` and server-side apply, equal to Go's byte for byte.
 
 The picture::
 

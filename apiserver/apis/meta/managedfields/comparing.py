@@ -1,4 +1,4 @@
-"""Which fields differ between two objects."""
+"""Comparison of two objects, field by field."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _ESCAPES: Final = {
     ord("\\"): "\\\\",
     ord('"'): '\\"',
 }
-"""What Go's encoder escapes with ``EscapeHTML``."""
+"""Characters that Go's encoder escapes with ``EscapeHTML``."""
 _GO_ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
 _EXACT: Final = 2**53
 _CACHED: Final = 8192

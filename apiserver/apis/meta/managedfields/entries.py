@@ -16,7 +16,7 @@ from apiserver.apis.meta.managedfields.sets import Fields
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 MAX_UPDATERS: Final = 10
-"""So many entries of ``Update`` an object keeps; the oldest are folded into one."""
+"""Entries of ``Update`` that an object keeps; the oldest are folded into one."""
 ANCIENT: Final = "ancient-changes"
 _FIELDS_TYPE: Final = "FieldsV1"
 _CACHED: Final = 512
@@ -29,7 +29,7 @@ class EntryError(ValueError):
 
 
 class Owner(NamedTuple):
-    """What tells entries apart. An applier has one entry, whichever version it applies."""
+    """Key of an entry. An applier has one entry, whichever version it applies."""
 
     manager: str
     operation: str
@@ -49,7 +49,7 @@ class Owner(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What one owner owns."""
+    """Fields that one owner owns."""
 
     api_version: str
     fields: Fields

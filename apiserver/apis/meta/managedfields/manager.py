@@ -27,7 +27,7 @@ _SERVERS: Final = frozenset(
 _NOBODYS: Final = sets.of(
     *((f"f:{name}",) for name in sorted(_IDENTITY)), ("f:metadata",), *(("f:metadata", f"f:{name}") for name in sorted(_SERVERS))
 )  # fmt: skip
-"""What is never anybody's: the server sets it, or it is the object's identity."""
+"""Fields that are never anybody's: the server sets them, or they are the object's identity."""
 
 
 def _as_it_is(obj: Object, api_version: str) -> Object:

@@ -1,4 +1,4 @@
-"""What comes of applying a configuration to an object."""
+"""Merges a configuration that is applied into an object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a value may be and how it is owned: the schema that sets of fields are computed by.
+"""Schema that sets of fields are computed by: what a value may be and how it is owned.
 
 A type (:class:`Atom`) is a scalar, a list, a map, or, where the schema leaves it open, several of them; then the value decides.
 Structs are maps with named fields. An atomic list or map is owned as a whole, a granular one field by field, an associative list
@@ -163,7 +163,7 @@ class Atom:
 
 
 def same(first: Any, second: Any) -> bool:  # noqa: ANN401 - any JSON values
-    """Whether two values are equal, and a number is no truth value."""
+    """Return whether two values are equal, and a number is no truth value."""
     if first is second:
         return True
     if first != second:

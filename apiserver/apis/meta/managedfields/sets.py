@@ -104,14 +104,14 @@ def intersection(first: Fields, second: Fields) -> Fields:
 
 
 def contains(first: Fields, second: Fields) -> bool:
-    """Whether every member of ``second`` is one of ``first``."""
+    """Return whether every member of ``second`` is one of ``first``."""
     if not second:
         return True
     return bool(first) and _contains(first, second)
 
 
 def is_member(tree: Fields) -> bool:
-    """Whether a step with this tree is a member itself."""
+    """Return whether a step with this tree is a member itself."""
     return not tree or SELF in tree
 
 

@@ -1,4 +1,4 @@
-"""Whether an object fits its schema, in the words that people know from Go."""
+"""Validation of objects by their schemas, in the words that people know from Go."""
 
 from __future__ import annotations
 

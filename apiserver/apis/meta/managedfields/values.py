@@ -1,4 +1,4 @@
-"""Which kind of value a value is under a type that allows several, and how Go prints what does not fit."""
+"""Kinds of values under a type that allows several, and Go's words for what does not fit."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Choice:
     elements: Mapping[str, Element]
     most: int = 1
     hint: str = ""
-    """What to write instead of other values of the attribute, for people."""
+    """Hint on what to write instead of other values of the attribute, for people."""
 
 
 Allowed: TypeAlias = Element | Choice
