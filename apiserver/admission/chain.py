@@ -29,7 +29,7 @@ class Plugin(Admission, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Who wants to see a kind of request."""
+    """Plug-ins that want to see a kind of request."""
 
     mutating: tuple[Plugin, ...]
     validating: tuple[Plugin, ...]

@@ -1,4 +1,4 @@
-"""When the plug-ins have to be asked anew whether they want to see something."""
+"""Invalidates cached plug-in interest: whether they want to see something is asked anew after a change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Changes:
 
     @property
     def settled(self) -> bool:
-        """Whether everything is known."""
+        """True if everything is known."""
         if self._unknown:
             self._unknown = [each for each in self._unknown if not each.is_set()]
         return not self._unknown

@@ -1,4 +1,4 @@
-"""Whether a webhook, a policy or a binding is about a request (``webhook/predicates`` and ``policy/matching``).
+"""Matching of requests by a webhook, a policy or a binding (``webhook/predicates`` and ``policy/matching``).
 
 Selectors come first: whoever they leave out hears of nothing, not even of what is wrong with one of them. What is wrong is told only of
 what is about the request otherwise.
@@ -39,7 +39,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """What of the requests there are something is about."""
+    """Requests that a webhook, a policy or a binding is about."""
 
     rules: tuple[Rule, ...]
     excluded: tuple[Rule, ...] = ()

@@ -1,4 +1,4 @@
-"""What admission counts, under the names of ``k8s.io/apiserver/pkg/admission/metrics``."""
+"""Metrics of admission, under the names of ``k8s.io/apiserver/pkg/admission/metrics``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plug-ins there are, in which order they run, and which of them are on."""
+"""Plug-ins, in the order in which they run, and which of them are on."""
 
 from __future__ import annotations
 

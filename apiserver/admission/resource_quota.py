@@ -47,7 +47,7 @@ class _Ticket:
 
 @dataclass(eq=False, slots=True)
 class _Desk:
-    """Where the creations of one namespace are judged: one batch at a time, because each batch is one write."""
+    """Judge of the creations of one namespace: one batch at a time, because each batch is one write."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: list[_Ticket] = field(default_factory=list)

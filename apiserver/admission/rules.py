@@ -14,7 +14,7 @@ ANY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a webhook or a policy wants to see; each set may hold ``*``."""
+    """Requests that a webhook or a policy wants to see; each set may hold ``*``."""
 
     operations: frozenset[str]
     groups: frozenset[str]

@@ -1,4 +1,4 @@
-"""Why a JSON patch of a webhook or a policy does not apply, in the words of Go's library for what is common."""
+"""Reasons why a JSON patch of a webhook or a policy does not apply, in the words of Go's library for what is common."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apiserver.apis.meta.errors import StatusError
 
 _OPERATION: Final = re.compile(r"operation (\d{1,6})([,:] )")
 _KNOWN: Final = ", "
-"""What stands behind the number where the operation itself was read, but did not apply."""
+"""Text behind the number where the operation itself was read, but did not apply."""
 
 
 def why(error: StatusError, patch: Sequence[dict[str, Any] | None]) -> str:

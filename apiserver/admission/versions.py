@@ -12,7 +12,7 @@ from apiserver.registry.generic.strategy import Strategy
 
 
 class Versions(Protocol):
-    """Which versions there are, and how to get from one to another."""
+    """Versions of a resource, and the ways from one to another."""
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
         """Return every served version of the resource, itself included."""

@@ -1,4 +1,4 @@
-"""What a node of the syntax tree becomes, and who makes the nodes below it."""
+"""Compiled nodes of the syntax tree, and the maker of the nodes below each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What evaluations may cost, and what each step costs.
+"""Costs that evaluations may have, and the cost of each step.
 
 The limits are Kubernetes' (``k8s.io/apiserver/pkg/apis/cel``), the costs of steps are cel-go's runtime cost and Kubernetes' library costs
 (``pkg/cel/library/cost.go``); ``tests/oracle_cel`` compares the totals.

@@ -1,4 +1,4 @@
-"""What expressions of one kind may name, and how they are compiled and evaluated."""
+"""Environment of expressions of one kind: what they may name, and how they are compiled and evaluated."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Environment:
     fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The fields of variables that have no others, such as ``variables`` of a policy."""
     patches: bool = False
-    """Whether ``Object{...}`` and ``JSONPatch{...}`` can be built."""
+    """True if ``Object{...}`` and ``JSONPatch{...}`` can be built."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an evaluation gave: a value, or an error, and what it cost in any case."""
+    """Result of an evaluation: a value, or an error, and what it cost in any case."""
 
     value: Value
     cost: int
@@ -42,7 +42,7 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Whether there is an error instead of a value."""
+        """True if there is an error instead of a value."""
         return bool(self.error)
 
 

@@ -1,4 +1,4 @@
-"""What one evaluation has at hand."""
+"""Frame of one evaluation: all that it has at hand."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Bind:
     variable: str
     step: Node
     wrap: bool
-    """Whether the result becomes an optional."""
+    """True if the result becomes an optional."""
 
 
 @dataclass(frozen=True, slots=True)

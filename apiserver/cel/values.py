@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 Value: TypeAlias = Any
-"""What an expression can evaluate to."""
+"""Value that an expression can evaluate to."""
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1

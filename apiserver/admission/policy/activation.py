@@ -1,4 +1,4 @@
-"""What expressions of admission can name: ``object``, ``oldObject``, ``request``, ``namespaceObject``, ``params``, ``authorizer``."""
+"""Variables of admission's expressions: ``object``, ``oldObject``, ``request``, ``namespaceObject``, ``params``, ``authorizer``."""
 
 from __future__ import annotations
 

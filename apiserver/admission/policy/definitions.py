@@ -29,7 +29,7 @@ class ParamKind:
 
 @dataclass(frozen=True, slots=True)
 class ParamRef:
-    """Which parameters a binding uses."""
+    """Parameters that a binding uses."""
 
     name: str
     namespace: str
@@ -74,7 +74,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What makes a policy apply."""
+    """Binding that makes a policy apply."""
 
     name: str
     policy: str

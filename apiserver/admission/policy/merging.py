@@ -1,4 +1,4 @@
-"""What comes of an ``ApplyConfiguration``: the object with what the expression says, merged by the published schema."""
+"""Merges an ``ApplyConfiguration``: the object with what the expression says, by the published schema."""
 
 from __future__ import annotations
 

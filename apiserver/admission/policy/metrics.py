@@ -1,4 +1,4 @@
-"""What policies count, under Go's names (``plugin/policy/validating/metrics``, ``plugin/policy/mutating/metrics``)."""
+"""Metrics of policies, under Go's names (``plugin/policy/validating/metrics``, ``plugin/policy/mutating/metrics``)."""
 
 from __future__ import annotations
 

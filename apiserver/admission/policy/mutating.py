@@ -47,7 +47,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why a policy refuses, or cannot be evaluated."""
+    """Reason why a policy refuses, or cannot be evaluated."""
 
     policy: Policy
     binding: Binding | None
@@ -63,7 +63,7 @@ class _Refusal:
 
 @dataclass(slots=True, eq=False)
 class _Memory:
-    """What is remembered of a request between the two rounds."""
+    """Memory of a request between the two rounds."""
 
     output: Object | None = None
     reinvocable: set[Key] = field(default_factory=set)

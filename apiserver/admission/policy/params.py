@@ -22,7 +22,7 @@ from apiserver.client.rest import Client, TransportError
 logger = logging.getLogger(__name__)
 
 SYNC_SECONDS: Final = 1.0
-"""How long a request waits for the parameters to be known."""
+"""Seconds that a request waits for the parameters to be known."""
 
 
 class ConfigurationError(Exception):
@@ -40,7 +40,7 @@ class _Followed:
         self.kind = kind
         self.informer: Informer | None = None
         self.resolved = asyncio.Event()
-        """Whether the kind exists was looked up, with whatever result."""
+        """Set once it was looked up whether the kind exists, with whatever result."""
         self.task: asyncio.Task[None] | None = None
 
 

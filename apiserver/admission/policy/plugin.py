@@ -1,4 +1,4 @@
-"""What both plug-ins do: wait until the policies are known, choose those to evaluate, and collect what they are evaluated with."""
+"""Shared part of both plug-ins: wait until the policies are known, choose those to evaluate, and collect what they are evaluated with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from apiserver.cel.library.authz import Answer, Question
 from apiserver.registry.generic.admission import Attributes
 
 READY_SECONDS: Final = 10.0
-"""How long a request waits for the policies to be known."""
+"""Seconds that a request waits for the policies to be known."""
 Program = TypeVar("Program")
 
 
@@ -45,13 +45,13 @@ class Invocation(Generic[Program]):
     binding: Binding
     compiled: Program
     resource: Resource
-    """What its rules name: as requested, or an equivalent version, which the object is converted to."""
+    """Resource that its rules name: as requested, or an equivalent version, which the object is converted to."""
     param: Object | None
 
 
 @dataclass(frozen=True, slots=True)
 class Judging(Generic[Program]):
-    """What evaluating policies takes."""
+    """Dependencies of evaluating policies."""
 
     source: Source[Program]
     namespaces: Namespaces
@@ -61,7 +61,7 @@ class Judging(Generic[Program]):
 
     @property
     def ready(self) -> bool:
-        """Whether every policy is known."""
+        """True if every policy is known."""
         return self.source.known.is_set() and self.namespaces.synced.is_set()
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:

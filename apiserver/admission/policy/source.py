@@ -58,7 +58,7 @@ class Source(Generic[Program]):
         """Set once every policy and binding is known, or it is known that the cluster has no such kinds."""
         self.params = Params(client)
         self.idle = True
-        """Whether no policy is bound: the usual case, asked about before every request."""
+        """True if no policy is bound: the usual case, asked about before every request."""
         self._client = client
         self._resources = (policies, bindings)
         self._informers = tuple(Informer(client, each) for each in self._resources)

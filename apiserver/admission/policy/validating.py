@@ -49,7 +49,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one validation came to: refused, with why."""
+    """Outcome of one validation: refused, with why."""
 
     position: int
     message: str

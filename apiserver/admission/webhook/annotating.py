@@ -1,4 +1,4 @@
-"""What webhooks leave in the audit log, under the keys of ``k8s.io/apiserver``."""
+"""Annotations of webhooks in the audit log, under the keys of ``k8s.io/apiserver``."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ there, and what it then gave is called with the status."""
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a request goes."""
+    """Server that a request goes to."""
 
     url: str
     host: str

@@ -1,4 +1,4 @@
-"""Who we are to webhooks: users of a kubeconfig, chosen by the webhook's host (``pkg/util/webhook/authentication.go``)."""
+"""Credentials for webhooks: users of a kubeconfig, chosen by the webhook's host (``pkg/util/webhook/authentication.go``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How asking a webhook may end badly.
+"""Errors of asking a webhook.
 
 ``CallFailed`` is for the webhook's ``failurePolicy``; everything else that is raised is the client's answer.
 """

@@ -30,14 +30,14 @@ from apiserver.registry.generic.admission import Attributes, Operation
 
 @dataclass(slots=True, eq=False)
 class _Memory:
-    """What is remembered of a request between the two rounds."""
+    """Memory of a request between the two rounds."""
 
     output: Object | None = None
     """The object as it left the first round."""
     reinvocable: set[str] = field(default_factory=set)
     """Webhooks that were called and want to be called again if need be."""
     due: set[str] = field(default_factory=set)
-    """Those for which there is need."""
+    """Webhooks for which there is need."""
 
     def changed(self) -> None:
         """The object changed after these were called."""

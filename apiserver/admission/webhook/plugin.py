@@ -1,4 +1,4 @@
-"""What both plug-ins do: wait until the webhooks are known, choose those to ask, ask one, and count it."""
+"""Shared part of both plug-ins: wait until the webhooks are known, choose those to ask, ask one, and count it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from apiserver.registry.generic.admission import Attributes
 logger = logging.getLogger(__name__)
 
 READY_SECONDS: Final = 10.0
-"""How long a request waits for the webhooks to be known."""
+"""Seconds that a request waits for the webhooks to be known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What asking takes."""
+    """Dependencies of asking webhooks."""
 
     type_: Type
     source: Source
@@ -44,7 +44,7 @@ class Asking:
 
     @property
     def ready(self) -> bool:
-        """Whether every webhook is known."""
+        """True if every webhook is known."""
         return self.source.synced.is_set() and self.namespaces.synced.is_set()
 
     async def candidates(self, attributes: Attributes) -> tuple[Candidate, ...]:

@@ -18,7 +18,7 @@ _SAFE_IN_DRY_RUN: Final = frozenset({"None", "NoneOnDryRun"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a webhook is served: a URL, or a Service of the cluster. Hashable: connections are kept by it."""
+    """Address of a webhook: a URL, or a Service of the cluster. Hashable: connections are kept by it."""
 
     url: str = ""
     service: str = ""
@@ -28,7 +28,7 @@ class Address:
     authority: str = ""
     """PEM of the authorities that may have signed its certificate; empty: the system's."""
     problem: str = ""
-    """Why it cannot be used."""
+    """Reason why it cannot be used."""
 
     @classmethod
     def read(cls, config: Mapping[str, Json]) -> Address:
@@ -74,7 +74,7 @@ class Webhook:
 
     @property
     def dry_runs(self) -> bool:
-        """Whether it may be called for a dry run."""
+        """True if it may be called for a dry run."""
         return self.side_effects in _SAFE_IN_DRY_RUN
 
 

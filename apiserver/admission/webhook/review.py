@@ -54,7 +54,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a webhook said."""
+    """Answer of a webhook."""
 
     allowed: bool
     result: Object | None = None

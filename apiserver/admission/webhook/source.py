@@ -31,7 +31,7 @@ class Candidate:
     """Among all webhooks: part of audit annotations."""
     webhook: Webhook
     resource: Resource
-    """What its rules match: as requested, or an equivalent version, which the object is converted to."""
+    """Resource that its rules match: as requested, or an equivalent version, which the object is converted to."""
 
 
 class Source:

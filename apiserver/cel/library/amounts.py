@@ -28,7 +28,7 @@ class Quantity(Opaque):
     type_name: ClassVar[str] = "kubernetes.Quantity"
     amount: quantity.Quantity
     fractional: bool = False
-    """Whether it was written in parts of one: Go calls no such amount an integer, even ``1000m``."""
+    """True if it was written in parts of one: Go calls no such amount an integer, even ``1000m``."""
 
     def equals(self, other: Opaque) -> bool:
         """Compare the amounts."""

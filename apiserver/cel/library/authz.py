@@ -44,7 +44,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the authorizer said."""
+    """Answer of the authorizer."""
 
     allowed: bool
     reason: str = ""
@@ -61,7 +61,7 @@ class Undecided(Exception):
 
 @dataclass(slots=True, eq=False)
 class Authorizer(Opaque):
-    """Who is asked about, and the answers known so far (shared by all authorizers of one request)."""
+    """User who is asked about, and the answers known so far (shared by all authorizers of one request)."""
 
     type_name: ClassVar[str] = "kubernetes.authorization.Authorizer"
     user: User
