@@ -1,4 +1,4 @@
-"""Where the API server is and how to prove who we are."""
+"""Address of the API server, and credentials for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import Json
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet projects token, CA and namespace of a pod's service account."""
+"""Directory into which the kubelet projects token, CA and namespace of a pod's service account."""
 
 
 class ConfigError(Exception):

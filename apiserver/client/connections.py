@@ -36,7 +36,7 @@ _VISIBLE: Final = "".join(chr(each) for each in range(0x21, 0x7F) if chr(each) n
 
 
 class Origin(NamedTuple):
-    """Where requests go, and what the server must prove."""
+    """Server that requests go to, and what it must prove."""
 
     host: str
     """Without brackets."""
@@ -48,7 +48,7 @@ class Origin(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """What the Host field says."""
+        """Value of the Host field."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.tls is not None else 80) else f"{host}:{self.port}"
 
@@ -118,7 +118,7 @@ class Response:
 
 
 class _Host:
-    """What there is of one origin."""
+    """Connections to one origin."""
 
     __slots__ = ("idle", "origin", "turns", "users")
 

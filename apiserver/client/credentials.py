@@ -1,4 +1,4 @@
-"""What changes under a running client: bearer tokens and certificates that are rotated in their files."""
+"""Credentials that change under a running client: bearer tokens and certificates that are rotated in their files."""
 
 from __future__ import annotations
 

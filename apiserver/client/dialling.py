@@ -13,7 +13,7 @@ STAGGER_SECONDS: Final = 0.25
 
 
 class Abortable(Protocol):
-    """What is made of an address."""
+    """Product of an attempt at an address."""
 
     def abort(self) -> None:
         """Take it back."""

@@ -28,18 +28,18 @@ from apiserver.client.transport import Disconnected, ExchangeFailed, NotHTTP, ke
 
 MAX_HEAD_BYTES: Final = 128 << 10
 BUFFER_BYTES: Final = 256 << 10
-"""So much of a body waits for its reader before the connection is not read from any more."""
+"""Bytes of a body that wait for its reader before the connection is not read from any more."""
 PIECE_BYTES: Final = 64 << 10
 """Of a request's body are handed to the connection at once."""
 MAX_CHUNKS: Final = 1000
-"""So many of an answer are read before others have a turn: a server may send them a byte each."""
+"""Chunks of an answer that are read before others have a turn: a server may send them a byte each."""
 _END: Final = h11.EndOfMessage()
 _Event: TypeAlias = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long is waited before a TimeoutError; None: for ever."""
+    """Limits of waits before a TimeoutError; None: for ever."""
 
     total_seconds: float | None = None
     """From the request to the end of the answer."""
@@ -79,11 +79,11 @@ class Connection(asyncio.Protocol):
         self._heard_at = 0.0
         self.is_busy = False
         self.kept_at = 0.0
-        """When it became idle."""
+        """Time at which it became idle."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether an exchange may begin on it, as far as anybody knows here."""
+        """True if an exchange may begin on it, as far as anybody knows here."""
         return not (self.is_busy or self._is_over or self._transport is None or self._transport.is_closing())
 
     @property
@@ -287,7 +287,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _can_go_on(self) -> bool:
-        """Whether both sides have said everything, and both would go on."""
+        """Return whether both sides have said everything, and both would go on."""
         both = self._parser.our_state is h11.DONE and self._parser.their_state is h11.DONE
         return both and not (self._received or self._parser.trailing_data[0] or self._is_over or self._failure)
 

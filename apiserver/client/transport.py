@@ -1,4 +1,4 @@
-"""What stands around HTTP: sockets that notice a vanished peer, and the errors when no answer came.
+"""Sockets that notice a vanished peer, and the errors when no answer came.
 
 ``ExchangeFailed`` is the family of what can go wrong with one request and its answer, beside TimeoutError::
 
@@ -45,7 +45,7 @@ class Disconnected(ExchangeFailed):
 
 
 class NotHTTP(ExchangeFailed):
-    """What came is no HTTP/1.1, or its head is too long; or the request cannot be said in it."""
+    """The answer is no HTTP/1.1, or its head is too long; or the request cannot be said in it."""
 
 
 class TooLong(ExchangeFailed):

@@ -22,7 +22,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What the flags say about the cluster and who asks; empty means what the kubeconfig says."""
+    """Flags about the cluster and the user; empty means what the kubeconfig says."""
 
     kubeconfig: str = ""
     context: str = ""

@@ -42,7 +42,7 @@ REPLAY_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How patient a session is."""
+    """Settings of a session: its times and its port."""
 
     name: str
     wait_seconds: float = 0.0

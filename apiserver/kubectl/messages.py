@@ -1,4 +1,4 @@
-"""What people read when something fails, in the words that kubectl uses."""
+"""Messages for people when something fails, in the words that kubectl uses."""
 
 from __future__ import annotations
 

@@ -43,14 +43,14 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Why a stream ended."""
+    """Reason why a stream ended."""
 
     code: int
     reason: str
 
     @property
     def wanted(self) -> bool:
-        """Whether there is no point in dialling again: the guest is off, or the peer asked for the end."""
+        """True if there is no point in dialling again: the guest is off, or the peer asked for the end."""
         return self.code == streams.CLOSE_NORMAL
 
     @property

@@ -60,7 +60,7 @@ class OwnPlugin(Plugin, Protocol):
 
 @dataclass(slots=True)
 class Admitting:
-    """What :func:`admitting` makes."""
+    """Admission that :func:`admitting` makes, and its parts that have to run."""
 
     admission: Admission
     informers: list[Informer] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Admitting:
 
 @dataclass(slots=True)
 class _Parts:
-    """What plug-ins are made of."""
+    """Parts of plug-ins."""
 
     client: Client
     strategies: Sequence[Strategy]

@@ -57,7 +57,7 @@ def now() -> datetime:
 
 @dataclass(slots=True)
 class Assembly:
-    """What :func:`assemble` makes."""
+    """Server that :func:`assemble` makes."""
 
     chain: Chain
     stores: Mapping[Resource, Store]

@@ -30,7 +30,7 @@ class Limits:
 
     @property
     def total(self) -> int:
-        """How many seats the server has: both numbers together, as in Go."""
+        """Seats of the server: both numbers together, as in Go."""
         return self.max_requests_inflight + self.max_mutating_requests_inflight
 
 
@@ -74,7 +74,7 @@ class Fairness:
 
 
 class Sizes:
-    """How many objects of a resource there are, and how large they are on average; looked at every few seconds."""
+    """Number of objects of a resource, and their average size; looked at every few seconds."""
 
     def __init__(self, stores: Collection[Store], now: Callable[[], float] = time.monotonic) -> None:
         self._stores = {(each.resource.group, each.resource.plural): each for each in stores}

@@ -35,7 +35,7 @@ Labelled = Iterable[tuple[tuple[str, ...], float]]
 
 
 class Delegation:
-    """What kube-apiserver was asked for us, and what is known of clients' certificates."""
+    """Metrics of what kube-apiserver was asked for us, and of clients' certificates."""
 
     def __init__(self) -> None:
         self.authn = Counter("apiserver_delegated_authn_request_total", "TokenReviews by status code.", ("code",))

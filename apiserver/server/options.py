@@ -33,7 +33,7 @@ AuthorizationMode = Literal["Delegated", "AlwaysAllow"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How one server runs."""
+    """Options of one server."""
 
     bind_address: str
     secure_port: int
@@ -84,11 +84,11 @@ class Options:
     log_level: str
     log_format: Literal["json", "text"]
     warnings: tuple[str, ...] = ()
-    """What to tell the operator about flags that do nothing."""
+    """Warnings for the operator about flags that do nothing."""
 
     @property
     def limits(self) -> Limits:
-        """How many requests at once."""
+        """Limits of requests in flight."""
         return Limits(self.max_requests_inflight, self.max_mutating_requests_inflight, self.enable_priority_and_fairness)
 
     @property
@@ -98,7 +98,7 @@ class Options:
 
     @property
     def asks_cluster(self) -> bool:
-        """Whether there is a kube-apiserver to ask."""
+        """True if there is a kube-apiserver to ask."""
         return (
             bool(self.kubeconfig or self.authorization_kubeconfig or self.authentication_kubeconfig)
             or not self.authentication_skip_lookup

@@ -1,4 +1,4 @@
-"""What the policy plug-ins need of the rest of the server: who decides, and the schemas of objects."""
+"""Dependencies of the policy plug-ins on the rest of the server: who decides, and the schemas of objects."""
 
 from __future__ import annotations
 

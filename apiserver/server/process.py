@@ -1,4 +1,4 @@
-"""What the process itself takes, under the names of Prometheus' own libraries; Linux says it in ``/proc`` (proc_pid_stat(5))."""
+"""Metrics of the process itself, under the names of Prometheus' own libraries; Linux says them in ``/proc`` (proc_pid_stat(5))."""
 
 from __future__ import annotations
 

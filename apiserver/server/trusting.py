@@ -1,4 +1,4 @@
-"""Whose certificates are believed: followed in the cluster's ConfigMap and in a file, for the handshake and for the authenticator."""
+"""Authorities that are believed: followed in the cluster's ConfigMap and in a file, for the handshake and for the authenticator."""
 
 from __future__ import annotations
 

@@ -30,12 +30,12 @@ Mode = Literal["batch", "blocking", "blocking-strict"]
 MODES: Final[tuple[Mode, ...]] = ("batch", "blocking", "blocking-strict")
 GATHER_SECONDS: Final = 0.1
 FLUSH_SECONDS: Final = 10.0
-"""How long the end of the process may wait for what is not stored."""
+"""Seconds that the end of the process may wait for what is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffering:
-    """How much waits, and what happens beyond it."""
+    """Bounds of events that wait, and what happens beyond them."""
 
     mode: Mode
     buffer: int = 10_000
@@ -49,7 +49,7 @@ class Buffer:
     """Events on their way to a place that is slow. ``run`` must run."""
 
     def __init__(self, name: str, store: Callable[[list[str]], object], buffering: Buffering, lost: Cell) -> None:
-        """Take the deed.
+        """Make the buffer of one backend.
 
         Args:
             name: of the backend.
@@ -70,7 +70,7 @@ class Buffer:
 
     @property
     def full(self) -> bool:
-        """Whether requests must wait for :meth:`room`."""
+        """True if requests must wait for :meth:`room`."""
         return self._strict or (self._buffering.mode == "blocking" and len(self._events) >= self._buffering.buffer)
 
     def add(self, event: str) -> None:

@@ -17,7 +17,7 @@ from storage.port import Storage, StorageError
 logger = logging.getLogger(__name__)
 
 CLAIMS: Final = "claims"
-"""Keys that stand for claims; their values are names of keys, which are never secret."""
+"""Keys of uniqueness locks (claims); their values are names of keys, which are never secret."""
 FILE_SECONDS: Final = 5.0
 
 
@@ -40,7 +40,7 @@ class Encryption:
 
     @property
     def is_well(self) -> bool:
-        """Whether every key management service lets values be written."""
+        """True if every key management service lets values be written."""
         return all(each.is_well for each in self._rules.services)
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""How long storage takes, under the names of ``k8s.io/apiserver/pkg/storage/etcd3/metrics``."""
+"""Durations of storage's operations, under the names of ``k8s.io/apiserver/pkg/storage/etcd3/metrics``."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CLUSTER: Final = "etcd-0"
-"""What Go calls the first and only etcd of a server, in metrics."""
+"""Name that Go gives the first and only etcd of a server, in metrics."""
 
 
 @dataclass(frozen=True, slots=True)

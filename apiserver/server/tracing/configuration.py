@@ -22,7 +22,7 @@ _FIELDS: Final = {"apiVersion", "kind", "endpoint", "samplingRatePerMillion"}
 
 @dataclass(frozen=True, slots=True)
 class TracingConfiguration:
-    """Where spans go, and of how many requests."""
+    """Collector of spans, and the share of requests that have some."""
 
     endpoint: str = DEFAULT_ENDPOINT
     """``host:port`` of a collector that takes OTLP over gRPC, without TLS."""
