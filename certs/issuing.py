@@ -24,7 +24,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a leaf certificate says: who it is and what it may be used for."""
+    """Profile of a leaf certificate: who it is and what it may be used for."""
 
     common_name: str
     dns_names: tuple[str, ...] = ()

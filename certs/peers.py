@@ -1,4 +1,4 @@
-"""Who is at the other end of a TLS connection."""
+"""Identity of the other end of a TLS connection."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ INTERVAL_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where a certificate, its key and the authorities to trust stand; with the names of a ``kubernetes.io/tls`` Secret by default."""
+    """Files of a certificate, its key and the authorities to trust; with the names of a ``kubernetes.io/tls`` Secret by default."""
 
     certificate: Path
     key: Path

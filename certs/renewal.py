@@ -1,4 +1,4 @@
-"""When a certificate must be replaced: pure rules, each with its reason."""
+"""Rules by which a certificate must be replaced: pure, each with its reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from certs.reading import Certificate
 
 
 class Reason(StrEnum):
-    """Why a certificate is replaced; the value is what logs say."""
+    """Reason why a certificate is replaced; the value is what logs say."""
 
     MISSING = "there is none"
     UNREADABLE = "it cannot be read"
@@ -27,7 +27,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How long certificates live, and how long news of an authority takes to reach everyone.
+    """Lifetimes of certificates, and the time in which news of an authority reaches everyone.
 
     ``spread`` covers the kubelet's refresh of Secret volumes (about a minute, its sync period plus its cache's), the poll of
     ``certs.reloading`` and kube-apiserver's reaction to the APIService, with room.

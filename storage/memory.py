@@ -36,7 +36,7 @@ MAX_COMMIT_WRITES = 128
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """What a key was from ``revision`` on (None: absent)."""
+    """Value that a key had from ``revision`` on (None: absent)."""
 
     revision: int
     entry: Entry | None
@@ -196,7 +196,7 @@ class MemoryStorage:
         self._revision = batch.revision
         for watch in self._watches:
             watch.woken.set()
-        if 0 < 2 * self._keep_revisions < len(self._log):  # in strokes: each one looks at every key
+        if 0 < 2 * self._keep_revisions < len(self._log):  # many at once: each time looks at every key
             self._compact(self._revision - self._keep_revisions)
 
     def _compact(self, revision: int) -> None:

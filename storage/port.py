@@ -120,7 +120,7 @@ class Page:
     """The store's revision when the range was read (the one asked for, if one was)."""
     more: bool
     count: int
-    """How many keys the prefix holds in all, from the start key on."""
+    """Keys that the prefix holds in all, from the start key on."""
 
 
 @dataclass(slots=True, unsafe_hash=True)

@@ -30,7 +30,7 @@ class Provider(Protocol):
 
     @property
     def prefix(self) -> bytes:
-        """What stands before the values that it wrote."""
+        """Prefix of the values that it wrote."""
         ...
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:
@@ -155,7 +155,7 @@ class Chain:
 
     providers: Sequence[Provider] = field(repr=False)
     services: Sequence[Fetching] = field(default=(), repr=False)
-    """Those of the providers that must fetch their keys."""
+    """Providers that must fetch their keys."""
 
     async def fetch(self, data: bytes) -> None:
         """Make ready to ``unseal``, where that takes a key from elsewhere.

@@ -31,7 +31,7 @@ class Misconfigured(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which resources are encrypted how."""
+    """Chains of providers by the resources that they encrypt."""
 
     chains: Mapping[tuple[str, str], Chain]
     """By (group, resource); ``*`` stands for any."""

@@ -1,4 +1,4 @@
-"""How an encrypted value is known; apart from the ciphers, so that whoever only looks need not load them."""
+"""Prefix by which an encrypted value is known; apart from the ciphers, so that whoever only looks need not load them."""
 
 from __future__ import annotations
 

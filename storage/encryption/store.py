@@ -39,7 +39,7 @@ class EncryptedStorage:
         self._prefix = prefix
         self._watches: set[asyncio.Timeout] = set()
         self.undecryptable = 0
-        """How many values could not be decrypted since the start, for a metric."""
+        """Values that could not be decrypted since the start, for a metric."""
         self._failed = False
         self._epoch = 0
 

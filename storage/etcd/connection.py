@@ -79,7 +79,7 @@ class Endpoint:
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a connection."""
+        """True if there is a connection."""
         return self.link is not None and self.link.is_usable
 
     async def connect(self) -> None:
@@ -147,7 +147,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether the store was closed."""
+        """True if the store was closed."""
         return self._closing.is_set()
 
     def usable(self) -> Endpoint | None:

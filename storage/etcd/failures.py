@@ -1,4 +1,4 @@
-"""What a call of etcd fails with, in the words of the port: translated here and nowhere else.
+"""Errors of calls of etcd, in the words of the port: translated here and nowhere else.
 
 etcd's errors: ``go.etcd.io/etcd/api/v3/v3rpc/rpctypes``. What is not listed is an outage to the caller: it can only try again.
 """

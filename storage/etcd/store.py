@@ -37,7 +37,7 @@ _STATUS: Method = attrgetter("status")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to reach etcd."""
+    """Settings by which etcd is reached."""
 
     endpoints: tuple[str, ...]
     """URLs, ``https`` exactly if ``tls`` is given."""

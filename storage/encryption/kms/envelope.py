@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 WELL_SECONDS: Final = 60.0
 ILL_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 180.0
-"""How long a seed writes on while the service does not answer; so a key that was replaced there is out of use in three minutes."""
+"""Seconds for which a seed writes on while the service does not answer; so a key that was replaced there is out of use in three minutes."""
 _VERSIONS: Final = ("v2", "v2beta1")
 _SEED_BYTES: Final = 32
 _INFO_BYTES: Final = 32
@@ -58,7 +58,7 @@ class Envelope:
 
     @property
     def is_well(self) -> bool:
-        """Whether values can be written."""
+        """True if values can be written."""
         return self._writing is not None and self._clock() < self._writing.until
 
     async def run(self) -> None:

@@ -13,7 +13,7 @@ from storage.etcd.http2.headers import Head
 MAX_MESSAGE_BYTES: Final = 1024 * 1024 * 1024
 """More than a page of the largest values that etcd takes by default (500 of 1.5 MiB)."""
 STREAM_WINDOW: Final = 1024 * 1024
-"""What the server may send on one stream before we ask for more."""
+"""Bytes that the server may send on one stream before we ask for more."""
 
 OK: Final = 0
 CANCELLED: Final = 1
@@ -57,7 +57,7 @@ def status_name(status: int) -> str:
 
 
 class Answer(Protocol):
-    """What of a future is used."""
+    """Part of a future that is used."""
 
     def done(self) -> bool: ...  # noqa: D102 - asyncio says it
 
@@ -77,13 +77,13 @@ class Exchange:
         self.unsent = unsent
         """Framed messages that flow control has not let through yet."""
         self.ends = ends
-        """Whether our side ends after what is unsent."""
+        """True if our side ends after what is unsent."""
         self.deadline = deadline
         self.send_window = 0
         self.credit = STREAM_WINDOW
-        """What the server may still send."""
+        """Bytes that the server may still send."""
         self.released = 0
-        """What it may send more, though it has not been told so yet."""
+        """Bytes that it may send more, though it has not been told so yet."""
 
     def receive(self, payload: bytes) -> int:
         """Take a part of the answer; return for how much of it the server may send more, or -1 after a failure."""
@@ -99,7 +99,7 @@ class Exchange:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits for more."""
+        """True if nobody waits for more."""
         raise NotImplementedError
 
 

@@ -23,7 +23,7 @@ _UNKNOWN: Final = 2  # gRPC's code for a status that is no number
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What headers or trailers of an answer say to us."""
+    """Headers or trailers of an answer, as far as they matter to us."""
 
     http_status: int
     """0: not there, as in trailers."""
@@ -34,7 +34,7 @@ class Head:
 
     @property
     def is_beginning(self) -> bool:
-        """Whether an answer may begin so."""
+        """True if an answer may begin so."""
         return self.http_status == 200 and self.is_grpc
 
 

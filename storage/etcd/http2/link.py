@@ -37,7 +37,7 @@ class Link(asyncio.Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether calls can be made here."""
+        """True if calls can be made here."""
         return not self._session.is_leaving
 
     # --- calls

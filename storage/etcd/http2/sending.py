@@ -1,4 +1,4 @@
-"""What a session sends: which calls are open, which wait, and how much of them flow control lets through."""
+"""Sending side of a session: which calls are open, which wait, and how much of them flow control lets through."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Sending:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call is under way."""
+        """True if no call is under way."""
         return not self.streams and not self._waiting
 
     def take(self) -> bytes:
@@ -42,7 +42,7 @@ class Sending:
 
     @property
     def has_output(self) -> bool:
-        """Whether ``take`` returns something."""
+        """True if ``take`` returns something."""
         return bool(self._out)
 
     def open(self, exchange: Exchange) -> None:

@@ -12,7 +12,7 @@ from storage.etcd.http2.sending import Sending
 
 CONNECTION_WINDOW: Final = 16 * 1024 * 1024
 MAX_CONTROL_FRAMES: Final = 1024
-"""So many answers to pings and settings may wait for the socket; a server that asks for more is ended."""
+"""Answers to pings and settings that may wait for the socket; a server that asks for more is ended."""
 _MAX_CONTINUATIONS: Final = 64
 _SPECIAL: Final = frames.END_HEADERS | frames.PADDED | frames.PRIORITY
 
