@@ -24,7 +24,7 @@ from tests.testbed import layout
 from tests.testbed.progress import StepFailed
 
 FAULTS_OF_THE_RUN = (Late, AssertionError, LookupError, OSError, subprocess.SubprocessError, StepFailed)
-"""What a cell meets that was not its cut: a cluster that somebody deploys to, a kubectl that nobody answers."""
+"""Errors that a cell meets that was not its cut: a cluster that somebody deploys to, a kubectl that nobody answers."""
 AGAIN_SECONDS = 20
 TRIES = 3
 """For a cell whose step did not come, or was missed."""

@@ -30,7 +30,7 @@ _PROGRAMS: Final = {"libvirtd": "libvirtd", "launcher": "virt-launcher", "qemu":
 
 @dataclass(frozen=True)
 class Place:
-    """Where a guest is, and where it goes."""
+    """Place of a guest, and where it goes."""
 
     source: str
     target: str
@@ -42,7 +42,7 @@ class Place:
 
 
 def nothing_more() -> None:
-    """What is to be done after a cut that mends itself."""
+    """Do nothing after a cut that mends itself."""
 
 
 class Cuts:
@@ -115,7 +115,7 @@ class Cuts:
         return max(map(int, re.findall(r"bytes_sent:(\d+)", done.stdout)), default=0)
 
     def recovered(self) -> bool:
-        """Whether all parts are ready, in containers that no cut has ended."""
+        """Return whether all parts are ready, in containers that no cut has ended."""
         try:
             pods = {component: self.part(component) for component in PARTS}
         except LookupError:

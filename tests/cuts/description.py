@@ -1,4 +1,4 @@
-"""What is cut, when, and what is expected of it: the rows, columns and cells of docs/faults.md."""
+"""Cuts, their times, and what is expected of them: the rows, columns and cells of docs/faults.md."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Operation = Literal["migration", "drain", "upgrade"]
 OPERATIONS: Final[tuple[Operation, ...]] = ("migration", "drain", "upgrade")
 
 OFF_SECONDS: Final = 12.0
-"""How long a link is cut."""
+"""Seconds for which a link is cut."""
 KUBELET_SECONDS: Final = 8.0
-"""How long a kubelet is away; in production its supervisor starts it again."""
+"""Seconds for which a kubelet is away; in production its supervisor starts it again."""
 
 END_SECONDS: Final = 240.0
 """For a Migration, a drain or an upgrade to be over, from the cut on; what takes longer hangs."""
@@ -35,11 +35,11 @@ class Step:
     operation: Operation
     name: str
     when: str
-    """What is true at the cut, and how that is made sure of."""
+    """Condition that is true at the cut, and how that is made sure of."""
 
 
 class Expected(Enum):
-    """What has to become of the guest and of what moves it."""
+    """Expected end of the guest and of what moves it."""
 
     MOVES = "it moves"
     MOVES_OR_STAYS = "it moves, or the Migration fails and it stays"
@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether nothing is cut, so that the operation may cost the guest's clients no more than it says that it does."""
+        """True if nothing is cut, so that the operation may cost the guest's clients no more than it says that it does."""
         return self.cut.name == NOTHING
 
 

@@ -110,7 +110,7 @@ class Guests:
         return False
 
     def _is_seen(self, guest: str, number: int) -> bool:
-        """Whether the console shows a number above this one, soon; its replay shows older ones first."""
+        """Return whether the console shows a number above this one, soon; its replay shows older ones first."""
         try:
             with console(self.kubectl, guest) as screen:
                 while int(screen.expect(r"tick (\d+)\r?\n", timeout=CONSOLE_SECONDS).group(1)) <= number:

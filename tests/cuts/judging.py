@@ -1,4 +1,4 @@
-"""Whether a cell lost data, ran a guest twice, or hung: pure functions of what was seen of it."""
+"""Judges whether a cell lost data, ran a guest twice, or hung: pure functions of what was seen of it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """What was seen of one guest."""
+    """Observations of one guest."""
 
     name: str
     samples: Sequence[Sample]
     lost: Sequence[int]
     """Numbers that the guest had written with fsync, up to the highest seen at any time, and that its disk did not have at the end."""
     boots: int
-    """How many boots of the guest wrote those numbers."""
+    """Boots of the guest that wrote those numbers."""
     counts: bool
     """It counted at the end, on its disk and on its console."""
     phase: str
@@ -50,7 +50,7 @@ class Guest:
     seconds: float | None = None
     """From the cut to the Migration's end; None: it was not over in time."""
     attempts: int = 1
-    """How many attempts the Migration made."""
+    """Attempts that the Migration made."""
     message: str = ""
     """Of its Migration at the end."""
 
@@ -71,7 +71,7 @@ class Seen:
     expected: Expected
     cut_at: float
     over: float
-    """When no more was looked at, on the clock of :attr:`cut_at`."""
+    """Time after which no more was looked at, on the clock of :attr:`cut_at`."""
     guests: Sequence[Guest]
     """The first one answers the Service's client."""
     step_seen: str
@@ -79,7 +79,7 @@ class Seen:
     operation_seconds: float | None
     """From the cut until the drain or upgrade was over; None: it was not over in time."""
     answers: Sequence[float] = field(default=())
-    """When the Service's client was answered."""
+    """Times at which the Service's client was answered."""
     failures: Sequence[Failure] = field(default=())
     """Of that client."""
     is_answered: bool = True
@@ -87,7 +87,7 @@ class Seen:
     is_undisturbed: bool = False
     """Nothing was cut."""
     repeated: int = 0
-    """How often ``kubectl drain`` had to be called again."""
+    """Number of times that ``kubectl drain`` had to be called again."""
 
 
 def faults(seen: Seen) -> list[str]:

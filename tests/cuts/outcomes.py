@@ -1,4 +1,4 @@
-"""What came of the cells, kept as a file for each: a run that is ended, or repeated for some cells, goes on from there."""
+"""Outcomes of the cells, kept as a file for each: a run that is ended, or repeated for some cells, goes on from there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIRECTORY: Final = layout.REPOSITORY / "build" / "faults"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a cell."""
+    """Outcome of a cell."""
 
     cell: str
     text: str

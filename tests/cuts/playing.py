@@ -29,7 +29,7 @@ COUNT_SECONDS: Final = 150
 ANSWER_SECONDS: Final = 60
 """For the Service to answer again after all of it."""
 ANSWERS: Final = 5
-"""So many, because one may be of a connection from before."""
+"""Answers to wait for: one may be of a connection from before."""
 BLIND_SECONDS: Final = 3
 """Without a look at a guest, after which a cell says nothing of it."""
 DRAINS: Final = 6

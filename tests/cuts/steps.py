@@ -1,4 +1,4 @@
-"""How each step is reached, and held for as long as a cut takes: whoever has the next turn is stopped meanwhile."""
+"""Steps of an operation, each reached, and held for as long as a cut takes: whoever has the next turn is stopped meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reached:
     migration: str = ""
     """The name of the one Migration that the run itself made."""
     missed: str = ""
-    """What was seen instead of the step."""
+    """Observation instead of the step."""
     drain: subprocess.Popen[bytes] | None = None
     notes: list[str] = field(default_factory=list)
 

@@ -30,7 +30,7 @@ AHEAD = 64
 
 @dataclass(frozen=True)
 class Record:
-    """What a guest wrote into a sector."""
+    """Record that a guest wrote into a sector."""
 
     number: int
     boot: str
@@ -157,7 +157,7 @@ class Watch:
 
 
 class Answers:
-    """When a Service answered, as its client on a node notes it."""
+    """Times at which a Service answered, as its client on a node notes it."""
 
     def __init__(self) -> None:
         self.times: list[float] = []

@@ -1,4 +1,4 @@
-"""What runs in the cluster, or exists in it, from the beginning: DNS, and volumes that both nodes see."""
+"""Add-ons that run in the cluster, or exist in it, from the beginning: DNS, and volumes that both nodes see."""
 
 import json
 import shutil

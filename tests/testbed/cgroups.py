@@ -11,7 +11,7 @@ _ROOT = pathlib.Path("/sys/fs/cgroup")
 
 
 def is_unified() -> bool:
-    """Whether the machine has cgroup version 2 only."""
+    """Return whether the machine has cgroup version 2 only."""
     return (_ROOT / "cgroup.controllers").exists()
 
 

@@ -99,7 +99,7 @@ def keep_addresses() -> None:
 
 
 def is_older() -> bool:
-    """Whether there is a cluster that was made with other addresses than those that it would be given now."""
+    """Return whether there is a cluster that was made with other addresses than those that it would be given now."""
     path = _addresses_path()
     return (layout.state() / "etcd").exists() and (not path.exists() or path.read_text() != _addresses())
 
@@ -154,7 +154,7 @@ def _wait_until_nodes_are_ready(seconds: float = 90) -> None:
 
 
 def is_ready(node: layout.Node) -> bool:
-    """Whether Kubernetes says that the node is Ready."""
+    """Return whether Kubernetes says that the node is Ready."""
     with contextlib.suppress(progress.StepFailed):
         conditions = kubectl.get("node", node.name).get("status", {}).get("conditions", [])
         return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

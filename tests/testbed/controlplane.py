@@ -81,7 +81,7 @@ def _controller_manager_flags() -> Sequence[str]:
 
 
 def is_ready() -> bool:
-    """Whether kube-apiserver says that it is ready."""
+    """Return whether kube-apiserver says that it is ready."""
     try:
         context = ssl.create_default_context(cafile=str(layout.pki() / "ca.crt"))
         context.load_cert_chain(layout.pki() / "admin.crt", layout.pki() / "admin.key")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROGRAM = "/usr/bin/qemu-system-x86_64"
 PLACE = "/usr/bin/qemu-system-i386"
-"""Where the emulator has to be mounted, while a wrapper is mounted in its own place."""
+"""Path at which the emulator has to be mounted, while a wrapper is mounted in its own place."""
 MORE_BYTES = 8 << 10
 """QEMU rounds the size of memory up to multiples of this."""
 _WRAPPER = f"""#!/usr/bin/python3 -IS

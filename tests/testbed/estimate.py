@@ -1,4 +1,4 @@
-"""What is left of the work, from what its steps took once and how quick this machine has been so far.
+"""Estimate of the work that is left, from what its steps took once and how quick this machine has been so far.
 
 The shares (:data:`SECONDS`) were recorded on two cores, each step with the machine for itself. Steps that run side by side share it, so a
 step of two has got half of the time since it began.
@@ -27,7 +27,7 @@ SHORTEST_REST = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """How far the work is: recorded seconds of what is done and what waits, and what runs as (recorded, used).
+    """Progress of the work: recorded seconds of what is done and what waits, and what runs as (recorded, used).
 
     ``used`` are seconds of the machine: while two steps run side by side, each of them uses half of every second.
     """

@@ -60,7 +60,7 @@ class Image:
 
     @property
     def archive(self) -> pathlib.Path:
-        """Where the archive is once it was built."""
+        """Path of the archive once it was built."""
         name = self.reference.rpartition("/")[2].partition(":")[0]
         return layout.cache() / "images" / f"{name}-{self.digest}.tar"
 

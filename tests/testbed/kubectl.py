@@ -25,7 +25,7 @@ def own_cluster() -> Iterator[None]:
 
 
 def is_own_cluster() -> bool:
-    """Whether the cluster is the one that this package makes."""
+    """Return whether the cluster is the one that this package makes."""
     return environment()["KUBECONFIG"] == str(layout.kubeconfig())
 
 

@@ -1,4 +1,4 @@
-"""Where things are: directories, addresses, names. Everything else asks here."""
+"""Places: directories, addresses, names. Everything else asks here."""
 
 import dataclasses
 import os
@@ -24,12 +24,12 @@ def _home() -> pathlib.Path:
 
 
 def cache() -> pathlib.Path:
-    """Where built programs and base images are kept, across clusters and clones."""
+    """Return the directory of built programs and base images, across clusters and clones."""
     return pathlib.Path(os.environ.get("KUBEVIRT_CACHE") or _home() / ".cache" / "kubevirt-python").absolute()
 
 
 def state() -> pathlib.Path:
-    """Where the running cluster keeps everything that is its own; ``down`` removes it."""
+    """Return the directory of everything that is the running cluster's own; ``down`` removes it."""
     return pathlib.Path(os.environ.get("KUBEVIRT_STATE") or _home() / ".local" / "state" / "kubevirt-python").absolute()
 
 
@@ -91,7 +91,7 @@ class Node:
 
     @property
     def containerd_socket(self) -> pathlib.Path:
-        """Where the node's container runtime listens."""
+        """Socket on which the node's container runtime listens."""
         return self.directory / "containerd.sock"
 
     @property

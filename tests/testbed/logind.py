@@ -31,7 +31,7 @@ _TYPES: Final = {_PATH: "o", _INTERFACE: "s", _MEMBER: "s", _ERROR: "s", _REPLY_
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What this needs of a message that came in."""
+    """Parts of a message that came in that are needed here."""
 
     kind: int
     flags: int

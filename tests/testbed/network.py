@@ -84,7 +84,7 @@ def down() -> None:
 
 
 def _is_mounted() -> bool:
-    """Whether the directory of namespaces is a mount; of one directory over itself only the kernel's table tells, ``is_mount`` does not."""
+    """Return whether the directory of namespaces is a mount; of one over itself only the kernel's table tells, not ``is_mount``."""
     mounted = {line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()}
     return str(_NAMESPACES.resolve()) in mounted
 
@@ -111,5 +111,5 @@ def _link_exists(name: str) -> bool:
 
 
 def _is_namespace(path: pathlib.Path) -> bool:
-    """Whether the file still names a network namespace, and not only an empty file that was left."""
+    """Return whether the file still names a network namespace, and not only an empty file that was left."""
     return path.exists() and subprocess.run(["nsenter", f"--net={path}", "true"], check=False, capture_output=True).returncode == 0

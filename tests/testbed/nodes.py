@@ -67,7 +67,7 @@ def start_namespaces(node: layout.Node) -> None:
 
 
 def _is_prepared(node: layout.Node) -> bool:
-    """Whether the first process that runs now has made the node's directories; the one before it may have left its word, too."""
+    """Return whether the first process that runs now has made the node's directories; the one before it may have left its word, too."""
     holder = processes.find(_holder(node))
     first = processes.children(holder) if holder else []
     try:

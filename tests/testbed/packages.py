@@ -1,4 +1,4 @@
-"""What has to be installed on the machine: Debian packages, and a Go toolchain."""
+"""Packages that have to be installed on the machine: Debian's, and a Go toolchain."""
 
 import importlib.util
 import os

@@ -7,7 +7,7 @@ from tests.testbed import caching, debian, emulator, layout
 TITLE = "Fetch Debian 13's passt"
 NAME = "passt"
 PLACE = "/var/lib/kubevirt/passt"
-"""Where the directory has to be mounted."""
+"""Path at which the directory has to be mounted."""
 _ROOT = f"{PLACE}/root"
 _SCRIPT = f"""#!/bin/sh
 exec {_ROOT}/{debian.LIBRARIES}/ld-linux-x86-64.so.2 --library-path {_ROOT}/{debian.LIBRARIES} {_ROOT}/usr/bin/passt "$@"

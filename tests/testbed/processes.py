@@ -33,7 +33,7 @@ class Identity:
     start_ticks: int
 
     def is_alive(self) -> bool:
-        """Whether it still runs (a zombie does not)."""
+        """True if it still runs (a zombie does not)."""
         stat = _stat(self.pid)
         return stat is not None and stat[0] != "Z" and int(stat[19]) == self.start_ticks
 

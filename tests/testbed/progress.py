@@ -1,4 +1,4 @@
-"""What runs now, how long it has taken, and where to look when it failed.
+"""Progress: what runs now, how long it has taken, and where to look when it failed.
 
 A :func:`step` prints one line when it begins (on a terminal) and one when it ends, with its time. A program started by :func:`run`
 writes to the log of the innermost step; when it fails, the log's name and last lines are printed.

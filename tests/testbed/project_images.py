@@ -30,7 +30,7 @@ _INSTALL_PACKAGES = layout.REPOSITORY / "images" / "install-packages.sh"
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """What one image holds of ours: an extra's wheels, a few packages of the source, and a command."""
+    """Contents of one image of ours: an extra's wheels, a few packages of the source, and a command."""
 
     name: str
     extra: str | None

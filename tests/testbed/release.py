@@ -40,7 +40,7 @@ def _state() -> str:
 
 
 def is_installed() -> bool:
-    """Whether Helm knows the release."""
+    """Return whether Helm knows the release."""
     releases = progress.output_of(
         [build.program("helm"), "list", "--namespace", NAMESPACE, "--all", "--output=json"], environment=_environment()
     )

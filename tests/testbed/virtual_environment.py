@@ -30,7 +30,7 @@ def make() -> None:
 
 
 def _works() -> bool:
-    """Whether it is whole: an interrupted attempt leaves a Python without pip, an upgrade of Python one that does not start."""
+    """Return whether it is whole: an interrupted attempt leaves a Python without pip, an upgrade of Python one that does not start."""
     try:
         return subprocess.run([_PYTHON, "-m", "pip", "--version"], check=False, capture_output=True).returncode == 0
     except OSError:

@@ -1,4 +1,4 @@
-"""What enforces NetworkPolicies in the test cluster: a process of each node that writes nftables rules for the node's pods.
+"""Enforcement of NetworkPolicies in the test cluster: a process of each node that writes nftables rules for the node's pods.
 
 The bridge plugin of CNI enforces none. Of the engines that can be built from Go modules, kube-network-policies hands packets to a
 program (``queue`` of nftables, which the kernels of small machines lack), and kube-router wants ipset, and minutes of the compiler from

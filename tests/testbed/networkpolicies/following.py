@@ -14,7 +14,7 @@ _WATCH_SECONDS = 240
 
 
 class Follower(Generic[T]):
-    """What is kept of each object of one collection, by namespace and name."""
+    """Copies of the objects of one collection, by namespace and name, as far as they matter."""
 
     def __init__(self, server: str, context: ssl.SSLContext, path: str, keep: Callable[[Any], T | None], changed: threading.Event) -> None:
         self._server, self._context, self._path, self._keep, self._changed = server, context, path, keep, changed

@@ -16,7 +16,7 @@ Object = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Direction:
-    """What is called otherwise in one direction than in the other."""
+    """Names of one direction for what is called otherwise in the other."""
 
     kind: str
     """In ``policyTypes``."""
@@ -25,9 +25,9 @@ class Direction:
     peers: str
     """Of a rule: its list of peers."""
     own: str
-    """Which address of a packet is the pod's."""
+    """Address of a packet that is the pod's."""
     other: str
-    """Which is the peer's."""
+    """Address of a packet that is the peer's."""
 
 
 EGRESS = Direction("Egress", "egress", "to", "saddr", "daddr")
@@ -36,7 +36,7 @@ INGRESS = Direction("Ingress", "ingress", "from", "daddr", "saddr")
 
 @dataclasses.dataclass(frozen=True)
 class Pod:
-    """What matters of a pod that has addresses."""
+    """Facts of a pod that has addresses."""
 
     namespace: str
     name: str
