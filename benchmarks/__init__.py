@@ -1,1 +1,1 @@
-"""What the project claims in numbers, each by one command; results as JSON in ``build/bench``."""
+"""Benchmarks: the numbers that the project states, each by one command; results as JSON in ``build/bench``."""

@@ -1,4 +1,4 @@
-"""What the watch cache costs over storage in memory: ``python -m benchmarks.cache``; one JSON object a line."""
+"""Costs of the watch cache over storage in memory: ``python -m benchmarks.cache``; one JSON object a line."""
 
 import argparse
 import asyncio

@@ -29,7 +29,7 @@ class NotMeasured(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """What one run of ``gauge`` said."""
+    """Figures of one run of ``gauge``."""
 
     operations: int
     bytes: int

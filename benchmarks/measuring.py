@@ -1,4 +1,4 @@
-"""How long something takes and what it costs this process, as one JSON object a line."""
+"""Measures how long something takes and what it costs this process, as one JSON object a line."""
 
 import asyncio
 import json

@@ -38,7 +38,7 @@ FIGURES: Final[Mapping[str, tuple[str, str]]] = {
     "connections out": ("here", "connect {address} {port} {jobs} {seconds}"),
     "connections in": ("peer", "connect {address} {port} {jobs} {seconds}"),
 }
-"""Who begins, and the words for ``gauge``, whose address is that of the other side."""
+"""Directions: who begins, and the words for ``gauge``, whose address is that of the other side."""
 
 
 def words(figure: str, address: str, seconds: int) -> str:

@@ -58,7 +58,7 @@ async def serve_target(root: Path, migrations: int) -> None:
     tls = ServerTls(Files.in_directory(root / "target"), clients=ssl.CERT_REQUIRED)
     incoming = Incoming(tls, node_of, host="127.0.0.1", port=0, kubelet=root)
 
-    async def released(_paused: bool) -> None:  # noqa: FBT001 - as the door calls it
+    async def released(_paused: bool) -> None:  # noqa: FBT001 - as the listener calls it
         return
 
     for number in range(migrations):

@@ -1,4 +1,4 @@
-"""What storage costs: ``python -m benchmarks.storage [--only WAY,…] [--count N] [--rounds N] [--no-uvloop]``.
+"""Costs of storage: ``python -m benchmarks.storage [--only WAY,…] [--count N] [--rounds N] [--no-uvloop]``.
 
 Prints one JSON object a line: operations a second and microseconds of our own CPU for each, with values of 2.5 KB and 16 callers
 (``alone``: one). The ways are memory, etcd through gRPC's own library (what this project used first; kept to compare with) and etcd through
@@ -33,7 +33,7 @@ WAYS = ("memory", "grpcio", "ours", "grpcio-clear", "ours-clear")
 
 
 class Measurable(Protocol):
-    """What of the port is measured."""
+    """Part of the port that is measured."""
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Any]) -> int:
         """See the port."""

@@ -1,4 +1,4 @@
-"""What the watch cache costs by the number of objects: ``python -m benchmarks.watchcache``; one JSON object a line.
+"""Costs of the watch cache by the number of objects: ``python -m benchmarks.watchcache``; one JSON object a line.
 
 Nothing but the cache: entries of 4.5 KB as storage holds them are applied to it directly. ``--count`` may be repeated.
 """

@@ -1,4 +1,4 @@
-"""Where this runs: processors, memory, and the revision that is measured."""
+"""The machine that this runs on: processors, memory, and the revision that is measured."""
 
 from __future__ import annotations
 

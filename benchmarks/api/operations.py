@@ -1,4 +1,4 @@
-"""What is measured, how it is asked, and which ratio is wanted."""
+"""Operations that are measured, how each is asked, and which ratio is wanted."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ VARIED: Final = (
 """No ratio is wanted of them yet."""
 MEMORY: Final = Operation("memory_10k", "", 4.5, 0, many=True)
 QUICK: Final = tuple(each.key for each in (*OPERATIONS, MEMORY))
-"""What a quick run asks unless it is told: before the varied ones, tens of thousands of rights have to be known."""
+"""Operations of a quick run unless it is told: before the varied ones, tens of thousands of rights have to be known."""
 KEYS: Final = tuple(each.key for each in (*OPERATIONS, *VARIED, MEMORY))
 # Further operations that have no wanted ratio: creates are taken away again, and that is worth a row.
 DELETE: Final = Operation("delete", "delete", 0, 0, namespace="create", names="c", objects=0)

@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """What the load generator is given about one kind."""
+    """Input of the load generator about one kind."""
 
     group: str
     version: str

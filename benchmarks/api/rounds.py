@@ -33,7 +33,7 @@ class Contestant:
     server: Server
     kind: Kind
     port: int = 0
-    """Where it is asked: before it, at kube-apiserver, perhaps; 0: itself."""
+    """Port on which it is asked: before it, at kube-apiserver, perhaps; 0: itself."""
     introduced: str = ""
     """The verb whose rights it remembers, of users of the varied rows."""
 
@@ -48,7 +48,7 @@ class Contestant:
         return sum(int(float(line.split()[-1])) for line in page.splitlines() if line.startswith(f"{REVIEWS}{{"))
 
     def has_managed_fields(self) -> bool:
-        """Whether the server tracks who owns which field."""
+        """Return whether the server tracks who owns which field."""
         path = self.kind.collection("bench") + "/o-00000"
         return "managedFields" in self.server.here.call("GET", path, port=self.server.port)[1]["metadata"]
 
