@@ -26,7 +26,8 @@ def larger(size):
 
 arguments = sys.argv[1:]
 backend = re.compile(r'("id":"pc.ram",.*"size":)(\\d+)')
-if any(map(backend.search, arguments)):
+found = [each for each in arguments if backend.search(each)]
+if found and "mem-path" not in found[0] and '"hugetlb":true' not in found[0]:  # of huge pages it has to be a multiple of one
     arguments = [backend.sub(lambda found: f"{{found[1]}}{{int(found[2]) + {MORE_BYTES}}}", each) for each in arguments]
     memory = arguments.index("-m") + 1
     arguments[memory] = larger(arguments[memory])
