@@ -89,7 +89,7 @@ def has_run(pod: Object) -> bool:
 
 
 def lacked_devices(pod: Object | None) -> bool:
-    """True if its kubelet did not admit it because a device plugin was away just then (``pkg/kubelet/cm/devicemanager``), which passes."""
+    """True if its kubelet could not admit it just then, mostly because a device plugin was away (``pkg/kubelet/cm/devicemanager``)."""
     return phase_of(pod) == "Failed" and dig(pod, "status", "reason") == "UnexpectedAdmissionError"
 
 

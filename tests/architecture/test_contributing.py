@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md forbids and no tool sees: tasks that no group holds, handlers of whatever goes wrong, ignores without a reason.
+"""Prohibitions of CONTRIBUTING.md that no tool sees: tasks that no group holds, handlers of whatever goes wrong, ignores without a reason.
 
 ruff sees ``asyncio.create_task``, but not that of an event loop; for it a broad handler that logs a traceback is none; and it wants a code
 beside a ``noqa``, but no reason. A place is named by its package, module and function, so that it may move.

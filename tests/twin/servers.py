@@ -42,10 +42,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Setting:
-    """What servers are told that are compared, each the same."""
+    """Settings of the compared servers, the same for each."""
 
     policy: str
-    """What of a request goes into the audit log."""
+    """Stages of a request that go into the audit log."""
     flags: tuple[str, ...] = ()
 
 

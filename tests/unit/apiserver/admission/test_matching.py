@@ -1,4 +1,4 @@
-"""What webhooks, policies and bindings are about: ``webhook/generic`` and ``policy/matching`` of ``k8s.io/apiserver``."""
+"""Matching of webhooks, policies and bindings to requests: ``webhook/generic`` and ``policy/matching`` of ``k8s.io/apiserver``."""
 
 from __future__ import annotations
 

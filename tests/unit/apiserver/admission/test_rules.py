@@ -1,4 +1,4 @@
-"""What the rules of webhooks and policies match: ``k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules``."""
+"""Matching of the rules of webhooks and policies: ``k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules``."""
 
 from __future__ import annotations
 

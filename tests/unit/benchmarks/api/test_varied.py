@@ -22,7 +22,7 @@ SEED = "varied_get-0"
 OF_THE_TWIN = {"--authentication-kubeconfig", "--authorization-kubeconfig"}
 """Ours takes ``--kubeconfig`` for both."""
 OF_OURS = {"--shutdown-delay-duration", "--log-level"}
-"""When it ends, and that it logs warnings only, as Go's does by default."""
+"""Flags of its end and of its log, which has warnings only, as Go's does by default."""
 OF_EACH = {"--etcd-prefix", "--audit-log-path", "--audit-policy-file"}
 """Places of its own."""
 

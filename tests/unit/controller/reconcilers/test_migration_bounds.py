@@ -261,7 +261,7 @@ def test_a_target_that_people_asked_for_has_time_for_a_node_and_then_to_run(
 
 
 def test_a_target_that_may_look_for_a_node_for_ever_has_no_more_time_on_it_whatever_that_node_says() -> None:
-    """When it got its node virt-controller writes down, once for each attempt; the node says that it was just now, or tomorrow."""
+    """virt-controller writes down once for each attempt that it got its node; the node says that it was just now, or tomorrow."""
     target = a_pod(phase="Pending", migration="migration-uid", node="node2", bound_at=ago(-86_400))
     migration = a_migration(phase=phases.SCHEDULING, startTime=ago(1e6), attempt=1, targetPod=TARGET)
     given = {"target": target, "limits": MigrationLimits(scheduling_seconds=0)}

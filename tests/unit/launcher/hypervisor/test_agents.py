@@ -1,4 +1,4 @@
-"""Whether a guest's agent is connected, whatever comes first: libvirt's event, or the look at its domain."""
+"""State of a guest's agent, whatever comes first: libvirt's event, or the look at its domain."""
 
 from __future__ import annotations
 

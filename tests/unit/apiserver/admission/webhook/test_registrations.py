@@ -1,4 +1,4 @@
-"""What a configuration says."""
+"""Webhooks as a configuration describes them."""
 
 from __future__ import annotations
 

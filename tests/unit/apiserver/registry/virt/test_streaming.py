@@ -1,4 +1,4 @@
-"""Where virt-handler of a node is, whatever a kubelet says of its pod."""
+"""Addresses of virt-handler on a node, whatever a kubelet says of its pod."""
 
 from __future__ import annotations
 
