@@ -29,6 +29,13 @@ FROM_A_NODE = 2
 NAMES = [f"many-{number:02}" for number in range(GUESTS)]
 
 
+def a_small_one(name: str, **spec: object) -> dict[str, Any]:
+    """Return a machine of which twenty fit on a node of two processors, beside what runs there: each requests a hundredth of one."""
+    manifest = tiny_vm(name, evictionStrategy="LiveMigrate", **spec)
+    manifest["spec"]["domain"]["resources"] = {"requests": {"cpu": "10m"}}
+    return manifest
+
+
 @pytest.fixture
 def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
     """The node without etcd, with all guests on it; they may leave it."""
@@ -37,7 +44,7 @@ def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
     chosen = {"kubernetes.io/hostname": name}
     for start in range(0, GUESTS, 4):  # or all of them boot at once, each slower than it may take
         some = NAMES[start : start + 4]
-        kubectl.apply(*(tiny_vm(each, evictionStrategy="LiveMigrate", nodeSelector=chosen) for each in some))
+        kubectl.apply(*(a_small_one(each, nodeSelector=chosen) for each in some))
         kubectl("wait", "vm", *some, "--for=condition=Ready", "--timeout=300s", timeout=320)
     for each in NAMES:
         kubectl("patch", "vm", each, "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))
