@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,12 @@ def of_pod(pod: dict[str, Any]) -> dict[int, str]:
 
 
 def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
-    """SIGKILL the pod's processes whose command line contains ``containing``; fail when there is none."""
+    """SIGKILL the pod's processes whose command line contains ``containing``; fail when there is none. One may end meanwhile."""
     pids = [pid for pid, command in of_pod(pod).items() if containing in command]
     assert pids, f"pod {pod['metadata']['name']} has no process with {containing!r}"
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     return pids
 
 

@@ -140,7 +140,10 @@ class Cuts:
             go_on(pids)
 
     def _kill(self, pods: Sequence[dict[str, Any]]) -> None:
-        for pod in pods:
+        """Kill what runs in pods: while a part is replaced, one of them may have no process yet, or none any more."""
+        running = [pod for pod in pods if processes.of_pod(pod)]
+        assert running, f"nothing runs in {[pod['metadata']['name'] for pod in pods]}"
+        for pod in running:
             self._killed |= containers(pod)
             processes.kill(pod)
 
