@@ -74,8 +74,12 @@ class Cuts:
             case "relay":
                 processes.kill(self.handler(_node(place, side)), containing="carrier.py")
             case _:
-                self._kill(self._parts(what, place, side))
+                self._kill(until(lambda: self._running(what, place, side), seconds=BEGIN_SECONDS, what=f"a process of {cut}"))
         return nothing_more
+
+    def _running(self, what: str, place: Place, side: str) -> list[dict[str, Any]]:
+        """Return the pods of a part in which processes run: while it is replaced, one may have none yet, or none any more."""
+        return [pod for pod in self._parts(what, place, side) if processes.of_pod(pod)]
 
     def _parts(self, what: str, place: Place, side: str) -> list[dict[str, Any]]:
         match what:
@@ -140,10 +144,7 @@ class Cuts:
             go_on(pids)
 
     def _kill(self, pods: Sequence[dict[str, Any]]) -> None:
-        """Kill what runs in pods: while a part is replaced, one of them may have no process yet, or none any more."""
-        running = [pod for pod in pods if processes.of_pod(pod)]
-        assert running, f"nothing runs in {[pod['metadata']['name'] for pod in pods]}"
-        for pod in running:
+        for pod in pods:
             self._killed |= containers(pod)
             processes.kill(pod)
 
