@@ -137,7 +137,7 @@ class Session:
                 self._say(f"The console was cut off: {end}. Reconnecting for {self._settings.reconnect_seconds:g} s; Ctrl-] leaves.")
                 deadline, pause = time.monotonic() + self._settings.reconnect_seconds, FIRST_PAUSE_SECONDS
                 renewed = False
-            except streams.Refused as refused:
+            except streams.UpgradeFailed as refused:
                 if refused.error.code == 401 and self._attached.is_set() and not renewed:
                     access, renewed = await self._load(), True  # the credential may have expired in a long session
                     continue

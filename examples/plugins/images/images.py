@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 10
 TRY_AGAIN, NOT_POSSIBLE, INPUT_OUTPUT = 11, 7, 5
 
 
-class Refused(Exception):
+class PluginError(Exception):
     """An answer with an error."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -87,7 +87,7 @@ class Daemon:
         for file in self.state.glob("*.json"):
             try:
                 self.add(json.loads(file.read_text()))
-            except (OSError, Refused, ValueError, KeyError, TypeError) as error:  # one that cannot be served must not keep the others away
+            except (OSError, PluginError, ValueError, KeyError, TypeError) as error:  # that one alone is not served
                 print(f"{file.name}: {type(error).__name__}: {error}", file=sys.stderr)
 
     def answer(self, command: str, told: Document) -> Document:
@@ -95,7 +95,7 @@ class Daemon:
         try:
             with self.lock:
                 return {"ADD": self.add, "DEL": self.delete, "CHECK": self.check}[command](told)
-        except Refused as refused:
+        except PluginError as refused:
             return {"code": refused.code, "msg": str(refused)}
         except OSError as error:
             return {"code": INPUT_OUTPUT, "msg": str(error)}
@@ -105,11 +105,11 @@ class Daemon:
         key, disk = key_of(told), told["disk"]
         name = disk["options"].get("image", "")
         if set(disk["options"]) != {"image"} or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-            raise Refused(NOT_POSSIBLE, "options: image has to be the name of an image file, and is the only one")
+            raise PluginError(NOT_POSSIBLE, "options: image has to be the name of an image file, and is the only one")
         if key not in self.disks:
             for other in self.disks.values():
                 if other.image == name and not (other.read_only and disk["readOnly"]):
-                    raise Refused(TRY_AGAIN, f"image {name} is in use by another disk")
+                    raise PluginError(TRY_AGAIN, f"image {name} is in use by another disk")
             served = Disk(name, told)
             try:
                 self.keep(key, told)
@@ -161,11 +161,11 @@ class Disk:
             # A file object: it is closed once nobody has it any more, and no thread finds another file under its number.
             self.file = open(os.open(IMAGES / image, flags | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering=0)  # noqa: SIM115 - as above
         except FileNotFoundError:
-            raise Refused(TRY_AGAIN, f"there is no image {image} on this node") from None
+            raise PluginError(TRY_AGAIN, f"there is no image {image} on this node") from None
         found = os.fstat(self.file.fileno())
         self.size = found.st_size
         if not stat.S_ISREG(found.st_mode) or not self.size or self.size % 512:
-            raise Refused(NOT_POSSIBLE, f"image {image} is no regular file of whole blocks of 512 bytes")
+            raise PluginError(NOT_POSSIBLE, f"image {image} is no regular file of whole blocks of 512 bytes")
         self.connections: set[socket.socket] = set()
         self.listener = listener_at(Path(told["disk"]["socket"]), told["user"])
         threading.Thread(target=self.accept, daemon=True).start()
