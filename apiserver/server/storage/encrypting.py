@@ -16,8 +16,8 @@ from storage.port import Storage, StorageError
 
 logger = logging.getLogger(__name__)
 
-CLAIMS: Final = "claims"
-"""Keys of uniqueness locks (claims); their values are names of keys, which are never secret."""
+LOCKS: Final = "claims"
+"""Group of the keys of uniqueness locks, as they are stored; their values are names of keys, which are never secret."""
 FILE_SECONDS: Final = 5.0
 
 
@@ -115,7 +115,7 @@ def chain_of(rules: Rules, root: str) -> Callable[[str], Chain]:
         resource = rest.partition("/")[0]
         chain = known.get((group, resource))
         if chain is None:
-            chain = known[group, resource] = PLAIN if group == CLAIMS else rules.chain(group, resource)
+            chain = known[group, resource] = PLAIN if group == LOCKS else rules.chain(group, resource)
         return chain
 
     return find

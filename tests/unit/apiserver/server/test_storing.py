@@ -15,7 +15,7 @@ from storage.memory import MemoryStorage
 from storage.port import Put, Unavailable
 
 KEY = "/registry/kubevirt.io/virtualmachines/default/a"
-CLAIM = "/registry/claims/kubevirt.io/disk"
+LOCK = "/registry/claims/kubevirt.io/disk"
 
 
 def configure(file: Path, *names: str, resources: str = "'*.kubevirt.io'") -> None:
@@ -36,10 +36,10 @@ async def test_objects_of_the_rules_are_encrypted_and_nothing_else(tmp_path: Pat
     configure(tmp_path / "file", "one", resources="'*.*'")
     inner = MemoryStorage()
     kept = Storing(inner, StorageOptions(encryption_provider_config=tmp_path / "file"), root="/registry/")
-    for key in (KEY, CLAIM, "compact_rev_key", "/registry2/kubevirt.io/virtualmachines/a"):
+    for key in (KEY, LOCK, "compact_rev_key", "/registry2/kubevirt.io/virtualmachines/a"):
         await kept.storage.commit([], [Put(key, b"value")])
     assert (await stored(inner, KEY)).startswith(b"k8s:enc:secretbox:v1:one:")
-    for key in (CLAIM, "compact_rev_key", "/registry2/kubevirt.io/virtualmachines/a"):
+    for key in (LOCK, "compact_rev_key", "/registry2/kubevirt.io/virtualmachines/a"):
         assert await stored(inner, key) == b"value"
 
 
