@@ -15,7 +15,7 @@ from apiserver.admission.policy.definitions import Binding, Policy
 from apiserver.admission.policy.params import ConfigurationError, UnknownKind
 from apiserver.admission.policy.source import Hook, Source
 from apiserver.admission.versions import Versions
-from apiserver.admission.webhook.review import Shown
+from apiserver.admission.webhook.review import VersionedAttributes
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
@@ -50,7 +50,7 @@ class Invocation(Generic[Program]):
 
 
 @dataclass(frozen=True, slots=True)
-class Judging(Generic[Program]):
+class PolicyDispatcher(Generic[Program]):
     """Dependencies of evaluating policies."""
 
     source: Source[Program]
@@ -130,4 +130,4 @@ class Judging(Generic[Program]):
             StatusError: the namespace is absent, or cannot be looked up.
         """
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
-        return Input(Shown.of(attributes, resource, self.versions), namespace, answers)
+        return Input(VersionedAttributes.of(attributes, resource, self.versions), namespace, answers)

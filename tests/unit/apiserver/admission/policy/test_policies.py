@@ -13,7 +13,7 @@ from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.admission.policy import mutating, validating
 from apiserver.admission.policy.metrics import MutatingMetrics, ValidatingMetrics
 from apiserver.admission.policy.mutating import MutatingPolicies
-from apiserver.admission.policy.plugin import Judging
+from apiserver.admission.policy.plugin import PolicyDispatcher
 from apiserver.admission.policy.source import Source
 from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.meta.errors import NotFound, StatusError
@@ -65,16 +65,16 @@ class World:
             self.source = Source(client, THINGS, THINGS, cluster, validating.compile_policy)
             checks = ValidatingMetrics()
             checks.register(self.registry)
-            self.plugin = ValidatingPolicies(self.judging(cluster), checks)
+            self.plugin = ValidatingPolicies(self.dispatcher(cluster), checks)
         else:
             self.source = Source(client, THINGS, THINGS, cluster, mutating.compile_policy)
             counted = MutatingMetrics()
             counted.register(self.registry)
-            self.plugin = MutatingPolicies(self.judging(cluster), no_schemas, counted)
+            self.plugin = MutatingPolicies(self.dispatcher(cluster), no_schemas, counted)
         self.source.known.set()
 
-    def judging(self, cluster: Any) -> Judging[Any]:
-        return Judging(self.source, cluster, cluster, cluster.ask, AdmissionMetrics())
+    def dispatcher(self, cluster: Any) -> PolicyDispatcher[Any]:
+        return PolicyDispatcher(self.source, cluster, cluster, cluster.ask, AdmissionMetrics())
 
     def put(self, name: str = "p", binding: Json | None = None, **spec: Any) -> None:
         given = {"matchConstraints": {"resourceRules": [RULE]}, **spec}
