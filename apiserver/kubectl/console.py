@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed
 from apiserver.kubectl import streams, terminal
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, first
-from apiserver.kubectl.scrollback import Overlap, Seen
+from apiserver.kubectl.scrollback import Overlap, Scrollback
 
 ESCAPE: Final = b"\x1d"
 """Ctrl-]"""
@@ -55,8 +55,8 @@ class Settings:
     """The serial port."""
 
 
-class Left(Exception):
-    """The person, or the script, left."""
+class Detached(Exception):
+    """The person, or the script, left the console."""
 
 
 class Session:
@@ -72,7 +72,7 @@ class Session:
         """Taken from the queue for a connection that broke."""
         self._attached = asyncio.Event()
         """Set from the first connection on."""
-        self._seen = Seen()
+        self._seen = Scrollback()
 
     async def run(self) -> None:
         """Stay attached until the person leaves or the guest is off.
@@ -90,7 +90,7 @@ class Session:
                     reading = group.create_task(self._read())
                     await self._attach_again_and_again(access)
                     reading.cancel()
-            except* Left:
+            except* Detached:
                 self._say("")
             except* (Failure, BrokenPipeError) as group_of_failures:
                 failures.append(first(group_of_failures))
@@ -101,7 +101,7 @@ class Session:
         """Take what is typed, until Ctrl-] or the end of the input.
 
         Raises:
-            Left: at one of them; a script's input before it is sent first.
+            Detached: at one of them; a script's input before it is sent first.
         """
         script = not os.isatty(self._stdin)
         while content := await terminal.read(self._stdin):
@@ -113,12 +113,12 @@ class Session:
             if escape:
                 if script:
                     await self._keys.join()
-                raise Left
+                raise Detached
         if script:
             await self._attached.wait()
             await self._keys.join()
             await asyncio.sleep(self._settings.linger_seconds)
-        raise Left  # or the terminal was hung up
+        raise Detached  # or the terminal was hung up
 
     async def _attach_again_and_again(self, access: Access) -> None:
         deadline, pause = time.monotonic() + self._settings.wait_seconds, FIRST_PAUSE_SECONDS

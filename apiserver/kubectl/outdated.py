@@ -58,10 +58,10 @@ def _of(vm: Object) -> Mapping[str, Any] | None:
 def _rows(machines: Iterable[Object], *, all_namespaces: bool) -> Iterable[Sequence[str]]:
     for vm in machines:
         found = _of(vm) or {}
-        told = (
+        cells = (
             name_of(vm),
             str(dig(vm, "status", "nodeName") or ""),
             one_line(str(found.get("reason") or ""), MAX_MESSAGE),
             one_line(str(found.get("message") or ""), MAX_MESSAGE),
         )
-        yield (*([namespace_of(vm)] if all_namespaces else []), *told)
+        yield (*([namespace_of(vm)] if all_namespaces else []), *cells)

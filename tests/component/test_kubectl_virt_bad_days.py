@@ -20,7 +20,7 @@ from apiserver.apis.virt.layout import CONSOLE_REPLAY_BYTES
 from apiserver.kubectl import commands, console, terminal, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
-from apiserver.kubectl.scrollback import Overlap, Seen
+from apiserver.kubectl.scrollback import Overlap, Scrollback
 from tests.component.test_kubectl_virt import ROOT, Attached, attached, program, until, write_kubeconfig
 from tests.fakes.streams import SCREENFUL, FakeStreams
 
@@ -177,7 +177,7 @@ async def test_what_was_held_for_comparison_is_printed_when_the_guest_ends(
 
 def test_nothing_is_held_of_a_first_connection_and_little_is_kept_of_a_long_one() -> None:
     assert Overlap(b"").take(b"login: ") == b"login: "
-    seen = Seen(limit=10)
+    seen = Scrollback(limit=10)
     for _ in range(5):
         seen.add(b"abcdefgh")
     assert seen.content == b"ghabcdefgh"

@@ -95,5 +95,5 @@ class MigrationStrategy(Strategy):
         del lock
         name, other = obj["spec"]["selector"]["name"], holder.rpartition("/")[2]
         since = f", begun {made}" if (made := objects.dig(held_by, "metadata", "creationTimestamp")) else ""
-        told = f'a migration of virtual machine "{name}" is already under way: "{other}"{since}'
-        return f"{told}; see kubectl get {MIGRATIONS.plural}/{other}, deleting it cancels it"
+        message = f'a migration of virtual machine "{name}" is already under way: "{other}"{since}'
+        return f"{message}; see kubectl get {MIGRATIONS.plural}/{other}, deleting it cancels it"

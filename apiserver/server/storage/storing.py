@@ -65,7 +65,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-class Pulse:
+class HealthCheck:
     """Asks storage for a linearizable read, with a time limit; whoever waits while one is under way shares the answer to the next.
 
     Anybody may ask, so the reads must not grow with those who do; and an answer is never older than its question.
@@ -115,8 +115,8 @@ class Storing:
             "apiserver_encryption_config_controller_automatic_reloads_total", "Changes of the encryption's file.", ("status",)
         )
         self.storage = plain
-        self._healthy = Pulse(plain, options.etcd_healthcheck_timeout)
-        self._ready = Pulse(plain, options.etcd_readycheck_timeout)
+        self._healthy = HealthCheck(plain, options.etcd_healthcheck_timeout)
+        self._ready = HealthCheck(plain, options.etcd_readycheck_timeout)
         self._encryption: Encryption | None = None
         if options.encryption_provider_config is not None:
             # Here, because ciphers bring an OpenSSL of their own, some 10 MiB, which nobody else in this process needs.

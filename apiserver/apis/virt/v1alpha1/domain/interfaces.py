@@ -84,9 +84,7 @@ class Interface(Model):
         "Default: all ports; [] means none.",
         json_schema_extra=ATOMIC,
     )
-    state: Literal["up", "down"] | None = Field(
-        None, description="State of the cable: with down the guest sees a card without a link. Default up."
-    )
+    state: Literal["up", "down"] | None = Field(None, description="State of the card's link, up or down, as the guest sees it. Default up.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
@@ -102,8 +100,8 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
 
 def _validate_one_on_pods_network(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
     first, *others = [each for each in enumerate(interfaces) if hardware.is_on_pods_network(each[1])] or [(0, {})]
-    told = f"only one interface can be joined to the pod's network, and {path.index(first[0])} is: name another network"
-    return [forbidden(path.index(position).child("network"), told) for position, _ in others]
+    message = f"only one interface can be joined to the pod's network, and {path.index(first[0])} is: name another network"
+    return [forbidden(path.index(position).child("network"), message) for position, _ in others]
 
 
 def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
