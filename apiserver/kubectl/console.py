@@ -36,10 +36,6 @@ FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
 """Answers that dialling again does not change. 400 is not among them: the guest is not running yet, or is being started again."""
 
 
-REPLAY_SECONDS: Final = 1.0
-"""Seconds for which the beginning of a new connection is compared with what was seen before the old one broke."""
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of a session: its times and its port."""
@@ -53,6 +49,8 @@ class Settings:
     """After the end of the input of a script."""
     port: int = 0
     """The serial port."""
+    replay_seconds: float = 1.0
+    """For which the beginning of a new connection is compared with what was seen before the old one broke."""
 
 
 class Detached(Exception):
@@ -170,7 +168,7 @@ class Session:
             ConnectionClosed: the connection ended.
             Failure, BrokenPipeError: it cannot be printed.
         """
-        overlap, deadline = Overlap(self._seen.content), asyncio.get_running_loop().time() + REPLAY_SECONDS
+        overlap, deadline = Overlap(self._seen.content), asyncio.get_running_loop().time() + self._settings.replay_seconds
         try:
             while True:
                 try:

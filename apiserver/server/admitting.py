@@ -83,6 +83,7 @@ class _Parts:
     made: Admitting
     ask: Ask
     registry: Registry
+    ready_seconds: float
     changes: Changes = field(default_factory=Changes)
 
     def follow(self, informer: Informer) -> None:
@@ -108,7 +109,7 @@ class _Parts:
 
     def policy_dispatcher(self, source: policy_source.Source[_Compiled]) -> PolicyDispatcher[_Compiled]:
         """Return what a policy plug-in evaluates with."""
-        return PolicyDispatcher(source, self.namespaces, ServedVersions(self.strategies), self.ask, self.metrics)
+        return PolicyDispatcher(source, self.namespaces, ServedVersions(self.strategies), self.ask, self.metrics, self.ready_seconds)
 
     def webhook_dispatcher(self, plugin: str, type_: Type, resource: Resource) -> WebhookDispatcher:
         """Return what a webhook plug-in asks with.
@@ -121,7 +122,8 @@ class _Parts:
         self.made.callers.append(caller)
         versions = ServedVersions(self.strategies)
         matcher = Matcher(conditions.for_webhooks(self.ask), self.metrics, type_)
-        return WebhookDispatcher(type_, Source(self.informer(resource), versions), self.namespaces, versions, matcher, caller, self.metrics)
+        source = Source(self.informer(resource), versions)
+        return WebhookDispatcher(type_, source, self.namespaces, versions, matcher, caller, self.metrics, self.ready_seconds)
 
 
 def _lifecycle(parts: _Parts) -> Plugin:
@@ -207,6 +209,7 @@ def admitting(
         made,
         policies.asking(authorizer),
         registry,
+        options.times.admission,
     )
     made.admission = Chain(
         mutating=[_MUTATING[each](parts) for each in on if each in _MUTATING],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from apiserver.admission import matching
 from apiserver.admission.errors import forbidden
@@ -23,8 +23,6 @@ from apiserver.cel.asking import Ask
 from apiserver.cel.library.authz import Answer, Question
 from apiserver.registry.generic.admission import Attributes
 
-READY_SECONDS: Final = 10.0
-"""Seconds that a request waits for the policies to be known."""
 Program = TypeVar("Program")
 
 
@@ -58,6 +56,8 @@ class PolicyDispatcher(Generic[Program]):
     versions: Versions
     ask: Ask
     metrics: AdmissionMetrics = field(repr=False)
+    ready_seconds: float = 10.0
+    """For which a request waits for the policies to be known."""
 
     @property
     def ready(self) -> bool:
@@ -117,7 +117,7 @@ class PolicyDispatcher(Generic[Program]):
         if self.ready:
             return
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(self.ready_seconds):
                 await self.source.known.wait()
                 await self.namespaces.synced.wait()
         except TimeoutError:

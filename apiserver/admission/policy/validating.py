@@ -80,9 +80,11 @@ class ValidatingPolicies:
 
     name = "ValidatingAdmissionPolicy"
 
-    def __init__(self, dispatcher: PolicyDispatcher[Compilation], metrics: ValidatingMetrics) -> None:
+    def __init__(self, dispatcher: PolicyDispatcher[Compilation], metrics: ValidatingMetrics, budget: int = RUNTIME_BUDGET) -> None:
+        """``budget`` is what the expressions of a policy may cost for a request, all together."""
         self._dispatcher = dispatcher
         self._metrics = metrics
+        self._budget = budget
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
         """Return whether the rules of a policy match."""
@@ -120,7 +122,7 @@ class ValidatingPolicies:
     ) -> list[Decision]:
         """Return what refuses the request; warn and note as the binding says."""
         policy, binding = invocation.policy, invocation.binding
-        evaluated = _Evaluated(invocation, given, self._dispatcher.ask)
+        evaluated = _Evaluated(invocation, given, self._dispatcher.ask, self._budget)
         began = time.perf_counter()
         try:
             if not await evaluated.wanted():
@@ -169,7 +171,8 @@ class ValidatingPolicies:
 class _Evaluated:
     """One policy evaluated for one binding and parameter."""
 
-    def __init__(self, invocation: Invocation[Compilation], given: Input, ask: Any) -> None:  # noqa: ANN401 - see asking.Ask
+    def __init__(self, invocation: Invocation[Compilation], given: Input, ask: Any, budget: int) -> None:  # noqa: ANN401 - see asking.Ask
+        self._budget = budget
         self._policy = invocation.policy
         self._compiled = invocation.compiled
         self._given = given
@@ -188,7 +191,7 @@ class _Evaluated:
         return Evaluation(names, self._compiled.variables, budget, self._given.answers, self._ask)
 
     async def decisions(self) -> list[Decision]:
-        evaluation = self._evaluation(RUNTIME_BUDGET, authorizer=True)
+        evaluation = self._evaluation(self._budget, authorizer=True)
         results: list[tuple[Result, float]] = []
         try:
             for each in self._compiled.validations:
@@ -229,7 +232,7 @@ class _Evaluated:
         """Return keys, values, and problems that refuse the request."""
         if not self._compiled.annotations:
             return []
-        evaluation = self._evaluation(RUNTIME_BUDGET, authorizer=False)
+        evaluation = self._evaluation(self._budget, authorizer=False)
         found: list[tuple[str, str, str]] = []
         for expression, compiled in zip(self._policy.annotations, self._compiled.annotations, strict=True):
             try:

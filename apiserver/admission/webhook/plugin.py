@@ -7,7 +7,6 @@ import logging
 import time
 import uuid
 from dataclasses import dataclass
-from typing import Final
 
 from apiserver.admission.errors import forbidden, internal
 from apiserver.admission.matching import selects
@@ -26,9 +25,6 @@ from apiserver.registry.generic.admission import Attributes
 
 logger = logging.getLogger(__name__)
 
-READY_SECONDS: Final = 10.0
-"""Seconds that a request waits for the webhooks to be known."""
-
 
 @dataclass(frozen=True, slots=True)
 class WebhookDispatcher:
@@ -41,6 +37,8 @@ class WebhookDispatcher:
     matcher: Matcher
     caller: Caller
     metrics: AdmissionMetrics
+    ready_seconds: float = 10.0
+    """For which a request waits for the webhooks to be known."""
 
     @property
     def ready(self) -> bool:
@@ -55,7 +53,7 @@ class WebhookDispatcher:
         """
         if not self.ready:
             try:
-                async with asyncio.timeout(READY_SECONDS):
+                async with asyncio.timeout(self.ready_seconds):
                     await self.source.synced.wait()
                     await self.namespaces.synced.wait()
             except TimeoutError:

@@ -101,8 +101,10 @@ class HealthCheck:
 class Storing:
     """``storage`` is for everybody; ``background`` is to run beside it."""
 
-    def __init__(self, plain: Storage, options: StorageOptions, *, root: str) -> None:
+    def __init__(self, plain: Storage, options: StorageOptions, *, root: str, file_seconds: float = 5.0) -> None:
         """Wrap ``plain``, whose keys are those in etcd; objects are under ``root``.
+
+        The file of the encryption is looked at every ``file_seconds``.
 
         Raises:
             OSError, Misconfigured: the file of the encryption cannot be used.
@@ -122,8 +124,8 @@ class Storing:
             # Here, because ciphers bring an OpenSSL of their own, some 10 MiB, which nobody else in this process needs.
             from apiserver.server.storage.encrypting import Encryption
 
-            follows = options.encryption_provider_config_automatic_reload
-            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads, follows=follows)
+            again = file_seconds if options.encryption_provider_config_automatic_reload else None
+            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads, again)
             self.storage = self._encryption.storage
 
     def register(self, registry: Registry) -> None:

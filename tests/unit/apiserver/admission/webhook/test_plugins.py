@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -14,7 +15,6 @@ from apiserver.admission.chain import Chain, Plugin
 from apiserver.admission.changes import Changes
 from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.admission.namespaces import Namespaces
-from apiserver.admission.webhook import plugin as asking_module
 from apiserver.admission.webhook.calling import Caller
 from apiserver.admission.webhook.conditions import ConditionsFailed, Matcher
 from apiserver.admission.webhook.errors import CallFailed
@@ -153,13 +153,10 @@ def chain(*mutating: Plugin) -> Chain:
 
 
 @pytest.mark.parametrize("plugin", [MutatingWebhooks, ValidatingWebhooks])
-async def test_nothing_is_admitted_before_the_webhooks_are_known(
-    plugin: type[MutatingWebhooks | ValidatingWebhooks], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_admitted_before_the_webhooks_are_known(plugin: type[MutatingWebhooks | ValidatingWebhooks]) -> None:
     """ADM-08: with Go's words, after a while."""
-    monkeypatch.setattr(asking_module, "READY_SECONDS", 0.01)
     made, _, _ = dispatcher("admit", {}, synced=False)
-    webhooks = plugin(made)
+    webhooks = plugin(dataclasses.replace(made, ready_seconds=0.01))
     assert webhooks.handles("CREATE", THINGS, "")
     with pytest.raises(Forbidden, match=r'things\.g\.test "t" is forbidden: not yet ready to handle request'):
         await (webhooks.mutate if isinstance(webhooks, MutatingWebhooks) else webhooks.validate)(created())

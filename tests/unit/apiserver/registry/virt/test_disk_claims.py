@@ -16,7 +16,7 @@ from apiserver.registry.generic import codec
 from apiserver.registry.generic.transactions import LockTaken, Transactions
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from storage.memory import MemoryStorage
-from storage.port import Delete, Put
+from storage.port import Delete, Entry, Put
 from tests.unit.apiserver.apis.virt.domainxml import documents
 
 ROOT = "/registry"
@@ -51,8 +51,8 @@ def with_state(vm: dict[str, Any], claim: str, uuid: str = "") -> dict[str, Any]
 class Virt:
     """virt-apis on one storage."""
 
-    def __init__(self) -> None:
-        self.storage = MemoryStorage()
+    def __init__(self, storage: MemoryStorage | None = None) -> None:
+        self.storage = storage or MemoryStorage()
         self.items: dict[str, Item] = {}
 
     def server(self) -> Transactions:
@@ -155,22 +155,38 @@ async def test_a_machine_that_never_got_a_lock_does_not_give_up_that_of_another_
     assert await virt.locks() == ["disk/acc/data"]
 
 
-async def test_what_storage_has_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    virt, asked = Virt(), []
-    get, server = virt.storage.get, virt.server()
+class Noting(MemoryStorage):
+    """A storage that notes which keys are read one by one."""
 
-    async def counted(key: str) -> Any:
-        asked.append(key)
-        return await get(key)
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
 
-    monkeypatch.setattr(virt.storage, "get", counted)
-    monkeypatch.setattr(virt, "server", lambda: server)
+    async def get(self, key: str) -> Entry | None:
+        self.read.append(key)
+        return await super().get(key)
+
+
+class OneServer(Virt):
+    """A virt-api that is never started again, so that it remembers."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self._server = super().server()
+
+    def server(self) -> Transactions:
+        return self._server
+
+
+async def test_what_storage_has_is_looked_at_once() -> None:
+    storage = Noting()
+    virt = OneServer(storage)
     await written_by_a_version_that_knew_no_locks(virt, a_vm("one", a_disk("data"), phase=phases.RUNNING))
     await virt.create(a_vm("two", a_disk("more"), phase=phases.RUNNING))
     for _ in range(3):
         assert await virt.enter("one", phases.RUNNING)
         assert await virt.enter("two", phases.RUNNING)
-    assert asked == [f"{ROOT}/claims/kubevirt.io/disk/acc/data"]
+    assert storage.read == [f"{ROOT}/claims/kubevirt.io/disk/acc/data"]
 
 
 @pytest.mark.parametrize("phase", [phases.PENDING, phases.SCHEDULING, phases.STOPPED, phases.SUCCEEDED, phases.FAILED])
