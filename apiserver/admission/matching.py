@@ -22,14 +22,14 @@ from apiserver.registry.generic.admission import Attributes
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ParsedSelector:
     """A selector, or why it is none: whoever asks it hears of that."""
 
     selector: labels.Selector = labels.EVERYTHING
     problem: str = ""
 
     @classmethod
-    def read(cls, selector: Mapping[str, Json] | None) -> Wish:
+    def read(cls, selector: Mapping[str, Json] | None) -> ParsedSelector:
         """Return a ``LabelSelector``."""
         try:
             return cls(labels.from_json(selector))
@@ -43,8 +43,8 @@ class Matching:
 
     rules: tuple[Rule, ...]
     excluded: tuple[Rule, ...] = ()
-    namespaces: Wish = Wish()
-    objects: Wish = Wish()
+    namespaces: ParsedSelector = ParsedSelector()
+    objects: ParsedSelector = ParsedSelector()
     equivalent: bool = True
     """``matchPolicy: Equivalent``: other versions of what the rules name count, too."""
     everything: bool = False
@@ -100,8 +100,8 @@ def _rules(given: Sequence[Object] | None) -> tuple[Rule, ...]:
 
 def _rest(given: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "namespaces": Wish.read(given.get("namespaceSelector")),
-        "objects": Wish.read(given.get("objectSelector")),
+        "namespaces": ParsedSelector.read(given.get("namespaceSelector")),
+        "objects": ParsedSelector.read(given.get("objectSelector")),
         "equivalent": (given.get("matchPolicy") or "Equivalent") == "Equivalent",
     }
 
@@ -149,13 +149,13 @@ async def selects(matching: Matching, attributes: Attributes, namespaces: Namesp
     return True
 
 
-async def _in_namespace(wish: Wish, attributes: Attributes, namespaces: Namespaces) -> bool:
+async def _in_namespace(parsed: ParsedSelector, attributes: Attributes, namespaces: Namespaces) -> bool:
     """Objects of the cluster are in no namespace: no selector leaves them out."""
     if not attributes.namespace:
         return True
-    if wish.problem:
-        raise internal(wish.problem)
-    if wish.selector.is_everything:
+    if parsed.problem:
+        raise internal(parsed.problem)
+    if parsed.selector.is_everything:
         return True
     try:
         found = await namespaces.get(attributes.namespace)
@@ -163,7 +163,7 @@ async def _in_namespace(wish: Wish, attributes: Attributes, namespaces: Namespac
         raise
     except StatusError as error:
         raise internal(str(error)) from error
-    return wish.selector.matches(labels_of(found))
+    return parsed.selector.matches(labels_of(found))
 
 
 def _is_object(selector: labels.Selector, attributes: Attributes) -> bool:

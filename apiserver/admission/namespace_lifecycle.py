@@ -29,7 +29,7 @@ class NamespaceLifecycle:
         return operation == "CREATE" and resource.namespaced
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Judge the creation of a namespaced object; a namespace that the informer does not know (yet) is looked up.
+        """Check the creation of a namespaced object; a namespace that the informer does not know (yet) is looked up.
 
         Raises:
             NotFound: there is no such namespace.

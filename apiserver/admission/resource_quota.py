@@ -1,7 +1,7 @@
 """ResourceQuota: no more objects in a namespace than ``count/<resource>.<group>`` of its quotas allows.
 
 The quota controller of the cluster counts what there is; between its counts, this plug-in adds what is being created, by a write of the
-quota's status at the revision that it judged. So several servers together admit no more than one would. What is counted and then not
+quota's status at the revision that it read. So several servers together admit no more than one would. What is counted and then not
 stored (a name that is taken, say) is put right by the controller's next count. Off unless asked for: it needs the right to update the
 status of every quota. Source: ``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
 """
@@ -34,7 +34,7 @@ _ONE: Final = quantity.parse("1")
 
 
 @dataclass(eq=False, slots=True)
-class _Ticket:
+class _Waiter:
     """One creation that waits for its namespace's turn."""
 
     attributes: Attributes
@@ -46,11 +46,11 @@ class _Ticket:
 
 
 @dataclass(eq=False, slots=True)
-class _Desk:
-    """Judge of the creations of one namespace: one batch at a time, because each batch is one write."""
+class _Queue:
+    """Creations of one namespace: they are evaluated one batch at a time, because each batch is one write."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: list[_Ticket] = field(default_factory=list)
+    waiting: list[_Waiter] = field(default_factory=list)
     users: int = 0
 
 
@@ -62,7 +62,7 @@ class ResourceQuotas:
     def __init__(self, client: Client) -> None:
         self.informer = Informer(client, RESOURCE_QUOTAS, indexers={"namespace": lambda obj: [namespace_of(obj)]})
         self._client = client
-        self._desks: dict[str, _Desk] = {}
+        self._queues: dict[str, _Queue] = {}
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
         """Return whether an object of a namespace is to be created while there are quotas at all."""
@@ -97,58 +97,58 @@ class ResourceQuotas:
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
     async def _in_turn(self, attributes: Attributes) -> StatusError | None:
-        """Wait for the namespace; whoever comes first judges all that wait by then."""
-        desk = self._desks.setdefault(attributes.namespace, _Desk())
-        ticket = _Ticket(attributes)
-        desk.waiting.append(ticket)
-        desk.users += 1
+        """Wait for the namespace; whoever comes first evaluates all that wait by then."""
+        queue = self._queues.setdefault(attributes.namespace, _Queue())
+        waiter = _Waiter(attributes)
+        queue.waiting.append(waiter)
+        queue.users += 1
         try:
-            async with desk.lock:
-                while not ticket.settled:
-                    await self._judge(desk)
+            async with queue.lock:
+                while not waiter.settled:
+                    await self._evaluate(queue)
         finally:
-            desk.users -= 1
-            if not ticket.settled and ticket in desk.waiting:
-                desk.waiting.remove(ticket)
-            if not desk.users:
-                self._desks.pop(attributes.namespace, None)
-        return ticket.refusal
+            queue.users -= 1
+            if not waiter.settled and waiter in queue.waiting:
+                queue.waiting.remove(waiter)
+            if not queue.users:
+                self._queues.pop(attributes.namespace, None)
+        return waiter.refusal
 
-    async def _judge(self, desk: _Desk) -> None:
-        batch, desk.waiting = desk.waiting, []
+    async def _evaluate(self, queue: _Queue) -> None:
+        batch, queue.waiting = queue.waiting, []
         try:
             await self._charge(batch)
         finally:
-            desk.waiting = [each for each in batch if not each.settled] + desk.waiting  # cancelled: the next one judges them
+            queue.waiting = [each for each in batch if not each.settled] + queue.waiting  # cancelled: the next one evaluates them
 
-    async def _charge(self, batch: Sequence[_Ticket]) -> None:
-        """Settle every ticket."""
+    async def _charge(self, batch: Sequence[_Waiter]) -> None:
+        """Settle every waiter."""
         for resource in {each.attributes.resource for each in batch}:
-            tickets = [each for each in batch if each.attributes.resource == resource]
+            waiters = [each for each in batch if each.attributes.resource == resource]
             due: list[str] | None = None
             """Quotas that are still to be charged; None: all."""
             for attempt in range(1 + RETRIES):
-                due, error = await self._round(tickets, due, resource)
+                due, error = await self._round(waiters, due, resource)
                 if not due:
                     break
                 if attempt == RETRIES:
-                    for each in tickets:
+                    for each in waiters:
                         if not each.settled:
                             each.settle(error)
-            for each in tickets:
+            for each in waiters:
                 if not each.settled:
                     each.settle()
 
-    async def _round(self, tickets: Iterable[_Ticket], due: list[str] | None, resource: Resource) -> tuple[list[str], StatusError]:
-        """Judge and write once; return the quotas whose write failed, and why the last one did."""
+    async def _round(self, waiters: Iterable[_Waiter], due: list[str] | None, resource: Resource) -> tuple[list[str], StatusError]:
+        """Evaluate and write once; return the quotas whose write failed, and why the last one did."""
         wanted = count_name(resource)
-        open_ = [each for each in tickets if not each.settled]
+        open_ = [each for each in waiters if not each.settled]
         if not open_:
             return [], internal("")
         quotas = [each for each in self._counting(open_[0].attributes) if due is None or name_of(each) in due]
         usage = Usage.of(quotas, wanted)
         for each in open_:
-            refusal = usage.judge(each.attributes)
+            refusal = usage.check(each.attributes)
             if refusal is not None:
                 each.settle(refusal)
             elif each.attributes.dry_run or not quotas:
@@ -200,7 +200,7 @@ class Usage:
         used = [dig(each, "status", "used", counted) for each in quotas]
         return cls(quotas, counted, hard, [None if each is None else quantity.parse(str(each)) for each in used])
 
-    def judge(self, attributes: Attributes) -> StatusError | None:
+    def check(self, attributes: Attributes) -> StatusError | None:
         """Return why one more does not fit."""
         for quota, hard, used in zip(self._quotas, self._hard, self._used, strict=True):
             if used is None:

@@ -42,19 +42,9 @@ def field(value: Value, name: str) -> Value:
 
 def optional_field(value: Value, name: str) -> Optional:
     """Return ``value.?name``."""
-    if type(value) is Optional:
-        if not value.present:
-            return NONE
-        value = value.value
-    if type(value) is dict:
-        return Optional(value[name]) if name in value else NONE
-    if type(value) is Message:
-        return Optional(value.fields[name]) if name in value.fields else NONE
-    if isinstance(value, Lazy):
-        return Optional(value.get(name)) if value.has(name) else NONE
-    if type(value) in _FIELDLESS:
+    if not has(value, name):
         return NONE
-    raise no_such_overload()
+    return Optional(field(value.value if type(value) is Optional else value, name))
 
 
 def has(value: Value, name: str) -> bool:

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
@@ -24,8 +25,13 @@ def run(arguments: list[str] | None) -> int:
     """Run one command; return its exit code."""
     # kubernetes_asyncio logs what it then raises, which is what we print.
     logging.basicConfig(level=logging.CRITICAL)
+    return exit_code(lambda: _parse_and_do(arguments))
+
+
+def exit_code(command: Callable[[], int]) -> int:
+    """Return the exit code of a command, however it ends, and print why."""
     try:
-        code = _parse_and_do(arguments)
+        code = command()
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:

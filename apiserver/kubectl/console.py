@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed
 from apiserver.kubectl import streams, terminal
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, first
-from apiserver.kubectl.scrollback import Overlap, Seen
+from apiserver.kubectl.scrollback import Overlap, Scrollback
 
 ESCAPE: Final = b"\x1d"
 """Ctrl-]"""
@@ -34,10 +34,6 @@ MAX_TYPED_AHEAD: Final = 64
 """Reads of at most 4 KiB that wait for a connection."""
 FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
 """Answers that dialling again does not change. 400 is not among them: the guest is not running yet, or is being started again."""
-
-
-REPLAY_SECONDS: Final = 1.0
-"""Seconds for which the beginning of a new connection is compared with what was seen before the old one broke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +49,12 @@ class Settings:
     """After the end of the input of a script."""
     port: int = 0
     """The serial port."""
+    replay_seconds: float = 1.0
+    """For which the beginning of a new connection is compared with what was seen before the old one broke."""
 
 
-class Left(Exception):
-    """The person, or the script, left."""
+class Detached(Exception):
+    """The person, or the script, left the console."""
 
 
 class Session:
@@ -72,7 +70,7 @@ class Session:
         """Taken from the queue for a connection that broke."""
         self._attached = asyncio.Event()
         """Set from the first connection on."""
-        self._seen = Seen()
+        self._seen = Scrollback()
 
     async def run(self) -> None:
         """Stay attached until the person leaves or the guest is off.
@@ -90,7 +88,7 @@ class Session:
                     reading = group.create_task(self._read())
                     await self._attach_again_and_again(access)
                     reading.cancel()
-            except* Left:
+            except* Detached:
                 self._say("")
             except* (Failure, BrokenPipeError) as group_of_failures:
                 failures.append(first(group_of_failures))
@@ -101,7 +99,7 @@ class Session:
         """Take what is typed, until Ctrl-] or the end of the input.
 
         Raises:
-            Left: at one of them; a script's input before it is sent first.
+            Detached: at one of them; a script's input before it is sent first.
         """
         script = not os.isatty(self._stdin)
         while content := await terminal.read(self._stdin):
@@ -113,12 +111,12 @@ class Session:
             if escape:
                 if script:
                     await self._keys.join()
-                raise Left
+                raise Detached
         if script:
             await self._attached.wait()
             await self._keys.join()
             await asyncio.sleep(self._settings.linger_seconds)
-        raise Left  # or the terminal was hung up
+        raise Detached  # or the terminal was hung up
 
     async def _attach_again_and_again(self, access: Access) -> None:
         deadline, pause = time.monotonic() + self._settings.wait_seconds, FIRST_PAUSE_SECONDS
@@ -137,7 +135,7 @@ class Session:
                 self._say(f"The console was cut off: {end}. Reconnecting for {self._settings.reconnect_seconds:g} s; Ctrl-] leaves.")
                 deadline, pause = time.monotonic() + self._settings.reconnect_seconds, FIRST_PAUSE_SECONDS
                 renewed = False
-            except streams.Refused as refused:
+            except streams.UpgradeFailed as refused:
                 if refused.error.code == 401 and self._attached.is_set() and not renewed:
                     access, renewed = await self._load(), True  # the credential may have expired in a long session
                     continue
@@ -170,7 +168,7 @@ class Session:
             ConnectionClosed: the connection ended.
             Failure, BrokenPipeError: it cannot be printed.
         """
-        overlap, deadline = Overlap(self._seen.content), asyncio.get_running_loop().time() + REPLAY_SECONDS
+        overlap, deadline = Overlap(self._seen.content), asyncio.get_running_loop().time() + self._settings.replay_seconds
         try:
             while True:
                 try:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
@@ -18,27 +19,41 @@ from apiserver.kubectl import messages, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, Unreachable
 
-LOOK_SECONDS: Final = 2.0
-"""Between two reads where no watch tells."""
-FIGURES_SECONDS: Final = 2.0
-"""For virt-handler of the target, after somebody else wrote that a migration succeeded."""
-UNREACHABLE_SECONDS: Final = 60.0
-"""Time that a server may be away, as while it is restarted."""
 WATCH_SECONDS: Final = 300
 MAX_LINE_BYTES: Final = 1 << 20
 """Of an event: a Migration has at most 128 KiB."""
 
 
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of following a Migration."""
+
+    look: float = 2.0
+    """Between two reads where no watch tells."""
+    figures: float = 2.0
+    """For virt-handler of the target, after somebody else wrote that a migration succeeded."""
+    unreachable: float = 60.0
+    """For which a server may be away, as while it is restarted."""
+
+
 class Following:
     """The way of one Migration; ``changed`` is called with each of its states."""
 
-    def __init__(self, load: Callable[[], Awaitable[Access]], access: Access, first: Object, changed: Callable[[Object], None]) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Awaitable[Access]],
+        access: Access,
+        first: Object,
+        changed: Callable[[Object], None],
+        times: Times = Times(),
+    ) -> None:
         """``first`` is the Migration as it was made or read; ``load`` finds a new way when these credentials are worth nothing."""
         self._load = load
         self._access = access
         self._doing = f"follow migration {objects.namespace_of(first)}/{objects.name_of(first)}"
         self._path = MIGRATIONS.path(access.namespace, objects.name_of(first))
         self._changed = changed
+        self._times = times
         self._gone = False
         self._reached = asyncio.get_running_loop().time()
         self._renewed = False
@@ -57,7 +72,7 @@ class Following:
                 while not self._is_over():
                     await self._watch(self._is_over)
                     if not self._is_over():
-                        await asyncio.sleep(LOOK_SECONDS)
+                        await asyncio.sleep(self._times.look)
                         await self._look()
         except TimeoutError as error:
             raise Failure(f"error: timed out waiting for migration {objects.name_of(self.newest)}, which goes on") from error
@@ -67,11 +82,11 @@ class Following:
     async def _measured(self) -> None:
         """Wait a moment for what a migration took that succeeded: virt-controller may be the first to write its end."""
         with contextlib.suppress(TimeoutError, Failure):
-            async with asyncio.timeout(FIGURES_SECONDS):
+            async with asyncio.timeout(self._times.figures):
                 while not self._is_told():
                     await self._watch(self._is_told)
                     if not self._is_told():
-                        await asyncio.sleep(FIGURES_SECONDS / 10)
+                        await asyncio.sleep(self._times.figures / 10)
                         await self._look()
 
     def _is_told(self) -> bool:
@@ -102,11 +117,11 @@ class Following:
             self._access, self._renewed = await self._load(), True
             return
         except errors.StatusError as error:
-            if (error.code < 500 and error.code != 429) or now - self._reached > UNREACHABLE_SECONDS:
+            if (error.code < 500 and error.code != 429) or now - self._reached > self._times.unreachable:
                 raise messages.of_status(error, self._doing) from error
             return
         except Unreachable:
-            if now - self._reached > UNREACHABLE_SECONDS:
+            if now - self._reached > self._times.unreachable:
                 raise
             return
         self._reached, self._renewed = now, False

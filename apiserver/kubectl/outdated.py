@@ -20,25 +20,25 @@ MAX_MESSAGE: Final = 1000
 TITLES: Final = ("NAME", "NODE", "UPDATE", "MESSAGE")
 
 
-async def show(access: Access, *, all_namespaces: bool) -> str:
-    """Return what to print: a table, or that there are none.
+async def show(access: Access, *, all_namespaces: bool, page: int = PAGE) -> str:
+    """Return what to print: a table, or that there are none; ``page`` machines are read at once.
 
     Raises:
         Failure: refused, or not answered.
     """
     where = "all namespaces" if all_namespaces else f"namespace {access.namespace}"
-    found = await _machines(access, where, all_namespaces=all_namespaces)
+    found = await _machines(access, where, page, all_namespaces=all_namespaces)
     rows = list(_rows(found, all_namespaces=all_namespaces))
     if not rows:
         return f"No virtual machine in {where} has an outdated virt-launcher."
     return "\n".join(guestinfo.aligned([(*(["NAMESPACE"] if all_namespaces else []), *TITLES), *rows]))
 
 
-async def _machines(access: Access, where: str, *, all_namespaces: bool) -> list[Object]:
+async def _machines(access: Access, where: str, page: int, *, all_namespaces: bool) -> list[Object]:
     """Return those that say that they are."""
     doing, path = f"list the virtual machines of {where}", VIRTUAL_MACHINES.path(None if all_namespaces else access.namespace)
     found: list[Object] = []
-    params = {"limit": str(PAGE)}
+    params = {"limit": str(page)}
     while True:
         try:
             listed = await verbs.answered(access, "GET", path, doing, params=params)
@@ -47,7 +47,7 @@ async def _machines(access: Access, where: str, *, all_namespaces: bool) -> list
         found += [each for each in listed.get("items") or () if _of(each) is not None]
         if not (more := dig(listed, "metadata", "continue")):
             return found
-        params = {"limit": str(PAGE), "continue": str(more)}
+        params = {"limit": str(page), "continue": str(more)}
 
 
 def _of(vm: Object) -> Mapping[str, Any] | None:
@@ -58,10 +58,10 @@ def _of(vm: Object) -> Mapping[str, Any] | None:
 def _rows(machines: Iterable[Object], *, all_namespaces: bool) -> Iterable[Sequence[str]]:
     for vm in machines:
         found = _of(vm) or {}
-        told = (
+        cells = (
             name_of(vm),
             str(dig(vm, "status", "nodeName") or ""),
             one_line(str(found.get("reason") or ""), MAX_MESSAGE),
             one_line(str(found.get("message") or ""), MAX_MESSAGE),
         )
-        yield (*([namespace_of(vm)] if all_namespaces else []), *told)
+        yield (*([namespace_of(vm)] if all_namespaces else []), *cells)

@@ -40,20 +40,20 @@ def outcome(migration: Object) -> str:
     if phase != phases.SUCCEEDED:
         verb = "was cancelled" if phase == phases.CANCELLED else "failed"
         return f"migration {objects.name_of(migration)} {verb}{f': {message}' if message else ''}"
-    found, told = progress.of(migration), [message or "the guest moved"]
+    found, parts = progress.of(migration), [message or "the guest moved"]
     if (took := _seconds(migration)) is not None:
-        told.append(f"it took {took:.0f} s")
+        parts.append(f"it took {took:.0f} s")
     if (down := found.get("downtimeMilliseconds")) is not None:
-        told.append(f"of which it stood still for {down} ms before it was complete there")
+        parts.append(f"of which it stood still for {down} ms before it was complete there")
     if sent := found.get("processedBytes"):
-        told.append(f"{quantity.shown(sent)} were sent")
-    return ", ".join(told)
+        parts.append(f"{quantity.shown(sent)} were sent")
+    return ", ".join(parts)
 
 
 def _phase(migration: Object) -> str:
     phase, number = phases.phase_of(migration) or phases.PENDING, migration_attempts.number_of(migration)
-    told = f"{phase} (attempt {number} of {migration_attempts.MAX_ATTEMPTS})" if number > 1 else phase
-    return f"{told}, being cancelled" if objects.is_deleting(migration) and phase not in phases.MIGRATION_FINAL else told
+    text = f"{phase} (attempt {number} of {migration_attempts.MAX_ATTEMPTS})" if number > 1 else phase
+    return f"{text}, being cancelled" if objects.is_deleting(migration) and phase not in phases.MIGRATION_FINAL else text
 
 
 def _details(migration: Object) -> list[str]:
@@ -62,15 +62,15 @@ def _details(migration: Object) -> list[str]:
     if phases.phase_of(migration) != phases.RUNNING or done is None or failed:
         message = one_line(str(objects.dig(migration, "status", "message") or ""), MAX_MESSAGE)
         return [message] if message else []
-    told = [f"{done}% of {quantity.shown(found.get('totalBytes') or 0)}", f"{quantity.shown(found.get('bytesPerSecond') or 0)}/s"]
+    parts = [f"{done}% of {quantity.shown(found.get('totalBytes') or 0)}", f"{quantity.shown(found.get('bytesPerSecond') or 0)}/s"]
     if (iteration := found.get("iteration") or 0) > 1:
-        told.append(f"iteration {iteration}")
+        parts.append(f"iteration {iteration}")
     if (left := found.get("expectedRemainingSeconds")) is not None:
-        told.append(f"about {left} s left")
+        parts.append(f"about {left} s left")
     condition = objects.condition(objects.dig(migration, "status", "conditions"), progress.CONVERGING)
     if condition is not None and condition.get("status") == "False":
-        told.append("does not converge")
-    return told
+        parts.append("does not converge")
+    return parts
 
 
 def _seconds(migration: Object) -> float | None:

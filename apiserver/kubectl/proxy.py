@@ -58,7 +58,7 @@ class Proxy:
         async with AsyncExitStack() as stack:
             try:
                 self._first = await stack.enter_async_context(self.opened(await self._load()))
-            except (streams.Refused, streams.Unreachable) as error:
+            except (streams.UpgradeFailed, streams.Unreachable) as error:
                 raise error.failure from error
             _warn(self._first)
             try:
@@ -107,7 +107,7 @@ class Proxy:
             async with self.opened(await self._load()) as connection:
                 _warn(connection)
                 self._ended(await _copy(connection, reader, writer))
-        except (streams.Refused, streams.Unreachable, Failure) as error:
+        except (streams.UpgradeFailed, streams.Unreachable, Failure) as error:
             sys.stderr.write(f"{error}\n")
         finally:
             writer.close()

@@ -16,7 +16,7 @@ SHORTEST: Final = 16
 """Bytes: a shorter overlap is chance (an end of line, a prompt), unless nothing more was ever seen."""
 
 
-class Seen:
+class Scrollback:
     """The newest output of a session, bounded."""
 
     def __init__(self, limit: int = CONSOLE_REPLAY_BYTES) -> None:

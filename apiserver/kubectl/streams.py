@@ -24,7 +24,7 @@ OPEN_SECONDS: Final = 65.0
 MAX_MESSAGE_BYTES: Final = 1 << 20
 
 
-class Refused(Exception):
+class UpgradeFailed(Exception):
     """The server answered, and not with a websocket."""
 
     def __init__(self, error: StatusError, doing: str) -> None:
@@ -82,7 +82,7 @@ async def opened(
         query: what the stream reads in the query, such as the port of a console.
 
     Raises:
-        Refused: the server's answer.
+        UpgradeFailed: the server's answer.
         Unreachable: there was none.
     """
     doing = f"open the {stream} of virtual machine {access.namespace}/{name}"
@@ -106,7 +106,7 @@ async def opened(
             **hostname,
         )
     except InvalidStatus as error:
-        raise Refused(refusal(error.response.status_code, bytes(error.response.body or b"")), doing) from error
+        raise UpgradeFailed(refusal(error.response.status_code, bytes(error.response.body or b"")), doing) from error
     except (OSError, TimeoutError, WebSocketException, EOFError, ValueError) as error:  # ValueError: a name that IDNA does not know
         raise Unreachable(messages.of_transport(error, access.server, doing)) from error
     async with connection:

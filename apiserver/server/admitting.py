@@ -16,14 +16,14 @@ from apiserver.admission.policy import conditions, mutating, validating
 from apiserver.admission.policy import source as policy_source
 from apiserver.admission.policy.definitions import Policy
 from apiserver.admission.policy.metrics import MutatingMetrics, ValidatingMetrics
-from apiserver.admission.policy.plugin import Judging
+from apiserver.admission.policy.plugin import PolicyDispatcher
 from apiserver.admission.resource_quota import ResourceQuotas
 from apiserver.admission.versions import ServedVersions
 from apiserver.admission.webhook.calling import Caller
-from apiserver.admission.webhook.conditions import Judge
+from apiserver.admission.webhook.conditions import Matcher
 from apiserver.admission.webhook.credentials import Credentials
 from apiserver.admission.webhook.mutating import MutatingWebhooks
-from apiserver.admission.webhook.plugin import Asking
+from apiserver.admission.webhook.plugin import WebhookDispatcher
 from apiserver.admission.webhook.source import Source
 from apiserver.admission.webhook.validating import ValidatingWebhooks
 from apiserver.apis.core.resources import (
@@ -83,6 +83,7 @@ class _Parts:
     made: Admitting
     ask: Ask
     registry: Registry
+    ready_seconds: float
     changes: Changes = field(default_factory=Changes)
 
     def follow(self, informer: Informer) -> None:
@@ -106,11 +107,11 @@ class _Parts:
         self.changes.wait_for(source.known)
         return source
 
-    def judging(self, source: policy_source.Source[_Compiled]) -> Judging[_Compiled]:
+    def policy_dispatcher(self, source: policy_source.Source[_Compiled]) -> PolicyDispatcher[_Compiled]:
         """Return what a policy plug-in evaluates with."""
-        return Judging(source, self.namespaces, ServedVersions(self.strategies), self.ask, self.metrics)
+        return PolicyDispatcher(source, self.namespaces, ServedVersions(self.strategies), self.ask, self.metrics, self.ready_seconds)
 
-    def asking(self, plugin: str, type_: Type, resource: Resource) -> Asking:
+    def webhook_dispatcher(self, plugin: str, type_: Type, resource: Resource) -> WebhookDispatcher:
         """Return what a webhook plug-in asks with.
 
         Raises:
@@ -120,8 +121,9 @@ class _Parts:
         caller = Caller(Credentials.from_kubeconfig(kubeconfig) if kubeconfig else Credentials({}))
         self.made.callers.append(caller)
         versions = ServedVersions(self.strategies)
-        judge = Judge(conditions.for_webhooks(self.ask), self.metrics, type_)
-        return Asking(type_, Source(self.informer(resource), versions), self.namespaces, versions, judge, caller, self.metrics)
+        matcher = Matcher(conditions.for_webhooks(self.ask), self.metrics, type_)
+        source = Source(self.informer(resource), versions)
+        return WebhookDispatcher(type_, source, self.namespaces, versions, matcher, caller, self.metrics, self.ready_seconds)
 
 
 def _lifecycle(parts: _Parts) -> Plugin:
@@ -129,11 +131,11 @@ def _lifecycle(parts: _Parts) -> Plugin:
 
 
 def _mutating_webhooks(parts: _Parts) -> Plugin:
-    return MutatingWebhooks(parts.asking(plugins.MUTATING_WEBHOOK, "admit", MUTATING_WEBHOOK_CONFIGURATIONS))
+    return MutatingWebhooks(parts.webhook_dispatcher(plugins.MUTATING_WEBHOOK, "admit", MUTATING_WEBHOOK_CONFIGURATIONS))
 
 
 def _validating_webhooks(parts: _Parts) -> Plugin:
-    return ValidatingWebhooks(parts.asking(plugins.VALIDATING_WEBHOOK, "validating", VALIDATING_WEBHOOK_CONFIGURATIONS))
+    return ValidatingWebhooks(parts.webhook_dispatcher(plugins.VALIDATING_WEBHOOK, "validating", VALIDATING_WEBHOOK_CONFIGURATIONS))
 
 
 def _quotas(parts: _Parts) -> Plugin:
@@ -153,14 +155,14 @@ def _mutating_policies(parts: _Parts) -> Plugin:
     source = parts.policies(MUTATING_POLICIES, MUTATING_POLICY_BINDINGS, mutating.compile_policy)
     metrics = MutatingMetrics()
     metrics.register(parts.registry)
-    return mutating.MutatingPolicies(parts.judging(source), policies.schemas(parts.strategies), metrics)
+    return mutating.MutatingPolicies(parts.policy_dispatcher(source), policies.schemas(parts.strategies), metrics)
 
 
 def _validating_policies(parts: _Parts) -> Plugin:
     source = parts.policies(VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS, validating.compile_policy)
     metrics = ValidatingMetrics()
     metrics.register(parts.registry)
-    return validating.ValidatingPolicies(parts.judging(source), metrics)
+    return validating.ValidatingPolicies(parts.policy_dispatcher(source), metrics)
 
 
 _MUTATING: Final[dict[str, Callable[[_Parts], Plugin]]] = {
@@ -207,6 +209,7 @@ def admitting(
         made,
         policies.asking(authorizer),
         registry,
+        options.times.admission,
     )
     made.admission = Chain(
         mutating=[_MUTATING[each](parts) for each in on if each in _MUTATING],

@@ -58,11 +58,11 @@ def raise_descriptors() -> int:
 
 def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limits:
     """Return how many connections there may be, fewer of each kind where descriptors are few; ``seconds`` are those of a handshake."""
-    strangers = options.max_unverified_connections
+    unverified = options.max_unverified_connections
     wanted = Limits(
         seconds,
-        handshakes=Caps(2 * strangers, strangers),
-        unverified=Caps(strangers, options.max_unverified_connections_per_address),
+        handshakes=Caps(2 * unverified, unverified),
+        unverified=Caps(unverified, options.max_unverified_connections_per_address),
         verified=Caps(options.max_connections, options.max_connections),
     )
     needed = sum(each.total for each in (wanted.handshakes, wanted.unverified, wanted.verified))

@@ -32,6 +32,16 @@ AuthorizationMode = Literal["Delegated", "AlwaysAllow"]
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds that no flag says."""
+
+    files: float = 5.0
+    """Between two looks whether a file changed: certificates, authorities of clients, the configuration of encryption."""
+    admission: float = 10.0
+    """For which a request waits for webhooks and policies to be known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """Options of one server."""
 
@@ -85,6 +95,7 @@ class Options:
     log_format: Literal["json", "text"]
     warnings: tuple[str, ...] = ()
     """Warnings for the operator about flags that do nothing."""
+    times: Times = Times()
 
     @property
     def limits(self) -> Limits:
@@ -128,7 +139,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     given.audit = AuditOptions.of(given)
     given.keeping = StorageOptions.of(given)
     given.connections = ConnectionOptions.of(given)
-    return Options(**{each.name: getattr(given, each.name) for each in fields(Options)})
+    return Options(**{each.name: getattr(given, each.name) for each in fields(Options) if each.name in given})
 
 
 def _parser() -> argparse.ArgumentParser:

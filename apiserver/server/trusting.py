@@ -20,7 +20,6 @@ logger = logging.getLogger(__name__)
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "extension-apiserver-authentication"
-_FILE_SECONDS: Final = 5.0
 
 
 def config_map(client: Client) -> Informer:
@@ -31,8 +30,8 @@ def config_map(client: Client) -> Informer:
 class Trusting:
     """Puts what is trusted in force: first for the handshake, then for the authenticator."""
 
-    def __init__(self, tls: ServerTls, authenticator: Authenticator, client_ca_file: Path | None) -> None:
-        """Read the file.
+    def __init__(self, tls: ServerTls, authenticator: Authenticator, client_ca_file: Path | None, file_seconds: float) -> None:
+        """Read the file, which :meth:`run` looks at again every ``file_seconds``.
 
         Raises:
             OSError, ValueError: it cannot be used.
@@ -40,6 +39,7 @@ class Trusting:
         self._tls = tls
         self._authenticator = authenticator
         self._file = client_ca_file
+        self._file_seconds = file_seconds
         self._from_file = client_ca_file.read_text() if client_ca_file else ""
         self._from_map: Mapping[str, str] = {}
         self._apply()
@@ -62,7 +62,7 @@ class Trusting:
     async def run(self) -> None:
         """Follow the file, until cancelled."""
         while self._file is not None:
-            await asyncio.sleep(_FILE_SECONDS)
+            await asyncio.sleep(self._file_seconds)
             self._look(self._file)
 
     def _look(self, file: Path) -> None:

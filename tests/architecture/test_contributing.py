@@ -27,7 +27,7 @@ BROAD: Final = {
     "apiserver: informer.Informer._sound": "an informer's delivery: of an object that cannot be trimmed",
     "apiserver: store.Store._call": "an informer's delivery: to one of those who listen",
     "apiserver: store.Store._values": "an informer's delivery: of an object that one index cannot take",
-    "apiserver: commands.run": "main of the plugin: a line instead of a page",
+    "apiserver: commands.exit_code": "main of the plugin: a line instead of a page",
     "controller: reconciling.Controller._pass": "the reconcile loop",
     "controller: recorder.Recorder.run": "one event",
     "handler: deleting.Deleter._delete": "one record of a plugin",

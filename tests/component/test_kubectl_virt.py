@@ -53,7 +53,9 @@ def write_kubeconfig(path: Path, url: str, user: Mapping[str, object], **context
 class Attached:
     """A console session of this process, on a pseudo-terminal or a pipe."""
 
-    def __init__(self, way: Access, settings: console.Settings, *, terminal: bool) -> None:
+    def __init__(
+        self, way: Access, settings: console.Settings, *, terminal: bool, session: type[console.Session] = console.Session
+    ) -> None:
         self.far, self.near = pty.openpty() if terminal else os.pipe()
         if not terminal:
             self.far, self.near = self.near, self.far
@@ -64,7 +66,7 @@ class Attached:
         async def load() -> Access:
             return way
 
-        self.session = console.Session(settings, load, stdin=self.near, stdout=self._out_near)
+        self.session = session(settings, load, stdin=self.near, stdout=self._out_near)
 
     def type(self, text: bytes) -> None:
         os.write(self.far, text)
@@ -82,9 +84,15 @@ class Attached:
 
 @contextlib.asynccontextmanager
 async def attached(
-    way: Access, *, terminal: bool = True, wait: float = 0.0, reconnect: float = 5.0
+    way: Access,
+    *,
+    terminal: bool = True,
+    wait: float = 0.0,
+    reconnect: float = 5.0,
+    replay: float = 1.0,
+    session: type[console.Session] = console.Session,
 ) -> AsyncIterator[tuple[Attached, asyncio.Task[None]]]:
-    one = Attached(way, console.Settings("testvm", wait, reconnect), terminal=terminal)
+    one = Attached(way, console.Settings("testvm", wait, reconnect, replay_seconds=replay), terminal=terminal, session=session)
     try:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(one.session.run())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -20,7 +21,7 @@ from apiserver.apis.virt.layout import CONSOLE_REPLAY_BYTES
 from apiserver.kubectl import commands, console, terminal, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
-from apiserver.kubectl.scrollback import Overlap, Seen
+from apiserver.kubectl.scrollback import Overlap, Scrollback
 from tests.component.test_kubectl_virt import ROOT, Attached, attached, program, until, write_kubeconfig
 from tests.fakes.streams import SCREENFUL, FakeStreams
 
@@ -116,55 +117,55 @@ async def test_keys_that_a_broken_connection_did_not_take_go_to_the_next_one_in_
     assert sent == [b"first", b"second"]
 
 
-async def test_a_terminal_that_was_hung_up_hears_nothing_and_ends_no_session(
-    server: FakeStreams, way: Access, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def hung_up(_: str) -> None:
-        raise OSError(5, "Input/output error")
+class Unwritable(io.StringIO):
+    """A stream to which nothing can be written."""
 
-    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=hung_up, flush=lambda: None))
-    async with attached(way) as (one, _):
-        await until(lambda: one.read() == SCREENFUL)
-        server.cut()
-        one.type(b"a")
-        await until(lambda: one.read().endswith(b"A"))
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.error = error
+
+    def write(self, _: str) -> int:
+        raise self.error
 
 
-async def test_the_beginning_of_a_connection_is_compared_for_a_moment_and_its_rest_is_passed_on(
-    server: FakeStreams, way: Access, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[Counted] = []
+async def test_a_terminal_that_was_hung_up_hears_nothing_and_ends_no_session(server: FakeStreams, way: Access) -> None:
+    with contextlib.redirect_stderr(Unwritable(OSError(5, "Input/output error"))):
+        async with attached(way) as (one, _):
+            await until(lambda: one.read() == SCREENFUL)
+            server.cut()
+            one.type(b"a")
+            await until(lambda: one.read().endswith(b"A"))
 
-    class Counted(Overlap):
-        def __init__(self, seen: bytes) -> None:
-            super().__init__(seen)
-            self.decisions = 0
-            made.append(self)
 
-        def rest(self) -> bytes:
-            self.decisions += 1
-            return super().rest()
+class Counted(console.Session):
+    """A session that counts how often it had something to print, were it nothing."""
 
-    monkeypatch.setattr(console, "Overlap", Counted)
-    monkeypatch.setattr(console, "REPLAY_SECONDS", 0.05)
+    printed = 0
+
+    async def _write(self, content: bytes) -> None:
+        self.printed += 1
+        await super()._write(content)
+
+
+async def test_the_beginning_of_a_connection_is_compared_for_a_moment_and_its_rest_is_passed_on(server: FakeStreams, way: Access) -> None:
     server.scrollback = b"the first line of the boot\r\nthe second line of the boot\r\n"
-    async with attached(way) as (one, _):
+    async with attached(way, replay=0.05, session=Counted) as (one, _):
         await until(lambda: one.read() == server.scrollback)
+        seen = server.scrollback
         server.scrollback = b"the first line of the boot\r\n"  # of another pod: it could still become what was seen
         server.cut()
-        await until(lambda: len(made) == 2 and made[1].decided)
+        await until(lambda: one.read() == seen + server.scrollback)
+        assert isinstance(one.session, Counted)
+        printed = one.session.printed
         await asyncio.sleep(0.3)
-        assert made[1].decisions == 1  # and not again and again
+        assert one.session.printed == printed  # once, and not again and again
         one.type(b"a")
         await until(lambda: one.read().endswith(b"first line of the boot\r\nA"))
 
 
-async def test_what_was_held_for_comparison_is_printed_when_the_guest_ends(
-    server: FakeStreams, way: Access, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(console, "REPLAY_SECONDS", 60.0)
+async def test_what_was_held_for_comparison_is_printed_when_the_guest_ends(server: FakeStreams, way: Access) -> None:
     server.scrollback = b"the first line of the boot\r\nthe second line of the boot\r\n"
-    async with attached(way) as (one, task):
+    async with attached(way, replay=60.0) as (one, task):
         await until(lambda: one.read() == server.scrollback)
         server.scrollback = b"the first line of the boot\r\n"
         server.cut()
@@ -177,7 +178,7 @@ async def test_what_was_held_for_comparison_is_printed_when_the_guest_ends(
 
 def test_nothing_is_held_of_a_first_connection_and_little_is_kept_of_a_long_one() -> None:
     assert Overlap(b"").take(b"login: ") == b"login: "
-    seen = Seen(limit=10)
+    seen = Scrollback(limit=10)
     for _ in range(5):
         seen.add(b"abcdefgh")
     assert seen.content == b"ghabcdefgh"
@@ -208,20 +209,18 @@ async def test_no_credential_is_sent_where_an_answer_points(way: Access, server:
     assert asked == []
 
 
-def test_an_interrupt_that_asyncio_did_not_see_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: list[str] | None) -> int:
+def test_an_interrupt_that_asyncio_did_not_see_is_130() -> None:
+    def interrupted() -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "_parse_and_do", interrupted)
-    assert commands.run([]) == 130
+    assert commands.exit_code(interrupted) == 130
 
 
-def test_a_mistake_of_ours_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def wrong(_: list[str] | None) -> int:
+def test_a_mistake_of_ours_is_one_line_that_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    def wrong() -> int:
         raise ExceptionGroup("several", [ExceptionGroup("more", [KeyError("name")])])
 
-    monkeypatch.setattr(commands, "_parse_and_do", wrong)
-    assert commands.run([]) == 1
+    assert commands.exit_code(wrong) == 1
     assert capsys.readouterr().err == "error: KeyError in kubectl virt, which is a mistake in it: 'name'\n"
 
 
@@ -263,7 +262,7 @@ async def test_input_that_another_reader_took_is_waited_for(monkeypatch: pytest.
             raise BlockingIOError
         return read(descriptor, size)
 
-    monkeypatch.setattr(os, "read", taken_once)
+    monkeypatch.setattr(os, "read", taken_once)  # the kernel's answer after such a race, which two real readers give by chance alone
     os.write(near, b"key")
     async with asyncio.timeout(5):
         assert await terminal.read(far) == b"key"
@@ -271,16 +270,12 @@ async def test_input_that_another_reader_took_is_waited_for(monkeypatch: pytest.
     os.close(near)
 
 
-def test_a_failure_whose_words_cannot_be_written_is_no_second_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: str) -> None:
-        raise OSError(28, "No space left on device")
-
-    def refused(_: list[str] | None) -> int:
+def test_a_failure_whose_words_cannot_be_written_is_no_second_failure() -> None:
+    def refused() -> int:
         raise Failure("error: no")
 
-    monkeypatch.setattr(commands, "_parse_and_do", refused)
-    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=full, flush=lambda: None))
-    assert commands.run([]) == 1
+    with contextlib.redirect_stderr(Unwritable(OSError(28, "No space left on device"))):
+        assert commands.exit_code(refused) == 1
 
 
 async def test_a_script_without_input_waits_for_the_machine_too(server: FakeStreams, way: Access) -> None:

@@ -267,6 +267,7 @@ async def test_ctrl_c_leaves_the_migration_going_on_and_says_how_to_cancel_it(wo
 # --- bad days of the way: the API server in memory, whose failures can be ordered ---
 
 PATH = "/apis/kubevirt.io/v1alpha1/migrations"
+QUICK = following.Times(look=0.05)
 
 
 @dataclass
@@ -275,6 +276,7 @@ class Followed:
     way: Access
     first: dict[str, Any]
     seen: list[str]
+    times: following.Times = QUICK
 
     def end(self, seconds: float = 30, load: Callable[[], Awaitable[Access]] | None = None) -> Awaitable[dict[str, Any]]:
         async def same() -> Access:
@@ -283,15 +285,14 @@ class Followed:
         def changed(obj: dict[str, Any]) -> None:
             self.seen.append((obj.get("status") or {}).get("phase") or "")
 
-        return following.Following(load or same, self.way, self.first, changed).end(seconds)
+        return following.Following(load or same, self.way, self.first, changed, self.times).end(seconds)
 
     async def phase(self, phase: str) -> None:
         await self.api.edit(PATH, "default", "move", lambda obj: obj.update(status={"phase": phase}))
 
 
 @pytest.fixture
-async def followed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Followed]:
-    monkeypatch.setattr(following, "LOOK_SECONDS", 0.05)
+async def followed() -> AsyncIterator[Followed]:
     api = FakeAPI()
     async with api.serving() as config:
         first = await api.put(PATH, {**a_migration(), "metadata": {"name": "move", "namespace": "default"}})
@@ -339,12 +340,12 @@ async def test_one_that_is_gone_is_over_and_so_is_one_that_was_made_again(follow
         assert (await task)["status"]["phase"] == "Running"
 
 
-async def test_a_right_that_is_withdrawn_and_a_server_that_stays_away_are_said(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_right_that_is_withdrawn_and_a_server_that_stays_away_are_said(followed: Followed) -> None:
     followed.api.authorize = lambda _method, _path, _query: False
     with pytest.raises(Failure, match=r"\(Forbidden\): follow migration default/move"):
         await followed.end()
     followed.api.authorize = None
-    monkeypatch.setattr(following, "UNREACHABLE_SECONDS", 0.2)
+    followed.times = following.Times(look=0.05, unreachable=0.2)
     followed.way = Access("http://127.0.0.1:1", "default")
     with pytest.raises(Failure, match=r"Unable to connect to the server"):
         await followed.end()

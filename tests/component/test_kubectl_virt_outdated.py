@@ -48,20 +48,17 @@ async def put(client: Client, namespace: str, name: str, *conditions: dict[str, 
     await client.update(VIRTUAL_MACHINES, {**made, "status": status}, subresource="status")
 
 
-async def test_those_that_are_outdated_are_listed_with_what_becomes_of_them(
-    client: Client, found: Access, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outdated, "PAGE", 1)
-    assert await outdated.show(found, all_namespaces=False) == "No virtual machine in namespace ns has an outdated virt-launcher."
+async def test_those_that_are_outdated_are_listed_with_what_becomes_of_them(client: Client, found: Access) -> None:
+    assert await outdated.show(found, all_namespaces=False, page=1) == "No virtual machine in namespace ns has an outdated virt-launcher."
     await put(client, "ns", "current", {**OUTDATED, "status": "False"})
     await put(client, "ns", "old", OUTDATED)
     await put(client, "ns", "plain")
     await put(client, "other", "elsewhere", OUTDATED)
-    assert (await outdated.show(found, all_namespaces=False)).splitlines() == [
+    assert (await outdated.show(found, all_namespaces=False, page=1)).splitlines() == [
         "NAME   NODE    UPDATE        MESSAGE",
         "old    node1   WillMigrate   virt-launcher is of image launcher:v1",
     ]
-    assert [each.split()[:2] for each in (await outdated.show(found, all_namespaces=True)).splitlines()] == [
+    assert [each.split()[:2] for each in (await outdated.show(found, all_namespaces=True, page=1)).splitlines()] == [
         ["NAMESPACE", "NAME"],
         ["ns", "old"],
         ["other", "elsewhere"],

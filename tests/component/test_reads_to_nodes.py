@@ -51,7 +51,8 @@ class Scene:
         self.gate: asyncio.Event | None = None
         self.port = 0
         tls = ClientTls(authority.virt_api())
-        self.song = Sing(Handlers(self._locate, lambda: tls.context, revoked))
+        self.handlers = Handlers(self._locate, lambda: tls.context, revoked)
+        self.song = Sing(self.handlers)
 
     async def _locate(self, node: str) -> tuple[str, int]:
         assert node
@@ -178,10 +179,10 @@ async def test_few_may_wait_for_one_machine(scene: Scene) -> None:
     assert not scene.song._waiting
 
 
-async def test_a_node_that_does_not_answer_is_given_up(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noderead, "SECONDS", 1.0)
+async def test_a_node_that_does_not_answer_is_given_up(scene: Scene) -> None:
+    song = Sing(scene.handlers, seconds=1.0)
     scene.gate = asyncio.Event()
     async with scene.handler(scene.authority.node("node1")):
         with pytest.raises(errors.Timeout, match=r"virt-handler at 127\.0\.0\.1:[0-9]+ was asked for song of virtual machine"):
-            await scene.song.read(scene.vm())
+            await song.read(scene.vm())
         scene.gate.set()

@@ -10,7 +10,7 @@ import yaml
 
 from storage.encryption.ciphers import Undecryptable
 from storage.encryption.configuration import Misconfigured, Rules, parse
-from tests.encryption.program import Kubernetes, Refused
+from tests.encryption.program import EncryptionError, Kubernetes
 from tests.unit.storage.encryption.test_configuration import BAD
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the first build takes minutes
@@ -70,7 +70,7 @@ def test_both_call_the_same_values_stale_and_the_same_unreadable(tmp_path: pathl
         for each in stored:
             try:
                 theirs: Any = kubernetes.decrypt("r.g", KEY_IN_ETCD, each)
-            except Refused:
+            except EncryptionError:
                 with pytest.raises(Undecryptable):
                     chain.unseal(each, about)
             else:
@@ -104,5 +104,5 @@ def test_what_go_refuses_we_refuse(tmp_path: pathlib.Path, bad: Any, message: st
     with pytest.raises(Misconfigured):
         parse(path.read_bytes())
     if not message.startswith(STRICTER):
-        with pytest.raises(Refused), Kubernetes(path):
+        with pytest.raises(EncryptionError), Kubernetes(path):
             pass

@@ -95,7 +95,7 @@ STEPS: Final = (
     ),
     Step("migration", "Scheduling", "the target pod has no node: the target is cordoned meanwhile"),
     Step("migration", "PreparingTarget", "virt-handler of the target prepares the pod, and is stopped as soon as the phase is seen"),
-    Step("migration", "TargetReady", "the door is open, and virt-handler of the source, which is stopped meanwhile, has not begun"),
+    Step("migration", "TargetReady", "the target expects bytes, and virt-handler of the source, which is stopped meanwhile, has not begun"),
     Step("migration", "Running", "memory moves, slowed by a MigrationPolicy: two MiB of it have left the source"),
     Step(
         "migration",

@@ -16,7 +16,7 @@ SOURCES = pathlib.Path(__file__).parent / "go"
 VERSION = "0.36.3"
 
 
-class Refused(Exception):
+class EncryptionError(Exception):
     """Go does not take the configuration, or the value; the message is Go's."""
 
 
@@ -47,14 +47,14 @@ class Kubernetes:
         """Start it.
 
         Raises:
-            Refused: it does not take the configuration.
+            EncryptionError: Go does not take the configuration.
         """
         command = [str(binary()), str(self._configuration)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         first = self._line()
         if first != "ready":
             self.__exit__(None, None, None)
-            raise Refused(first)
+            raise EncryptionError(first)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -76,7 +76,7 @@ class Kubernetes:
         self._process.stdin.flush()
         answer = json.loads(self._line())
         if answer["error"]:
-            raise Refused(answer["error"])
+            raise EncryptionError(answer["error"])
         return answer
 
     def _line(self) -> str:

@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 
 from tests.testbed import caching, compiling, installing, layout, progress
 
@@ -51,13 +52,14 @@ class GoProgram:
             content.update(file.name.encode() + b"\0" + file.read_bytes())
         return content.hexdigest()[:8]
 
-    def make(self, directory: pathlib.Path) -> None:
-        """Build into ``directory``."""
+    def make(self, directory: pathlib.Path, memory: Mapping[str, str] | None = None) -> None:
+        """Build into ``directory``; ``memory`` has the compiler's variables for it, in place of what this machine has left."""
+        given = compiling.environment() if memory is None else memory
         # -mod=readonly: the versions are those of go.sum, never newer ones.
         progress.run(
             ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", f"-s -w {self.linker_flags}", "-o", f"{directory}/", *self.packages],
             directory=self.sources(),
-            environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", **compiling.environment()},
+            environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", **given},
         )
         for name, target in self.links:
             (directory / name).symlink_to(target)

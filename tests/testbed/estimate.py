@@ -26,7 +26,7 @@ SHORTEST_REST = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class Progress:
     """Progress of the work: recorded seconds of what is done and what waits, and what runs as (recorded, used).
 
     ``used`` are seconds of the machine: while two steps run side by side, each of them uses half of every second.
@@ -38,25 +38,25 @@ class Seen:
     running: tuple[tuple[float, float], ...] = ()
 
 
-def speed(seen: Seen) -> float:
+def speed(progress: Progress) -> float:
     """Return by how much this machine is slower than the one of the records; 1 while too little is done to tell."""
-    if seen.done < FEWEST_SECONDS:
+    if progress.done < FEWEST_SECONDS:
         return 1.0
-    return min(max(seen.used / seen.done, QUICKEST), SLOWEST)
+    return min(max(progress.used / progress.done, QUICKEST), SLOWEST)
 
 
-def left(seen: Seen) -> float:
+def left(progress: Progress) -> float:
     """Return the seconds that are left."""
-    factor = speed(seen)
-    rest = sum(max(recorded * factor - used, recorded * factor * SHORTEST_REST) for recorded, used in seen.running)
-    return seen.waiting * factor + rest
+    factor = speed(progress)
+    rest = sum(max(recorded * factor - used, recorded * factor * SHORTEST_REST) for recorded, used in progress.running)
+    return progress.waiting * factor + rest
 
 
-def told(seen: Seen) -> str:
+def describe(progress: Progress) -> str:
     """Return the estimate in words."""
-    seconds = left(seen)
+    seconds = left(progress)
     amount = "under a minute" if seconds < 60 else f"about {math.ceil(seconds / 60)} min"
-    return f"{amount} left" + ("" if seen.done >= FEWEST_SECONDS else ", if this machine is like the one of the records")
+    return f"{amount} left" + ("" if progress.done >= FEWEST_SECONDS else ", if this machine is like the one of the records")
 
 
 class Course:
@@ -86,13 +86,13 @@ class Course:
                 self._done.recorded += step.recorded
                 self._done.used += step.used
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return what is left, in words."""
         with self._lock:
             self._count()
             running = tuple((step.recorded, step.used) for step in self._running.values())
-            seen = Seen(self._done.recorded, self._done.used, sum(self._waiting.values()), running)
-        return told(seen)
+            progress = Progress(self._done.recorded, self._done.used, sum(self._waiting.values()), running)
+        return describe(progress)
 
     def _count(self) -> None:
         """Share the time since the last count among the steps that ran in it."""

@@ -46,7 +46,7 @@ def expecting(seconds: Mapping[str, float]) -> Iterator[None]:
 
 
 def _left() -> str:
-    return f" ({_courses[-1].told()})" if _courses else ""
+    return f" ({_courses[-1].describe()})" if _courses else ""
 
 
 @contextlib.contextmanager

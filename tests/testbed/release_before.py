@@ -57,20 +57,20 @@ def _build(archive: pathlib.Path) -> None:
         new.replace(archive)
 
 
-def check_out(target: pathlib.Path, repository: pathlib.Path = layout.REPOSITORY) -> None:
-    """Write the source of the release before into a new directory.
+def check_out(target: pathlib.Path, repository: pathlib.Path = layout.REPOSITORY, commit: str = COMMIT) -> None:
+    """Write the source of a commit, that of the release before, into a new directory.
 
     Raises:
         progress.StepFailed: the commit is not in this clone.
     """
-    command = ["git", "-C", str(repository), "cat-file", "-e", f"{COMMIT}^{{commit}}"]
+    command = ["git", "-C", str(repository), "cat-file", "-e", f"{commit}^{{commit}}"]
     known = subprocess.run(command, capture_output=True, text=True, check=False)
     if known.returncode:
         raise progress.StepFailed(
-            f"the release before is built from commit {COMMIT[:12]}, which {repository} does not have: it needs a clone with the whole "
+            f"the release before is built from commit {commit[:12]}, which {repository} does not have: it needs a clone with the whole "
             f"history (git fetch --unshallow). git said: {known.stderr.strip()}"
         )
     target.mkdir(parents=True)
     archive = target.with_name("source.tar")
-    progress.run(["git", "-C", repository, "archive", "--output", archive, COMMIT])
+    progress.run(["git", "-C", repository, "archive", "--output", archive, commit])
     progress.run(["tar", "--extract", "--file", archive, "--directory", target])

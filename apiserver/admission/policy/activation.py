@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from apiserver.admission.webhook.review import Shown, kind_of
+from apiserver.admission.webhook.review import VersionedAttributes, kind_of
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.cel.environment import Environment
@@ -43,7 +43,7 @@ def environment(
 class Input:
     """One request, as expressions see it; what is costly is made when first asked for."""
 
-    shown: Shown
+    versioned: VersionedAttributes
     namespace: Object | None = None
     """The whole object of the namespace."""
     answers: dict[Question, Answer] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Input:
     def request(self) -> Object:
         """``request``, without the objects."""
         if self._request is None:
-            self._request = request_of(self.shown)
+            self._request = request_of(self.versioned)
         return self._request
 
     @property
@@ -65,19 +65,19 @@ class Input:
     @property
     def authorizer(self) -> Authorizer:
         """``authorizer``."""
-        return Authorizer(self.shown.attributes.user, self.answers)
+        return Authorizer(self.versioned.attributes.user, self.answers)
 
     @property
     def resource_check(self) -> ResourceCheck:
         """``authorizer.requestResource``."""
-        attributes = self.shown.attributes
+        attributes = self.versioned.attributes
         resource = attributes.resource
         where = (attributes.subresource, attributes.namespace, attributes.name)
         return ResourceCheck(self.authorizer, resource.group, resource.plural, *where)
 
     def variables(self, params: Object | None, *, authorizer: bool) -> dict[str, Any]:
         """Return the values of the names."""
-        names = _Names({"object": self.shown.obj, "oldObject": self.shown.old, "params": params})
+        names = _Names({"object": self.versioned.obj, "oldObject": self.versioned.old, "params": params})
         names.given = self
         names.authorizer = authorizer
         return names
@@ -105,17 +105,17 @@ class _Names(dict[str, Any]):
         return made
 
 
-def request_of(shown: Shown) -> Object:
+def request_of(versioned: VersionedAttributes) -> Object:
     """Return the ``AdmissionRequest``: what is empty is left out, as in JSON."""
-    attributes = shown.attributes
+    attributes = versioned.attributes
     user = attributes.user
     info: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
     info["extra"] = {key: list(values) for key, values in user.extra.items()}
     kind = kind_of(attributes.obj or attributes.old, attributes.resource)
     return {
         "uid": "",
-        "kind": _kind(shown.kind),
-        "resource": _resource(shown.resource),
+        "kind": _kind(versioned.kind),
+        "resource": _resource(versioned.resource),
         "requestKind": _kind(kind),
         "requestResource": _resource(attributes.resource),
         **({"subResource": attributes.subresource, "requestSubResource": attributes.subresource} if attributes.subresource else {}),

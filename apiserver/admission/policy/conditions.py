@@ -9,7 +9,7 @@ from apiserver.admission.policy.activation import Input, environment
 from apiserver.admission.policy.evaluating import Compiled, Evaluation, OutOfBudget, Variables
 from apiserver.admission.webhook.conditions import Conditions, ConditionsFailed
 from apiserver.admission.webhook.registrations import Expression
-from apiserver.admission.webhook.review import Shown
+from apiserver.admission.webhook.review import VersionedAttributes
 from apiserver.apis.meta.objects import Object
 from apiserver.cel.asking import Ask
 from apiserver.cel.cost import MATCH_CONDITIONS_BUDGET
@@ -44,8 +44,8 @@ class _WebhookConditions:
         self._compiled = [Compiled.of(_FOR_WEBHOOKS, each.expression) for each in expressions]
         self._ask = ask
 
-    async def hold(self, shown: Shown) -> bool:
-        return await hold(self._compiled, Input(shown), None, None, self._ask)
+    async def hold(self, versioned: VersionedAttributes) -> bool:
+        return await hold(self._compiled, Input(versioned), None, None, self._ask)
 
 
 def for_webhooks(ask: Ask) -> Callable[[Sequence[Expression]], Conditions]:

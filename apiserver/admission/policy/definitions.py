@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.admission.matching import Matching, Wish
+from apiserver.admission.matching import Matching, ParsedSelector
 from apiserver.admission.webhook.registrations import Expression
 from apiserver.apis.meta.objects import Object, name_of
 
@@ -33,7 +33,7 @@ class ParamRef:
 
     name: str
     namespace: str
-    selector: Wish | None
+    selector: ParsedSelector | None
     denies: bool
     """``parameterNotFoundAction: Deny``."""
 
@@ -134,6 +134,6 @@ def _param_ref(given: Object) -> ParamRef:
     return ParamRef(
         given.get("name") or "",
         given.get("namespace") or "",
-        Wish.read(selector) if selector is not None else None,
+        ParsedSelector.read(selector) if selector is not None else None,
         given.get("parameterNotFoundAction") == "Deny",
     )

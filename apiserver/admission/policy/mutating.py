@@ -20,7 +20,7 @@ from apiserver.admission.policy.definitions import INVALID, Binding, Policy
 from apiserver.admission.policy.evaluating import Compiled, Evaluation, OutOfBudget
 from apiserver.admission.policy.merging import PatchFailed, Schemas
 from apiserver.admission.policy.metrics import MutatingMetrics, error_type
-from apiserver.admission.policy.plugin import Invocation, Judging, Problem
+from apiserver.admission.policy.plugin import Invocation, PolicyDispatcher, Problem
 from apiserver.admission.webhook.conditions import ConditionsFailed
 from apiserver.apis.meta import json_patch
 from apiserver.apis.meta.errors import Cause, Forbidden, ServiceUnavailable, StatusError
@@ -62,7 +62,7 @@ class _Refusal:
 
 
 @dataclass(slots=True, eq=False)
-class _Memory:
+class _Reinvocation:
     """Memory of a request between the two rounds."""
 
     output: Object | None = None
@@ -102,14 +102,14 @@ class MutatingPolicies:
 
     name = "MutatingAdmissionPolicy"
 
-    def __init__(self, judging: Judging[Compilation], schemas: Schemas, metrics: MutatingMetrics) -> None:
-        self._judging = judging
+    def __init__(self, dispatcher: PolicyDispatcher[Compilation], schemas: Schemas, metrics: MutatingMetrics) -> None:
+        self._dispatcher = dispatcher
         self._metrics = metrics
         self._schemas = schemas
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
         """Return whether the rules of a policy match."""
-        return self._judging.handles(operation, resource, subresource)
+        return self._dispatcher.handles(operation, resource, subresource)
 
     async def validate(self, attributes: Attributes) -> None:
         """Everything was said before."""
@@ -121,12 +121,12 @@ class MutatingPolicies:
             StatusError: a policy fails and must not, or its change cannot be applied.
         """
         round_ = attributes.reinvocation
-        memory: _Memory = round_.memory.setdefault(self.name, _Memory())
+        memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
         if round_.again and memory.output != attributes.obj:
             memory.changed()
         answers: dict[Question, Answer] = {}
         refusals: list[_Refusal] = []
-        for each in await self._judging.invocations(attributes):
+        for each in await self._dispatcher.invocations(attributes):
             if isinstance(each, Problem):
                 what = "policy" if each.binding is None else "binding"
                 refusals.append(_Refusal(each.policy, each.binding, f"failed to configure {what}: {each.message}"))
@@ -134,7 +134,7 @@ class MutatingPolicies:
             key = _key(each)
             if round_.again and key not in memory.due:
                 continue  # the second round evaluates nothing for the first time
-            given = await self._judging.input(attributes, each.resource, answers)
+            given = await self._dispatcher.input(attributes, each.resource, answers)
             problem, changed = await self._invoke(each, given, attributes)
             refusals += [problem] if problem is not None else []
             if changed:
@@ -152,15 +152,15 @@ class MutatingPolicies:
             began = time.perf_counter()
             try:
                 without = dataclasses.replace(given, namespace=None)
-                ask, variables = self._judging.ask, each.compiled.variables
+                ask, variables = self._dispatcher.ask, each.compiled.variables
                 if not await conditions.hold(each.compiled.conditions, without, each.param, variables, ask):
                     return None, False
             except ConditionsFailed as error:
                 for _ in range(error.count):
-                    self._judging.metrics.condition_error(*about)
+                    self._dispatcher.metrics.condition_error(*about)
                 return _Refusal(each.policy, each.binding, str(error), INVALID), False
             finally:
-                self._judging.metrics.conditions(*about, time.perf_counter() - began)
+                self._dispatcher.metrics.conditions(*about, time.perf_counter() - began)
         if attributes.obj is None:
             return None, False
         problem: _Refusal | None = None
@@ -187,10 +187,10 @@ class MutatingPolicies:
         compiled, mutation = each.compiled.mutations[position], each.policy.mutations[position]
         if compiled.program is None:
             raise PatchFailed(compiled.problem)
-        live = given.shown.obj
+        live = given.versioned.obj
         assert live is not None  # noqa: S101 - there is an object in this version where there is one in the other
         names = given.variables(each.param, authorizer=True)
-        evaluation = Evaluation(names, each.compiled.variables, RUNTIME_BUDGET, given.answers, self._judging.ask)
+        evaluation = Evaluation(names, each.compiled.variables, RUNTIME_BUDGET, given.answers, self._dispatcher.ask)
         try:
             result = await evaluation.evaluate(compiled)
         except OutOfBudget as error:
@@ -202,10 +202,10 @@ class MutatingPolicies:
             return False
         if any(patched.get(name) != live.get(name) for name in ("apiVersion", "kind")) or not isinstance(patched.get("metadata"), dict):
             raise PatchFailed("a mutation must leave apiVersion, kind and metadata of the object")
-        given.shown = dataclasses.replace(given.shown, obj=patched)
-        same = given.shown.resource == attributes.resource
+        given.versioned = dataclasses.replace(given.versioned, obj=patched)
+        same = given.versioned.resource == attributes.resource
         attributes.mutators[f"policy '{each.policy.name}' with binding '{each.binding.name}'"] = None
-        attributes.obj = patched if same else self._judging.versions.convert(patched, given.shown.resource, attributes.resource)
+        attributes.obj = patched if same else self._dispatcher.versions.convert(patched, given.versioned.resource, attributes.resource)
         return True
 
     def _patched(self, live: Object, value: Value) -> Object:

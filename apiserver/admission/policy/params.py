@@ -47,8 +47,9 @@ class _Followed:
 class Params:
     """The parameters of all policies."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, sync_seconds: float = SYNC_SECONDS) -> None:
         self._client = client
+        self._sync_seconds = sync_seconds
         self._followed: dict[ParamKind, _Followed] = {}
         self._changed = asyncio.Event()
 
@@ -109,7 +110,7 @@ class Params:
         followed = self._followed.get(kind)
         try:
             if followed is not None:
-                async with asyncio.timeout(SYNC_SECONDS):
+                async with asyncio.timeout(self._sync_seconds):
                     await followed.resolved.wait()
                     if followed.informer is not None:
                         await followed.informer.synced.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from apiserver.admission import matching
 from apiserver.admission.errors import forbidden
@@ -15,7 +15,7 @@ from apiserver.admission.policy.definitions import Binding, Policy
 from apiserver.admission.policy.params import ConfigurationError, UnknownKind
 from apiserver.admission.policy.source import Hook, Source
 from apiserver.admission.versions import Versions
-from apiserver.admission.webhook.review import Shown
+from apiserver.admission.webhook.review import VersionedAttributes
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
@@ -23,8 +23,6 @@ from apiserver.cel.asking import Ask
 from apiserver.cel.library.authz import Answer, Question
 from apiserver.registry.generic.admission import Attributes
 
-READY_SECONDS: Final = 10.0
-"""Seconds that a request waits for the policies to be known."""
 Program = TypeVar("Program")
 
 
@@ -50,7 +48,7 @@ class Invocation(Generic[Program]):
 
 
 @dataclass(frozen=True, slots=True)
-class Judging(Generic[Program]):
+class PolicyDispatcher(Generic[Program]):
     """Dependencies of evaluating policies."""
 
     source: Source[Program]
@@ -58,6 +56,8 @@ class Judging(Generic[Program]):
     versions: Versions
     ask: Ask
     metrics: AdmissionMetrics = field(repr=False)
+    ready_seconds: float = 10.0
+    """For which a request waits for the policies to be known."""
 
     @property
     def ready(self) -> bool:
@@ -117,7 +117,7 @@ class Judging(Generic[Program]):
         if self.ready:
             return
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(self.ready_seconds):
                 await self.source.known.wait()
                 await self.namespaces.synced.wait()
         except TimeoutError:
@@ -130,4 +130,4 @@ class Judging(Generic[Program]):
             StatusError: the namespace is absent, or cannot be looked up.
         """
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
-        return Input(Shown.of(attributes, resource, self.versions), namespace, answers)
+        return Input(VersionedAttributes.of(attributes, resource, self.versions), namespace, answers)

@@ -16,7 +16,7 @@ from apiserver.admission.policy.activation import Input
 from apiserver.admission.policy.definitions import Binding, Policy, Validation
 from apiserver.admission.policy.evaluating import Compiled, Evaluation, OutOfBudget
 from apiserver.admission.policy.metrics import ErrorType, ValidatingMetrics, error_type
-from apiserver.admission.policy.plugin import Invocation, Judging, Problem
+from apiserver.admission.policy.plugin import Invocation, PolicyDispatcher, Problem
 from apiserver.admission.webhook.conditions import ConditionsFailed
 from apiserver.apis.meta.errors import Cause, Forbidden, Invalid, RequestEntityTooLarge, StatusError, Unauthorized
 from apiserver.apis.meta.objects import Object
@@ -80,13 +80,15 @@ class ValidatingPolicies:
 
     name = "ValidatingAdmissionPolicy"
 
-    def __init__(self, judging: Judging[Compilation], metrics: ValidatingMetrics) -> None:
-        self._judging = judging
+    def __init__(self, dispatcher: PolicyDispatcher[Compilation], metrics: ValidatingMetrics, budget: int = RUNTIME_BUDGET) -> None:
+        """``budget`` is what the expressions of a policy may cost for a request, all together."""
+        self._dispatcher = dispatcher
         self._metrics = metrics
+        self._budget = budget
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
         """Return whether the rules of a policy match."""
-        return self._judging.handles(operation, resource, subresource)
+        return self._dispatcher.handles(operation, resource, subresource)
 
     async def mutate(self, attributes: Attributes) -> None:
         """Change nothing."""
@@ -101,40 +103,40 @@ class ValidatingPolicies:
         inputs: dict[Resource, Input] = {}
         noted: dict[str, list[str]] = {}
         refusal: StatusError | None = None
-        for each in await self._judging.invocations(attributes):
+        for each in await self._dispatcher.invocations(attributes):
             if isinstance(each, Problem):
                 found = _configuration(each)
                 refusal = refusal or (_refused(attributes, each.policy, each.binding, found) if found else None)
                 continue
             if each.resource not in inputs:
-                inputs[each.resource] = await self._judging.input(attributes, each.resource, answers)
-            for decision in await self._judge(each, inputs[each.resource], attributes, noted):
+                inputs[each.resource] = await self._dispatcher.input(attributes, each.resource, answers)
+            for decision in await self._evaluate(each, inputs[each.resource], attributes, noted):
                 refusal = refusal or _refused(attributes, each.policy, each.binding, decision)
         for key, values in noted.items():
             attributes.annotate(key, ", ".join(values))
         if refusal is not None:
             raise refusal
 
-    async def _judge(
+    async def _evaluate(
         self, invocation: Invocation[Compilation], given: Input, attributes: Attributes, noted: dict[str, list[str]]
     ) -> list[Decision]:
         """Return what refuses the request; warn and note as the binding says."""
         policy, binding = invocation.policy, invocation.binding
-        judged = _Judged(invocation, given, self._judging.ask)
+        evaluated = _Evaluated(invocation, given, self._dispatcher.ask, self._budget)
         began = time.perf_counter()
         try:
-            if not await judged.wanted():
+            if not await evaluated.wanted():
                 return []
         except ConditionsFailed as error:
             for _ in range(error.count):
-                self._judging.metrics.condition_error(policy.name, "policy", "validate", attributes.operation)
+                self._dispatcher.metrics.condition_error(policy.name, "policy", "validate", attributes.operation)
             return self._act(binding, attributes, [Decision(0, str(error), error=error_type(str(error)), ignored=policy.fails_open)])
         finally:
             if policy.conditions:
                 about = (policy.name, "policy", "validate", attributes.operation)
-                self._judging.metrics.conditions(*about, time.perf_counter() - began)
-        denied = self._act(binding, attributes, await judged.decisions())
-        for key, value, problem in await judged.annotations():
+                self._dispatcher.metrics.conditions(*about, time.perf_counter() - began)
+        denied = self._act(binding, attributes, await evaluated.decisions())
+        for key, value, problem in await evaluated.annotations():
             if problem:
                 denied.append(Decision(0, problem))
                 self._metrics.observe(policy.name, binding.name, error_type(problem), "deny", 0.0)
@@ -166,10 +168,11 @@ class ValidatingPolicies:
         return denied
 
 
-class _Judged:
+class _Evaluated:
     """One policy evaluated for one binding and parameter."""
 
-    def __init__(self, invocation: Invocation[Compilation], given: Input, ask: Any) -> None:  # noqa: ANN401 - see asking.Ask
+    def __init__(self, invocation: Invocation[Compilation], given: Input, ask: Any, budget: int) -> None:  # noqa: ANN401 - see asking.Ask
+        self._budget = budget
         self._policy = invocation.policy
         self._compiled = invocation.compiled
         self._given = given
@@ -188,7 +191,7 @@ class _Judged:
         return Evaluation(names, self._compiled.variables, budget, self._given.answers, self._ask)
 
     async def decisions(self) -> list[Decision]:
-        evaluation = self._evaluation(RUNTIME_BUDGET, authorizer=True)
+        evaluation = self._evaluation(self._budget, authorizer=True)
         results: list[tuple[Result, float]] = []
         try:
             for each in self._compiled.validations:
@@ -229,7 +232,7 @@ class _Judged:
         """Return keys, values, and problems that refuse the request."""
         if not self._compiled.annotations:
             return []
-        evaluation = self._evaluation(RUNTIME_BUDGET, authorizer=False)
+        evaluation = self._evaluation(self._budget, authorizer=False)
         found: list[tuple[str, str, str]] = []
         for expression, compiled in zip(self._policy.annotations, self._compiled.annotations, strict=True):
             try:

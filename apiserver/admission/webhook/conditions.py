@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from apiserver.admission.errors import forbidden
 from apiserver.admission.metrics import AdmissionMetrics, Type
 from apiserver.admission.webhook.registrations import Expression, Webhook
-from apiserver.admission.webhook.review import Shown
+from apiserver.admission.webhook.review import VersionedAttributes
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class ConditionsFailed(Exception):
 class Conditions(Protocol):
     """The compiled conditions of one webhook."""
 
-    async def hold(self, shown: Shown) -> bool:
+    async def hold(self, versioned: VersionedAttributes) -> bool:
         """Return whether all hold; one that is false decides, whatever happens to the others.
 
         Raises:
@@ -40,7 +40,7 @@ class Conditions(Protocol):
 Compile = Callable[[Sequence[Expression]], Conditions]
 
 
-class Judge:
+class Matcher:
     """Decides for webhooks whether their conditions hold; each set of conditions is compiled once."""
 
     def __init__(self, compile_: Compile, metrics: AdmissionMetrics, type_: Type) -> None:
@@ -49,7 +49,7 @@ class Judge:
         self._type = type_
         self._compiled: dict[tuple[Expression, ...], Conditions] = {}
 
-    async def wanted(self, webhook: Webhook, shown: Shown) -> bool:
+    async def wanted(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
         """Return whether the webhook is to be called as far as its conditions go.
 
         Raises:
@@ -62,16 +62,16 @@ class Judge:
             if len(self._compiled) >= MAX_COMPILED:
                 self._compiled.clear()  # configurations changed that often
             conditions = self._compiled[webhook.conditions] = self._compile(webhook.conditions)
-        about = (webhook.name, "webhook", self._type, shown.attributes.operation)
+        about = (webhook.name, "webhook", self._type, versioned.attributes.operation)
         began = time.perf_counter()
         try:
-            holds = await conditions.hold(shown)
+            holds = await conditions.hold(versioned)
         except ConditionsFailed as failed:
             for _ in range(failed.count):
                 self._metrics.condition_error(*about)
             if not webhook.fails_open:
                 logger.warning("match conditions failed: failing closed", extra={"webhook": webhook.name, "error": str(failed)})
-                raise forbidden(shown.attributes, str(failed)) from failed
+                raise forbidden(versioned.attributes, str(failed)) from failed
             holds = False
         finally:
             self._metrics.conditions(*about, time.perf_counter() - began)

@@ -17,9 +17,9 @@ from apiserver.admission import unapplied
 from apiserver.admission.errors import internal, quoted
 from apiserver.admission.webhook import annotating
 from apiserver.admission.webhook.errors import CallFailed
-from apiserver.admission.webhook.plugin import Asking
+from apiserver.admission.webhook.plugin import WebhookDispatcher
 from apiserver.admission.webhook.registrations import Webhook
-from apiserver.admission.webhook.review import JSON_PATCH, Answer, Shown
+from apiserver.admission.webhook.review import JSON_PATCH, Answer, VersionedAttributes
 from apiserver.admission.webhook.source import Candidate
 from apiserver.apis.meta import json_patch
 from apiserver.apis.meta.errors import BadRequest, StatusError
@@ -29,7 +29,7 @@ from apiserver.registry.generic.admission import Attributes, Operation
 
 
 @dataclass(slots=True, eq=False)
-class _Memory:
+class _Reinvocation:
     """Memory of a request between the two rounds."""
 
     output: Object | None = None
@@ -50,12 +50,12 @@ class MutatingWebhooks:
 
     name = "MutatingAdmissionWebhook"
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, dispatcher: WebhookDispatcher) -> None:
+        self._dispatcher = dispatcher
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
         """Return whether the rules of a webhook match."""
-        return bool(self._asking.source.candidates(operation, resource, subresource)) or not self._asking.ready
+        return bool(self._dispatcher.source.candidates(operation, resource, subresource)) or not self._dispatcher.ready
 
     async def validate(self, attributes: Attributes) -> None:
         """Everything was said before."""
@@ -67,16 +67,16 @@ class MutatingWebhooks:
             StatusError: one refuses, or fails and must not, or its patch cannot be applied.
         """
         round_ = attributes.reinvocation
-        memory: _Memory = round_.memory.setdefault(self.name, _Memory())
+        memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
         if round_.again and memory.output != attributes.obj:
             memory.changed()
-        for each in await self._asking.candidates(attributes):
+        for each in await self._dispatcher.candidates(attributes):
             if round_.again and each.webhook.uid not in memory.due:
                 continue  # the second round calls nobody for the first time
-            shown = self._asking.shown(each, attributes)
-            if not await self._asking.wants(each.webhook, shown):
+            versioned = self._dispatcher.versioned(each, attributes)
+            if not await self._dispatcher.wants(each.webhook, versioned):
                 continue
-            if await self._call(each, shown, attributes):
+            if await self._call(each, versioned, attributes):
                 memory.changed()
                 round_.requested = True
             if each.webhook.reinvoked:
@@ -84,7 +84,7 @@ class MutatingWebhooks:
         # Other plug-ins may change it in place; nobody compares where nobody wants to be called again.
         memory.output = copy.deepcopy(attributes.obj) if memory.reinvocable and not round_.again else None
 
-    async def _call(self, candidate: Candidate, shown: Shown, attributes: Attributes) -> bool:
+    async def _call(self, candidate: Candidate, versioned: VersionedAttributes, attributes: Attributes) -> bool:
         """Call one webhook and take over its patch; return whether the object changed."""
         webhook = candidate.webhook
         place = f"round_{int(attributes.reinvocation.again)}_index_{candidate.position}"
@@ -92,20 +92,20 @@ class MutatingWebhooks:
         error: StatusError | CallFailed | None = None
         began = time.perf_counter()
         try:
-            answer = await self._asking.ask(webhook, shown)
-            changed = self._take(webhook, shown, attributes, answer, place)
+            answer = await self._dispatcher.ask(webhook, versioned)
+            changed = self._take(webhook, versioned, attributes, answer, place)
         except (StatusError, CallFailed) as raised:
             error = raised
         attributes.wait("mutating-webhook", time.perf_counter() - began)
         annotating.mutated(attributes, webhook, place, changed=changed)
-        self._asking.count(webhook, attributes, began, error)
+        self._dispatcher.count(webhook, attributes, began, error)
         if isinstance(error, CallFailed):
-            error = self._asking.failed(webhook, attributes, error, annotating.MUTATION, place)
+            error = self._dispatcher.failed(webhook, attributes, error, annotating.MUTATION, place)
         if error is not None:
             raise error
         return changed
 
-    def _take(self, webhook: Webhook, shown: Shown, attributes: Attributes, answer: Answer, place: str) -> bool:
+    def _take(self, webhook: Webhook, versioned: VersionedAttributes, attributes: Attributes, answer: Answer, place: str) -> bool:
         """Apply the patch of an answer; return whether it changed anything.
 
         Raises:
@@ -115,25 +115,25 @@ class MutatingWebhooks:
         patch = _decoded(webhook, answer)
         if not patch:
             return False
-        if shown.obj is None:
+        if versioned.obj is None:
             why = f"admission webhook {quoted(webhook.name)} attempted to modify the object, which is not supported for this operation"
             raise internal(why)
         if answer.patch_type != JSON_PATCH:
             raise CallFailed(webhook.name, f"unsupported patch type {quoted(answer.patch_type)}", 400)
         try:
-            patched = json_patch.apply(shown.obj, patch)
+            patched = json_patch.apply(versioned.obj, patch)
         except BadRequest as error:
             raise _undecodable(webhook, str(error)) from error
         except StatusError as error:
             raise internal(unapplied.why(error, patch)) from error
-        if (problem := _problem(patched, shown.obj)) is not None:
+        if (problem := _problem(patched, versioned.obj)) is not None:
             raise internal(f"admission webhook {quoted(webhook.name)}: {problem}")
-        changed: bool = patched != shown.obj
+        changed: bool = patched != versioned.obj
         annotating.patched(attributes, webhook, place, patch)
         if changed:
             attributes.mutators[f"admission webhook {quoted(webhook.name)}"] = None
-            same = shown.resource == attributes.resource
-            attributes.obj = patched if same else self._asking.versions.convert(patched, shown.resource, attributes.resource)
+            same = versioned.resource == attributes.resource
+            attributes.obj = patched if same else self._dispatcher.versions.convert(patched, versioned.resource, attributes.resource)
         return changed
 
 

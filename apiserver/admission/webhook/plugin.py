@@ -7,7 +7,6 @@ import logging
 import time
 import uuid
 from dataclasses import dataclass
-from typing import Final
 
 from apiserver.admission.errors import forbidden, internal
 from apiserver.admission.matching import selects
@@ -16,31 +15,30 @@ from apiserver.admission.namespaces import Namespaces
 from apiserver.admission.versions import Versions
 from apiserver.admission.webhook import annotating, review
 from apiserver.admission.webhook.calling import Caller
-from apiserver.admission.webhook.conditions import Judge
+from apiserver.admission.webhook.conditions import Matcher
 from apiserver.admission.webhook.errors import CallFailed, Denied, denied, no_dry_run
 from apiserver.admission.webhook.registrations import Webhook
-from apiserver.admission.webhook.review import Answer, Shown
+from apiserver.admission.webhook.review import Answer, VersionedAttributes
 from apiserver.admission.webhook.source import Candidate, Source
 from apiserver.apis.meta.errors import StatusError
 from apiserver.registry.generic.admission import Attributes
 
 logger = logging.getLogger(__name__)
 
-READY_SECONDS: Final = 10.0
-"""Seconds that a request waits for the webhooks to be known."""
-
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """Dependencies of asking webhooks."""
+class WebhookDispatcher:
+    """Calls of webhooks, and what both plug-ins need for them."""
 
     type_: Type
     source: Source
     namespaces: Namespaces
     versions: Versions
-    judge: Judge
+    matcher: Matcher
     caller: Caller
     metrics: AdmissionMetrics
+    ready_seconds: float = 10.0
+    """For which a request waits for the webhooks to be known."""
 
     @property
     def ready(self) -> bool:
@@ -55,35 +53,35 @@ class Asking:
         """
         if not self.ready:
             try:
-                async with asyncio.timeout(READY_SECONDS):
+                async with asyncio.timeout(self.ready_seconds):
                     await self.source.synced.wait()
                     await self.namespaces.synced.wait()
             except TimeoutError:
                 raise forbidden(attributes, "not yet ready to handle request") from None
         return self.source.candidates(attributes.operation, attributes.resource, attributes.subresource)
 
-    async def wants(self, webhook: Webhook, shown: Shown) -> bool:
+    async def wants(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
         """Return whether selectors and conditions of a webhook hold.
 
         Raises:
             StatusError: nobody can say.
         """
-        if not await selects(webhook.matching, shown.attributes, self.namespaces):
+        if not await selects(webhook.matching, versioned.attributes, self.namespaces):
             return False
-        return await self.judge.wanted(webhook, shown)
+        return await self.matcher.wanted(webhook, versioned)
 
-    def shown(self, candidate: Candidate, attributes: Attributes) -> Shown:
+    def versioned(self, candidate: Candidate, attributes: Attributes) -> VersionedAttributes:
         """Return the request in the version that the webhook's rules name."""
-        return Shown.of(attributes, candidate.resource, self.versions)
+        return VersionedAttributes.of(attributes, candidate.resource, self.versions)
 
-    async def ask(self, webhook: Webhook, shown: Shown) -> Answer:
+    async def ask(self, webhook: Webhook, versioned: VersionedAttributes) -> Answer:
         """Call a webhook; return its answer, which may be a refusal.
 
         Raises:
             BadRequest: a dry run that the webhook does not support.
             CallFailed: it could not be called.
         """
-        attributes = shown.attributes
+        attributes = versioned.attributes
         if attributes.dry_run:
             if not webhook.side_effects:
                 raise CallFailed(webhook.name, "Webhook SideEffects is nil", 400)
@@ -94,7 +92,7 @@ class Asking:
             why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)"
             raise CallFailed(webhook.name, why, 400)
         uid = str(uuid.uuid4())
-        raw = await self.caller.call(webhook, review.question(uid, shown, speaks))
+        raw = await self.caller.call(webhook, review.question(uid, versioned, speaks))
         try:
             answer = review.answer(raw, uid, speaks, mutating=self.type_ == "admit")
         except review.WrongAnswer as wrong:

@@ -26,7 +26,7 @@ class WrongAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class VersionedAttributes:
     """The request in the version that a webhook or a policy asked for."""
 
     attributes: Attributes
@@ -35,7 +35,7 @@ class Shown:
     old: Object | None
 
     @classmethod
-    def of(cls, attributes: Attributes, wanted: Resource, versions: Versions) -> Shown:
+    def of(cls, attributes: Attributes, wanted: Resource, versions: Versions) -> VersionedAttributes:
         """Return the request as ``wanted``; what is of another kind, such as a ``Scale``, is shown as it is."""
         source = attributes.resource
         if wanted == source:
@@ -79,12 +79,12 @@ def version(accepted: Sequence[str]) -> str | None:
     return next((each for each in accepted if each in VERSIONS), None)
 
 
-def question(uid: str, shown: Shown, speaks: str) -> bytes:
+def question(uid: str, versioned: VersionedAttributes, speaks: str) -> bytes:
     """Return the body of the request."""
-    given = shown.attributes
+    given = versioned.attributes
     requested = given.resource
-    kind, request_kind = shown.kind, kind_of(given.obj or given.old, requested)
-    request: Object = {"uid": uid, "kind": _kind(kind), "resource": _resource(shown.resource)}
+    kind, request_kind = versioned.kind, kind_of(given.obj or given.old, requested)
+    request: Object = {"uid": uid, "kind": _kind(kind), "resource": _resource(versioned.resource)}
     if given.subresource:
         request["subResource"] = given.subresource
     request |= {"requestKind": _kind(request_kind), "requestResource": _resource(requested)}
@@ -97,8 +97,8 @@ def question(uid: str, shown: Shown, speaks: str) -> bytes:
     request |= {
         "operation": given.operation,
         "userInfo": _user(given),
-        "object": shown.obj,
-        "oldObject": shown.old,
+        "object": versioned.obj,
+        "oldObject": versioned.old,
         "dryRun": given.dry_run,
         "options": given.options or None,
     }

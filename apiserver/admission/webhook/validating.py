@@ -8,9 +8,9 @@ import time
 
 from apiserver.admission.webhook import annotating
 from apiserver.admission.webhook.errors import CallFailed
-from apiserver.admission.webhook.plugin import Asking
+from apiserver.admission.webhook.plugin import WebhookDispatcher
 from apiserver.admission.webhook.registrations import Webhook
-from apiserver.admission.webhook.review import Shown
+from apiserver.admission.webhook.review import VersionedAttributes
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic.admission import Attributes, Operation
@@ -23,12 +23,12 @@ class ValidatingWebhooks:
 
     name = "ValidatingAdmissionWebhook"
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, dispatcher: WebhookDispatcher) -> None:
+        self._dispatcher = dispatcher
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
         """Return whether the rules of a webhook match."""
-        return bool(self._asking.source.candidates(operation, resource, subresource)) or not self._asking.ready
+        return bool(self._dispatcher.source.candidates(operation, resource, subresource)) or not self._dispatcher.ready
 
     async def mutate(self, attributes: Attributes) -> None:
         """Change nothing."""
@@ -39,14 +39,14 @@ class ValidatingWebhooks:
         Raises:
             StatusError: one refuses, or fails and must not.
         """
-        chosen: list[tuple[Webhook, Shown]] = []
-        versions: dict[Resource, Shown] = {}
-        for each in await self._asking.candidates(attributes):
-            shown = versions.get(each.resource)
-            if shown is None:
-                shown = versions[each.resource] = self._asking.shown(each, attributes)
-            if await self._asking.wants(each.webhook, shown):
-                chosen.append((each.webhook, shown))
+        chosen: list[tuple[Webhook, VersionedAttributes]] = []
+        versions: dict[Resource, VersionedAttributes] = {}
+        for each in await self._dispatcher.candidates(attributes):
+            versioned = versions.get(each.resource)
+            if versioned is None:
+                versioned = versions[each.resource] = self._dispatcher.versioned(each, attributes)
+            if await self._dispatcher.wants(each.webhook, versioned):
+                chosen.append((each.webhook, versioned))
         if not chosen:
             return
         began = time.perf_counter()
@@ -55,11 +55,11 @@ class ValidatingWebhooks:
         if refusals:
             raise refusals[min(refusals)]
 
-    async def _all(self, chosen: list[tuple[Webhook, Shown]]) -> dict[int, StatusError]:
+    async def _all(self, chosen: list[tuple[Webhook, VersionedAttributes]]) -> dict[int, StatusError]:
         refusals: dict[int, StatusError] = {}
 
-        async def one(position: int, webhook: Webhook, shown: Shown) -> None:
-            refusal = await self._one(position, webhook, shown)
+        async def one(position: int, webhook: Webhook, versioned: VersionedAttributes) -> None:
+            refusal = await self._one(position, webhook, versioned)
             if refusal is not None:
                 logger.info("refused by a webhook", extra={"webhook": webhook.name, "code": refusal.code})
                 refusals[position] = refusal
@@ -72,14 +72,14 @@ class ValidatingWebhooks:
                 tasks.create_task(one(position, *each))
         return refusals
 
-    async def _one(self, position: int, webhook: Webhook, shown: Shown) -> StatusError | None:
+    async def _one(self, position: int, webhook: Webhook, versioned: VersionedAttributes) -> StatusError | None:
         began = time.perf_counter()
         error: StatusError | CallFailed | None = None
         try:
-            await self._asking.ask(webhook, shown)
+            await self._dispatcher.ask(webhook, versioned)
         except (StatusError, CallFailed) as raised:
             error = raised
-        self._asking.count(webhook, shown.attributes, began, error)
+        self._dispatcher.count(webhook, versioned.attributes, began, error)
         if isinstance(error, CallFailed):
-            return self._asking.failed(webhook, shown.attributes, error, annotating.VALIDATING, f"round_0_index_{position}")
+            return self._dispatcher.failed(webhook, versioned.attributes, error, annotating.VALIDATING, f"round_0_index_{position}")
         return error

@@ -43,7 +43,7 @@ MAX_GENERATED_BASE: Final = MAX_LABEL - GENERATED_SUFFIX
 
 
 def label_errors(name: str) -> list[str]:
-    """Hold a name against RFC 1123's label: at most 63 bytes of ``a-z0-9-``."""
+    """Check a name against RFC 1123's label: at most 63 bytes of ``a-z0-9-``."""
     found = _too_long(name, MAX_LABEL)
     if len(name) <= _ABSURD and not _LABEL_PATTERN.fullmatch(name):
         if _SUBDOMAIN_PATTERN.fullmatch(name):
@@ -57,7 +57,7 @@ def label_errors(name: str) -> list[str]:
 
 
 def subdomain_errors(name: str) -> list[str]:
-    """Hold a name against RFC 1123's subdomain: labels joined by dots, at most 253 bytes."""
+    """Check a name against RFC 1123's subdomain: labels joined by dots, at most 253 bytes."""
     found = _too_long(name, MAX_SUBDOMAIN)
     if len(name) <= _ABSURD and not _SUBDOMAIN_PATTERN.fullmatch(name):
         found.append(
@@ -68,7 +68,7 @@ def subdomain_errors(name: str) -> list[str]:
 
 
 def qualified_name_errors(key: str) -> list[str]:
-    """Hold a label key, annotation key or finalizer against ``[prefix/]name``."""
+    """Check a label key, annotation key or finalizer against ``[prefix/]name``."""
     parts = key.split("/")
     if len(parts) > 2:
         rule = f"a valid label key {_KEY_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -90,7 +90,7 @@ def qualified_name_errors(key: str) -> list[str]:
 
 
 def label_value_errors(value: str) -> list[str]:
-    """Hold a label's value against its rule: empty, or at most 63 bytes."""
+    """Check a label's value against its rule: empty, or at most 63 bytes."""
     found = _too_long(value, MAX_LABEL)
     if len(value) <= _ABSURD and not _VALUE_PATTERN.fullmatch(value):
         found.append(_VALUE_RULE)

@@ -36,7 +36,7 @@ class Kind(Model):
     """An object: what every kind has beside its own ``spec`` and ``status``."""
 
     api_version: str | None = Field(None, description="The group and version of this representation.")
-    kind: str | None = Field(None, description="What this object is, in CamelCase.")
+    kind: str | None = Field(None, description="Kind of this object, in CamelCase.")
     metadata: Any = Field(None, description="Name, namespace, labels and the like.", json_schema_extra={META: "ObjectMeta"})
 
 

@@ -185,7 +185,7 @@ def _time(value: str) -> Faults:
 _remembered_time: Final = lru_cache(maxsize=1024)(_time)
 
 
-def told(faults: Faults) -> tuple[str, ...]:
+def sentences(faults: Faults) -> tuple[str, ...]:
     """Return faults as sentences with the place's path, at most ``MAX_FAULTS`` of them."""
     said = tuple(f"{place.removeprefix('.') or 'the object'} {fault}" for place, fault in faults[:MAX_FAULTS])
     return (*said, f"and {len(faults) - MAX_FAULTS} more") if len(faults) > MAX_FAULTS else said

@@ -164,15 +164,20 @@ def raise_if_any(found: Iterable[FieldError], *, group: str, kind: str, name: st
 
 def to_invalid(found: Sequence[FieldError], *, group: str, kind: str, name: str) -> errors.Invalid:
     """Return the 422 for one object: ``VirtualMachine.kubevirt.io "vm1" is invalid: [a, b]``; equal messages are said once."""
-    told = found[:MAX_CAUSES]
-    causes = tuple(each.to_cause() for each in told)
-    texts = list(dict.fromkeys(str(each) for each in told))
-    if len(found) > len(told):
-        texts.append(f"and {len(found) - len(told)} more")
+    texts, causes = shortened(found)
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
     details = errors.Details(name=name, group=group, kind=kind, causes=causes)
     return errors.Invalid(f"{qualified} {quote(name)} is invalid: {summary}" if found else f"{qualified} {quote(name)} is invalid", details)
+
+
+def shortened(found: Sequence[FieldError], most: int = MAX_CAUSES) -> tuple[list[str], tuple[errors.Cause, ...]]:
+    """Return messages, each once, and causes of the first ``most`` errors; the last message says how many more there are."""
+    first = found[:most]
+    texts = list(dict.fromkeys(str(each) for each in first))
+    if len(found) > len(first):
+        texts.append(f"and {len(found) - len(first)} more")
+    return texts, tuple(each.to_cause() for each in first)
 
 
 def printed(value: Any) -> str:  # noqa: ANN401 - any JSON value

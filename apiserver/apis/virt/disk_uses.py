@@ -36,8 +36,8 @@ SERVER: Final = "server"
 """Kind of what a server has, as a namespace names it."""
 
 
-class Hold(NamedTuple):
-    """Something that a machine holds while it has a guest."""
+class Lock(NamedTuple):
+    """Lock that a machine holds while it has a guest."""
 
     what: str
     """Segments ``kind/claim`` and, of the state of firmware, ``/directory``: the claim is the second. Of a file of a node
@@ -56,15 +56,15 @@ def server_uses(domain: Domain) -> dict[str, Use]:
     return {same: _use(each) for each in disks.defaulted(domain) if (same := network_disks.identity(each))}
 
 
-def holds(domain: Domain, uid: str, node: str = "") -> frozenset[Hold]:
-    """Return all that a machine holds of its namespace's claims, of servers, and of files of the node that it is on; ``uid`` is its own."""
-    return frozenset((*_holds(domain, uid), *_files_of_node(domain, node)))
+def locks(domain: Domain, uid: str, node: str = "") -> frozenset[Lock]:
+    """Return all locks of a machine on claims of its namespace, disks of servers and files of its node; ``uid`` is its own."""
+    return frozenset((*_locks(domain, uid), *_files_of_node(domain, node)))
 
 
-def _files_of_node(domain: Domain, node: str) -> Iterator[Hold]:
+def _files_of_node(domain: Domain, node: str) -> Iterator[Lock]:
     for each in disks.defaulted(domain):
         if path := host_disks.path_of(each):
-            yield Hold(f"{HOST}/{node}/{digest(path)}", "reads" if each["readOnly"] else ALONE)
+            yield Lock(f"{HOST}/{node}/{digest(path)}", "reads" if each["readOnly"] else ALONE)
 
 
 def digest(text: str) -> str:
@@ -72,18 +72,18 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _holds(domain: Domain, uid: str) -> Iterator[Hold]:
+def _locks(domain: Domain, uid: str) -> Iterator[Lock]:
     for claim, use in uses(domain).items():
-        yield Hold(f"{_DISK}/{claim}", ALONE if use == WRITES else use)
+        yield Lock(f"{_DISK}/{claim}", ALONE if use == WRITES else use)
     for same, use in server_uses(domain).items():
-        yield Hold(f"{SERVER}/{digest(same)}", ALONE if use == WRITES else use)
+        yield Lock(f"{SERVER}/{digest(same)}", ALONE if use == WRITES else use)
     for each in filesystems.defaulted(domain):
         if (claim := filesystems.claim_of(each) or "") and not each["readOnly"]:
-            yield Hold(f"{_DISK}/{claim}", _FILES)
-            yield Hold(f"{_FILES}/{claim}", _FILES)
+            yield Lock(f"{_DISK}/{claim}", _FILES)
+            yield Lock(f"{_FILES}/{claim}", _FILES)
     if claim := firmware.state_claim(domain):
-        yield Hold(f"{_FILES}/{claim}", _STATE)
-        yield Hold(f"{_STATE}/{claim}/{firmware.state_directory(domain, uid)}", ALONE)
+        yield Lock(f"{_FILES}/{claim}", _STATE)
+        yield Lock(f"{_STATE}/{claim}/{firmware.state_directory(domain, uid)}", ALONE)
 
 
 def clash(mine: Use, theirs: Use) -> bool:

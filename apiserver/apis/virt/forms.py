@@ -53,55 +53,55 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+
 
 
 def uid_errors(text: str) -> list[str]:
-    """Hold a uid against what Kubernetes gives: a UUID, or the hash of a static pod's manifest; part of paths on nodes."""
+    """Check a uid against what Kubernetes gives: a UUID, or the hash of a static pod's manifest; part of paths on nodes."""
     if len(text) > MAX_UID:
         return [f"must be no more than {MAX_UID} bytes"]
     return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]
 
 
 def ip_errors(text: str) -> list[str]:
-    """Hold an address against IPv4 and IPv6, without a zone."""
+    """Check an address against IPv4 and IPv6, without a zone."""
     return [] if ip(text) is not None else ["must be an IP address such as 10.9.8.7 or 2001:db8::ffff"]
 
 
 def pod_ip_errors(text: str) -> list[str]:
-    """Hold the address of a pod, to which others connect, against those that a pod can have."""
+    """Check the address of a pod, to which others connect, against those that a pod can have."""
     if found := ip_errors(text):
         return found
     return [] if pod_ip(text) is not None else [_NO_PODS]
 
 
 def mac_errors(text: str) -> list[str]:
-    """Hold an Ethernet address against its form."""
+    """Check an Ethernet address against its form."""
     return [] if _MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
 
 
 def host_port_errors(text: str) -> list[str]:
-    """Hold the address of a server in a pod against ``host:port``, where the host is an IP address."""
+    """Check the address of a server in a pod against ``host:port``, where the host is an IP address."""
     if (found := host_port(text)) is None:
         return ["must be an IP address and a port such as 10.9.8.7:8445 or [2001:db8::ffff]:8445"]
     return [] if pod_ip(str(found[0])) is not None else [_NO_PODS]
 
 
 def reason_errors(text: str) -> list[str]:
-    """Hold a condition's reason against the rule of ``metav1.Condition``."""
+    """Check a condition's reason against the rule of ``metav1.Condition``."""
     if len(text) > MAX_REASON:
         return [f"must be no more than {MAX_REASON} bytes"]
     return [] if _REASON.fullmatch(text) else ["must be one word such as PodNotRunning: letters, digits, '_', ',' and ':'"]
 
 
 def message_errors(text: str) -> list[str]:
-    """Hold a text for people against its bounds: what hypervisors and guests said may be in it, and terminals show it."""
+    """Check a text for people against its bounds: what hypervisors and guests said may be in it, and terminals show it."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
 def words_errors(text: str) -> list[str]:
-    """Hold a few words of a hypervisor against their bounds."""
+    """Check a few words of a hypervisor against their bounds."""
     return _text_errors(text, MAX_WORDS, "")
 
 
 def moment_errors(text: str) -> list[str]:
-    """Hold an RFC 3339 time, which the schema has seen to be one, against its length."""
+    """Check an RFC 3339 time, which the schema has seen to be one, against its length."""
     return [f"must be no more than {MAX_MOMENT} bytes"] if len(text) > MAX_MOMENT else []
 
 

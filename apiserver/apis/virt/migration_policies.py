@@ -80,10 +80,10 @@ def options(policy: Object, memory_bytes: int, defaults: Defaults, *, copied_byt
         copied_bytes: the sizes of the disks that are copied along.
     """
     spec = policy.get("spec") or {}
-    told = spec.get("completionTimeoutPerGiB")
-    per_gib, bandwidth = _given(told, defaults.completion_timeout_per_gib), str(_given(spec.get("bandwidth"), defaults.bandwidth))
+    completion = spec.get("completionTimeoutPerGiB")
+    per_gib, bandwidth = _given(completion, defaults.completion_timeout_per_gib), str(_given(spec.get("bandwidth"), defaults.bandwidth))
     seconds = per_gib * _gibibytes(memory_bytes + copied_bytes)
-    if told is None:
+    if completion is None:
         seconds = min(seconds, per_gib * _gibibytes(memory_bytes) + _copying_seconds(copied_bytes, bandwidth))
     found = {
         "bandwidth": bandwidth,

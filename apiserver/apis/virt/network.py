@@ -29,7 +29,7 @@ MACVTAP_INDEX: Final = 1_000_000
 MACVTAP_HOLDER: Final = "kvhold"
 """Of links that take minor numbers for a moment."""
 TAP_MAC: Final = "02:00:00:00:00:02"
-"""The node's end of the guest's cable."""
+"""The tap of the guest's card: the end that the pod has."""
 GATEWAY: Final = "10.0.2.1"
 GUEST: Final = "10.0.2.2"
 PREFIX: Final = 24

@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from apiserver.apis.meta.structure import Check, anything, check_of, integer, items, members, text, texts, time, told
+from apiserver.apis.meta.structure import Check, anything, check_of, integer, items, members, sentences, text, texts, time
 
 _METADATA: Final = members(
     {
@@ -69,12 +69,12 @@ _WITH_METADATA: Final = members({"metadata": _METADATA})
 
 def of_virtual_machine(vm: Any) -> tuple[str, ...]:  # noqa: ANN401  # whether it is an object is the question
     """Return what is wrong with the structure of a VirtualMachine, in sentences with the place; empty when it is sound."""
-    return told(VIRTUAL_MACHINE(vm))
+    return sentences(VIRTUAL_MACHINE(vm))
 
 
 def of_metadata(obj: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
     """Return what is wrong with the metadata of an object of ours, in sentences with the place; empty when they are sound."""
-    return told(_WITH_METADATA(obj))
+    return sentences(_WITH_METADATA(obj))
 
 
 def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
@@ -84,9 +84,9 @@ def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
 
 def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
     """Return what is wrong with the structure of a Migration, in sentences with the place; empty when it is sound."""
-    return told(MIGRATION(migration))
+    return sentences(MIGRATION(migration))
 
 
 def of_migration_policy(policy: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
     """Return what is wrong with the structure of a MigrationPolicy, in sentences with the place; empty when it is sound."""
-    return told(MIGRATION_POLICY(policy))
+    return sentences(MIGRATION_POLICY(policy))

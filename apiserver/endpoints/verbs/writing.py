@@ -21,7 +21,7 @@ from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.planning import Part
 from apiserver.registry.generic.store import Stored
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
-from apiserver.registry.generic.transactions import ClaimTaken
+from apiserver.registry.generic.transactions import LockTaken
 
 
 async def create(served: Served, call: Call) -> Response:
@@ -111,8 +111,8 @@ async def act_by_creating(
     made = verb.make(codec.copy(item.object), body, now())
     try:
         made_item = await created.store.create(call.info.namespace, made, options)
-    except ClaimTaken as taken:  # of an object that its caller knows nothing of
-        raise ClaimTaken(served.strategy.resource, call.info.name, taken.why) from taken
+    except LockTaken as taken:  # of an object that its caller knows nothing of
+        raise LockTaken(served.strategy.resource, call.info.name, taken.why) from taken
     return await created.answer_one(call, made_item, representation, code=201)
 
 

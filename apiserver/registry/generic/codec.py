@@ -25,9 +25,9 @@ def collection(root: str, resource: Resource) -> str:
     return f"{root}/{resource.group}/{resource.plural}/"
 
 
-def claim_key(root: str, resource: Resource, claim: str) -> str:
-    """Return the key of a uniqueness lock (a claim); its value is the key of the object that holds it."""
-    return f"{root}/claims/{resource.group}/{claim}"
+def lock_key(root: str, resource: Resource, lock: str) -> str:
+    """Return the key of a uniqueness lock; its value is the key of the object that holds it."""
+    return f"{root}/claims/{resource.group}/{lock}"  # the word of the first releases: what is stored stays where it is
 
 
 @functools.cache

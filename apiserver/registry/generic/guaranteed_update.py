@@ -29,7 +29,7 @@ async def guaranteed_update(
 
     Raises:
         NotFound, and what ``plan`` raises about the object as it is stored.
-        Conflict: a claim is taken.
+        Conflict: a lock is taken.
     """
     cohort = await objects.cohorts.join()
     item = objects.cached(namespace, name) if not dry_run else None

@@ -129,7 +129,7 @@ class Store:
         Raises:
             BadRequest, Invalid: it is wrong.
             NotFound, Forbidden: its namespace is absent, or goes; admission refuses.
-            AlreadyExists, Conflict: its name, or a claim, is taken.
+            AlreadyExists, Conflict: its name, or a lock, is taken.
         """
         cohort = await self._objects.cohorts.join()
         metadata.match_request(obj, self.resource, namespace)

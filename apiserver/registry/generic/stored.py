@@ -91,7 +91,7 @@ class StoredObjects:
 
         Raises:
             Overtaken: something else is stored there.
-            Conflict: a claim is taken.
+            Conflict: a lock is taken.
         """
         if dry_run:
             return await self._as_if(key, old, new)
@@ -118,7 +118,7 @@ class StoredObjects:
         return item
 
     async def remove(self, item: Item, last: Object, *, dry_run: bool) -> Item:
-        """Remove an object and its claims; return ``last``, its last state, at the revision of its end.
+        """Remove an object and its locks; return ``last``, its last state, at the revision of its end.
 
         Raises:
             Overtaken: somebody wrote since.
@@ -129,7 +129,7 @@ class StoredObjects:
         return codec.written(self._hub, item.key, await self._transactions.remove(item), last, value)
 
     async def remove_unread(self, entry: Entry) -> None:
-        """Remove what cannot be decoded; claims that it may hold are left.
+        """Remove what cannot be decoded; locks that it may hold are left.
 
         Raises:
             Conflict: somebody wrote since.
@@ -141,9 +141,9 @@ class StoredObjects:
 
         Raises:
             Overtaken: there is an object where one was to be created. An update loses nobody's write, so others may be ahead.
-            Conflict: a claim is taken.
+            Conflict: a lock is taken.
         """
         if old is None and (entry := await self.read(key)) is not None:
             raise Overtaken(entry)
-        await self._transactions.check_claims(key, old.object if old is not None else None, new)
+        await self._transactions.check_locks(key, old.object if old is not None else None, new)
         return Item(key, old.revision if old is not None else 0, new, codec.dump(new))

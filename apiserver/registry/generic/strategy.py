@@ -4,9 +4,9 @@ The order in which :mod:`apiserver.registry.generic.store` asks (the same for a 
 
 ====== ==================================================================================================================
 create ``read``, ``default``, managed fields, mutating admission, metadata, ``prepare_for_create``, ``validate``, validating admission,
-       ``claims``, commit
+       ``locks``, commit
 update ``read``, ``default``, managed fields, mutating admission, metadata, ``prepare_for_update`` (``prepare_for_status_update`` for
-       ``/status``), ``validate_update`` (``validate_status_update``), validating admission, ``claims``, commit;
+       ``/status``), ``validate_update`` (``validate_status_update``), validating admission, ``locks``, commit;
        ``metadata.generation`` grows when anything but metadata and status changed
 verb   ``Verb.apply``, then as an update of the whole object; from the start again when somebody else wrote in between
 delete admission, ``prepare_for_delete``, commit
@@ -81,7 +81,7 @@ class CreatingVerb:
     creates: Resource
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the object to create in the namespace of ``obj``; it takes the whole way of a POST, claims included.
+        """Return the object to create in the namespace of ``obj``; it takes the whole way of a POST, locks included.
 
         Raises:
             StatusError: as :meth:`Verb.apply`.
@@ -274,29 +274,29 @@ class Strategy:
         del obj, now
         return []
 
-    def claims(self, obj: Object) -> frozenset[str]:
+    def locks(self, obj: Object) -> frozenset[str]:
         """Return keys that at most one object may hold (uniqueness locks), as ``<scope>/<name>`` (``migrating/<namespace>/<vm>``).
 
-        These claims are taken and given up in the transaction that writes the object; whoever comes second gets :meth:`claim_taken`.
+        They are taken and given up in the transaction that writes the object; whoever comes second gets :meth:`lock_taken`.
         """
         del obj
         return frozenset()
 
-    def shares(self, obj: Object) -> frozenset[tuple[str, str]]:
-        """Return uniqueness locks that objects of one group may hold at once, and nobody beside them: pairs of claim and group.
+    def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
+        """Return uniqueness locks that objects of one group may hold at once, and nobody beside them: pairs of lock and group.
 
         Neither has a ``/`` at its end or is the beginning of another up to a ``/``.
         """
         del obj
         return frozenset()
 
-    def claim_taken(self, obj: Object, claim: str, holder: str, held_by: Object | None) -> str:
-        """Return the message of the Conflict when ``claim`` is held by the object named ``holder`` (``namespace/name``).
+    def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
+        """Return the message of the Conflict when ``lock`` is held by the object named ``holder`` (``namespace/name``).
 
         ``held_by`` is that object; None if it cannot be read.
         """
         del obj, held_by
-        return f"{claim} is already held by {holder}"
+        return f"{lock} is already held by {holder}"
 
 
 class Spoke(Strategy):

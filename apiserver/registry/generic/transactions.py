@@ -1,4 +1,4 @@
-"""Transactions that write an object and its claims (uniqueness locks) at once, guarded by revisions; storage's errors become the API's."""
+"""Transactions that write an object and its locks at once, guarded by revisions; storage's errors become the API's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.apis.meta.objects import Object, name_of, namespace_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.cacher.items import DECODING_ERRORS, Item
 from apiserver.registry.generic import codec, metadata
-from apiserver.registry.generic.codec import claim_key
+from apiserver.registry.generic.codec import lock_key
 from apiserver.registry.generic.strategy import Strategy
 from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Storage, TooLarge, Unavailable
 
@@ -21,15 +21,15 @@ logger = logging.getLogger(__name__)
 
 _RETRY: Final = Details(retry_after_seconds=1)
 MAX_COMPLETE: Final = 16_384
-"""Objects of which it is remembered that storage has all their claims. Of any other this is read at its next write."""
+"""Objects of which it is remembered that storage has all their locks. Of any other this is read at its next write."""
 ALONE: Final = ""
-"""Value in place of a group: the claim is its holder's alone."""
-Claims: TypeAlias = frozenset[tuple[str, str]]
+"""Value in place of a group: the lock is its holder's alone."""
+Locks: TypeAlias = frozenset[tuple[str, str]]
 """Pairs of a uniqueness lock and the group that shares it."""
-NOTHING: Final[Claims] = frozenset()
+NOTHING: Final[Locks] = frozenset()
 
 
-class ClaimTaken(Conflict):
+class LockTaken(Conflict):
     """Another object holds what this one wants; ``why`` is the message without the name of this one."""
 
     def __init__(self, resource: Resource, name: str, why: str) -> None:
@@ -79,7 +79,7 @@ class Transactions:
         self._strategy = strategy
         self._root = root
         self._max_complete = max_complete
-        # Keys of objects with claims, all of which storage has, in order of their writes: of removals by other replicas nothing is heard.
+        # Keys of objects with locks, all of which storage has, in order of their writes: of removals by other replicas nothing is heard.
         self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
@@ -90,7 +90,7 @@ class Transactions:
 
         Raises:
             Overtaken: the key is taken.
-            Conflict: a claim is.
+            Conflict: a lock is.
         """
         return self._commit(key, 0, (obj, value), NOTHING, obj, repeatable=repeatable)
 
@@ -99,20 +99,20 @@ class Transactions:
 
         Raises:
             Overtaken: somebody wrote since.
-            Conflict: a claim is taken.
+            Conflict: a lock is taken.
         """
-        return self._commit(item.key, item.revision, (new, value), self._claims(item.object), new, repeatable=repeatable)
+        return self._commit(item.key, item.revision, (new, value), self._locks(item.object), new, repeatable=repeatable)
 
     def remove(self, item: Item) -> Awaitable[int]:
-        """Remove an object and its claims.
+        """Remove an object and its locks.
 
         Raises:
             Overtaken: somebody wrote since.
         """
-        return self._commit(item.key, item.revision, None, self._claims(item.object), item.object, repeatable=True)
+        return self._commit(item.key, item.revision, None, self._locks(item.object), item.object, repeatable=True)
 
     async def remove_unread(self, entry: Entry) -> None:
-        """Remove what cannot be decoded; claims that it may hold are left.
+        """Remove what cannot be decoded; locks that it may hold are left.
 
         Raises:
             Conflict: somebody wrote since.
@@ -123,30 +123,30 @@ class Transactions:
         except RevisionMismatch as mismatch:
             raise Conflict(f"{entry.key} was written in this moment; read it again") from mismatch
 
-    async def check_claims(self, key: str, old: Object | None, new: Object) -> None:
+    async def check_locks(self, key: str, old: Object | None, new: Object) -> None:
         """Raise the Conflict that a commit would meet (for a dry run)."""
-        held = self._claims(old) if old is not None else NOTHING
-        for claim in sorted(self._claims(new) - held):
-            for condition in self._conditions(claim):
-                with reading("read a claim"):
+        held = self._locks(old) if old is not None else NOTHING
+        for lock in sorted(self._locks(new) - held):
+            for condition in self._conditions(lock):
+                with reading("read a lock"):
                     found = await self._first(condition)
                 if found is not None and found.value.decode() != key and await self._unused(found) is None:
-                    raise await self._taken(new, claim[0], found, is_new=old is None)
+                    raise await self._taken(new, lock[0], found, is_new=old is None)
 
     async def _commit(
-        self, key: str, revision: int, new: tuple[Object, bytes] | None, held: Claims, about: Object, *, repeatable: bool
+        self, key: str, revision: int, new: tuple[Object, bytes] | None, held: Locks, about: Object, *, repeatable: bool
     ) -> int:  # fmt: skip
-        wanted = self._claims(new[0]) if new is not None else NOTHING
-        ours: set[str] = set()  # claims that storage says are this object's, though the strategy did not know
+        wanted = self._locks(new[0]) if new is not None else NOTHING
+        ours: set[str] = set()  # locks that storage says are this object's, though the strategy did not know
         missing = await self._lacking(key, held)
         lacking, given_up = missing & wanted, held - wanted - missing  # what is missing may be another object's: it is not ours to give up
         has_all = True
         self._complete.pop(key, None)
         while True:
-            gained = {each: claim for claim in (wanted - held) | lacking for each in self._conditions(claim) if each.key not in ours}
+            gained = {each: lock for lock in (wanted - held) | lacking for each in self._conditions(lock) if each.key not in ours}
             writes: list[Put | Delete] = [Put(key, new[1]) if new is not None else Delete(key)]
-            writes += [Put(self._key_of(claim, key), key.encode()) for claim in (wanted - held) | lacking]
-            writes += [Delete(self._key_of(claim, key)) for claim in given_up]
+            writes += [Put(self._key_of(lock, key), key.encode()) for lock in (wanted - held) | lacking]
+            writes += [Delete(self._key_of(lock, key)) for lock in given_up]
             try:
                 written = await self._storage.commit([Condition(key, revision), *gained], writes)
             except RevisionMismatch as mismatch:
@@ -157,11 +157,11 @@ class Transactions:
                 if mismatch.actual.key == mismatch.key and mismatch.actual.value.decode(errors="replace") == key:
                     ours.add(mismatch.key)
                 elif not await self._clear(mismatch.actual):
-                    claim = next(claim for condition, claim in gained.items() if condition.key == mismatch.key)
-                    if claim not in lacking:
-                        raise await self._taken(about, claim[0], mismatch.actual, is_new=not revision) from None
-                    logger.warning("Another object has what one has used since before an upgrade", extra={"object": key, "claim": claim[0]})
-                    lacking, has_all = lacking - {claim}, False
+                    lock = next(lock for condition, lock in gained.items() if condition.key == mismatch.key)
+                    if lock not in lacking:
+                        raise await self._taken(about, lock[0], mismatch.actual, is_new=not revision) from None
+                    logger.warning("Another object has what one has used since before an upgrade", extra={"object": key, "lock": lock[0]})
+                    lacking, has_all = lacking - {lock}, False
             except TooLarge as error:
                 raise RequestEntityTooLarge(f"{self._name(about)} is too large for storage: {error}") from error
             except Unavailable as error:
@@ -175,32 +175,32 @@ class Transactions:
                     self._remember_complete(key)
                 return written
 
-    async def _lacking(self, key: str, held: Claims) -> Claims:
-        """Return which of the claims that an object had storage has not: a version that knew fewer wrote it. It is looked once."""
+    async def _lacking(self, key: str, held: Locks) -> Locks:
+        """Return which of the locks that an object had storage has not: a version that knew fewer wrote it. It is looked once."""
         if not held or key in self._complete:
             return NOTHING
-        with reading("read the claims of an object"):
-            stored = {claim: await self._storage.get(self._key_of(claim, key)) for claim in held}
-        return frozenset(claim for claim, entry in stored.items() if entry is None or entry.value.decode(errors="replace") != key)
+        with reading("read the locks of an object"):
+            stored = {lock: await self._storage.get(self._key_of(lock, key)) for lock in held}
+        return frozenset(lock for lock, entry in stored.items() if entry is None or entry.value.decode(errors="replace") != key)
 
     def _remember_complete(self, key: str) -> None:
         self._complete[key] = None
         if len(self._complete) > self._max_complete:
             del self._complete[next(iter(self._complete))]
 
-    def _claims(self, obj: Object) -> Claims:
-        return frozenset((claim, ALONE) for claim in self._strategy.claims(obj)) | self._strategy.shares(obj)
+    def _locks(self, obj: Object) -> Locks:
+        return frozenset((lock, ALONE) for lock in self._strategy.locks(obj)) | self._strategy.shared_locks(obj)
 
-    def _conditions(self, claim: tuple[str, str]) -> list[Condition]:
-        """Return the conditions under which a claim can be taken: nobody has it alone, and nobody of another group has it."""
-        key, group = self._claim_key(claim[0]), claim[1]
+    def _conditions(self, lock: tuple[str, str]) -> list[Condition]:
+        """Return the conditions under which a lock can be taken: nobody has it alone, and nobody of another group has it."""
+        key, group = self._lock_key(lock[0]), lock[1]
         if group == ALONE:
             return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}0")]  # 0 is what follows / in ASCII
         return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}/{group}/"), Condition(f"{key}/{group}0", 0, end=f"{key}0")]
 
-    def _key_of(self, claim: tuple[str, str], holder: str) -> str:
-        """Return the key that stands for a claim of the object with the key ``holder``: in a group each has its own."""
-        key, group = self._claim_key(claim[0]), claim[1]
+    def _key_of(self, lock: tuple[str, str], holder: str) -> str:
+        """Return the key that stands for a lock of the object with the key ``holder``: in a group each has its own."""
+        key, group = self._lock_key(lock[0]), lock[1]
         return key if group == ALONE else f"{key}/{group}/{_name_in(holder)}"
 
     async def _first(self, condition: Condition) -> Entry | None:
@@ -210,11 +210,11 @@ class Transactions:
         return page.entries[0] if page.entries and page.entries[0].key < condition.end else None
 
     async def _unused(self, entry: Entry) -> Condition | None:
-        """Return the conditions of a claim's holder that does not hold it: a version that knew no claims may have written it last."""
+        """Return the conditions of a lock's holder that does not hold it: a version that knew no locks may have written it last."""
         holder = entry.value.decode(errors="replace")
         try:
             stored = await self._storage.get(holder)
-            held = self._claims(codec.decode(self._strategy, stored).object) if stored is not None else NOTHING
+            held = self._locks(codec.decode(self._strategy, stored).object) if stored is not None else NOTHING
         except (Unavailable, *DECODING_ERRORS):
             return None
         if any(self._key_of(each, holder) == entry.key for each in held):
@@ -222,7 +222,7 @@ class Transactions:
         return Condition(holder, stored.mod_revision if stored is not None else 0)
 
     async def _clear(self, entry: Entry) -> bool:
-        """Remove a claim that nobody holds, provided that nothing changes meanwhile; return whether that was so."""
+        """Remove a lock that nobody holds, provided that nothing changes meanwhile; return whether that was so."""
         if (unused := await self._unused(entry)) is None:
             return False
         try:
@@ -231,17 +231,17 @@ class Transactions:
             return False
         return True
 
-    def _claim_key(self, claim: str) -> str:
-        return claim_key(self._root, self._strategy.resource, claim)
+    def _lock_key(self, lock: str) -> str:
+        return lock_key(self._root, self._strategy.resource, lock)
 
     def _name(self, obj: Object) -> str:
         return f'{metadata.qualified(self._strategy.resource)} "{name_of(obj)}" in namespace "{namespace_of(obj)}"'
 
-    async def _taken(self, obj: Object, claim: str, holder: Entry, *, is_new: bool) -> ClaimTaken:
+    async def _taken(self, obj: Object, lock: str, holder: Entry, *, is_new: bool) -> LockTaken:
         key = holder.value.decode(errors="replace")
-        why = self._strategy.claim_taken(obj, claim, _name_in(key), await self._find(key))
+        why = self._strategy.lock_taken(obj, lock, _name_in(key), await self._find(key))
         name = is_new and obj["metadata"].get("generateName")  # nobody has heard of the name that was made of it
-        return ClaimTaken(self._strategy.resource, name or name_of(obj), why)
+        return LockTaken(self._strategy.resource, name or name_of(obj), why)
 
     async def _find(self, key: str) -> Object | None:
         """Return an object that a message is about, if it can be read."""

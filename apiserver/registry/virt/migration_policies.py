@@ -30,9 +30,9 @@ class MigrationPolicyStrategy(Strategy):
         return (
             Column("Bandwidth", description="Bytes per second that a migration sends at most."),
             Column("Timeout-Per-GiB", "integer", description="Seconds that a migration may take for each GiB of memory."),
-            Column("Allow-Pause", "boolean", description="Whether a guest that does not arrive in time is paused."),
-            Column("Allow-Auto-Converge", "boolean", description="Whether a guest may be slowed down.", priority=1),
-            Column("Max-Downtime-Ms", "integer", description="How long a guest may stand still at the end.", priority=1),
+            Column("Allow-Pause", "boolean", description="True if a guest that does not arrive in time is paused."),
+            Column("Allow-Auto-Converge", "boolean", description="True if a guest may be slowed down.", priority=1),
+            Column("Max-Downtime-Ms", "integer", description="Time that a guest may stand still at the end.", priority=1),
             Column("Parallel-Connections", "integer", description="Connections that carry the memory.", priority=1),
         )
 

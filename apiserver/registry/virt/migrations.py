@@ -56,15 +56,15 @@ class MigrationStrategy(Strategy):
     def columns(self) -> tuple[Column, ...]:
         """Return what ``kubectl get migrations`` shows."""
         return (
-            Column("Phase", description="How far it is."),
+            Column("Phase", description="The phase that it is in."),
             Column("VM", description="The virtual machine that is moved."),
             Column("Source", description="The node it comes from."),
             Column("Target", description="The node it goes to."),
-            Column("Progress", description="How much of it is there."),
-            Column("Attempt", "integer", description="Which attempt it is."),
+            Column("Progress", description="Share of it that is there."),
+            Column("Attempt", "integer", description="Number of the attempt."),
             Column("Source-Pod", description="The pod it comes from.", priority=1),
             Column("Target-Pod", description="The pod it goes to.", priority=1),
-            Column("Message", description="How it ended.", priority=1),
+            Column("Message", description="The reason of its end.", priority=1),
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
@@ -84,16 +84,16 @@ class MigrationStrategy(Strategy):
             status.get("message"),
         ]
 
-    def claims(self, obj: Object) -> frozenset[str]:
+    def locks(self, obj: Object) -> frozenset[str]:
         """Return the uniqueness lock on the virtual machine while this Migration is unfinished."""
         if not phases.is_unfinished(obj):
             return frozenset()
         return frozenset({f"migrating/{obj['metadata']['namespace']}/{obj['spec']['selector']['name']}"})
 
-    def claim_taken(self, obj: Object, claim: str, holder: str, held_by: Object | None) -> str:
+    def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
         """Say which Migration is in the way."""
-        del claim
+        del lock
         name, other = obj["spec"]["selector"]["name"], holder.rpartition("/")[2]
         since = f", begun {made}" if (made := objects.dig(held_by, "metadata", "creationTimestamp")) else ""
-        told = f'a migration of virtual machine "{name}" is already under way: "{other}"{since}'
-        return f"{told}; see kubectl get {MIGRATIONS.plural}/{other}, deleting it cancels it"
+        message = f'a migration of virtual machine "{name}" is already under way: "{other}"{since}'
+        return f"{message}; see kubectl get {MIGRATIONS.plural}/{other}, deleting it cancels it"

@@ -23,7 +23,7 @@ from apiserver.apis.meta.errors import Forbidden, NotFound, ServiceUnavailable
 from apiserver.apis.meta.names import subdomain_errors
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.meta.validation import FieldError
+from apiserver.apis.meta.validation import FieldError, shortened
 from apiserver.apis.virt import forms, names, phases
 from apiserver.apis.virt.noderestriction import machines, migrations
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
@@ -144,12 +144,9 @@ class NodeRestriction:
 
 
 def _refusal(attributes: Attributes, node: str, found: Sequence[FieldError]) -> Forbidden:
-    told = found[:MAX_CAUSES]
-    texts = list(dict.fromkeys(str(each) for each in told))
-    if len(found) > len(told):
-        texts.append(f"and {len(found) - len(told)} more")
+    texts, causes = shortened(found, MAX_CAUSES)
     error = _forbidden(attributes, f'virt-handler of node "{node}" may not write this status: [{", ".join(texts)}]')
-    error.details = replace(error.details, causes=tuple(each.to_cause() for each in told))
+    error.details = replace(error.details, causes=causes)
     return error
 
 

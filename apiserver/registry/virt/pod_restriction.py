@@ -23,7 +23,7 @@ from apiserver.apis.meta.errors import Forbidden, NotFound, ServiceUnavailable, 
 from apiserver.apis.meta.names import subdomain_errors
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.meta.validation import FieldError, Path, forbidden
+from apiserver.apis.meta.validation import Path, forbidden, shortened
 from apiserver.apis.virt import names, podrestriction
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client, TransportError
@@ -138,10 +138,9 @@ class PodRestriction:
 
 def _refusal(attributes: Attributes, field: str, found: Sequence[str]) -> Forbidden:
     path = Path("status").child(field)
-    told: list[FieldError] = [forbidden(path, each) for each in found[:MAX_CAUSES]]
-    texts = [str(each) for each in told] + ([f"and {len(found) - len(told)} more"] if len(found) > len(told) else [])
+    texts, causes = shortened([forbidden(path, each) for each in found], MAX_CAUSES)
     resource, name = attributes.resource, _name(attributes)
-    details = replace(metadata.details(resource, name), causes=tuple(each.to_cause() for each in told))
+    details = replace(metadata.details(resource, name), causes=causes)
     return Forbidden(f'{metadata.qualified(resource)} "{name}" is forbidden: [{", ".join(texts)}]', details)
 
 

@@ -39,8 +39,9 @@ class HandlerRead(Read):
     name: ClassVar[str]
     """The subresource, and what virt-handler calls it."""
 
-    def __init__(self, handlers: Handlers) -> None:
+    def __init__(self, handlers: Handlers, seconds: float = noderead.SECONDS) -> None:
         self._handlers = handlers
+        self._seconds = seconds
         self._waiting: Counter[str] = Counter()
         """By uid of the machine, and by namespace, behind a slash."""
 
@@ -59,7 +60,7 @@ class HandlerRead(Read):
             raise errors.BadRequest(f"cannot read {name}: {reason}", _details(obj))
         with self._one(obj, name):
             destination = await self._handlers.destination(obj, self.name)
-            answer = await _get(destination, name)
+            answer = await _get(destination, name, self._seconds)
         metadata = {key: obj["metadata"][key] for key in ("name", "namespace", "uid")}
         try:
             return {"kind": self.answers.kind, "apiVersion": self.answers.api_version, "metadata": metadata, **self._shaped(answer)}
@@ -89,11 +90,11 @@ class HandlerRead(Read):
             self._waiting = +self._waiting
 
 
-async def _get(destination: Destination, name: str) -> dict[str, Any]:
+async def _get(destination: Destination, name: str, seconds: float) -> dict[str, Any]:
     url = urlsplit(destination.url)
     where = f"virt-handler at {url.netloc}"
     origin = Origin(url.hostname or "", url.port or 443, destination.tls, destination.server_name)
-    timeouts = Timeouts(total_seconds=noderead.SECONDS, connect_seconds=CONNECT_SECONDS)
+    timeouts = Timeouts(total_seconds=seconds, connect_seconds=CONNECT_SECONDS)
     try:
         async with Connections(keep_seconds=0) as connections:
             with await connections.send(origin, "GET", url.path, headers={"Accept": "application/json"}, timeouts=timeouts) as response:

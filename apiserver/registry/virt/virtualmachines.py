@@ -48,7 +48,7 @@ class VirtualMachineStrategy(Strategy):
         self.connects = connects or {}
         self.reads = reads or {}
         self._allowed = allowed
-        self._looked_at: tuple[Any, frozenset[disk_uses.Hold]] = (None, frozenset())
+        self._looked_at: tuple[Any, frozenset[disk_uses.Lock]] = (None, frozenset())
         """Fields that decide what the machine holds that was looked at last, and its holds."""
 
     def default(self, obj: Object) -> None:
@@ -113,21 +113,21 @@ class VirtualMachineStrategy(Strategy):
             "status.phase": status.get("phase") or "",
         }
 
-    def claims(self, obj: Object) -> frozenset[str]:
+    def locks(self, obj: Object) -> frozenset[str]:
         """Return what of PersistentVolumeClaims is this machine's alone from the hand-over to its node until its guest is off.
 
         A machine with a guest keeps its domain, so it gains and loses them with its phase.
         """
-        return frozenset(_key(obj, each) for each in self._holds(obj) if each.group == disk_uses.ALONE)
+        return frozenset(_key(obj, each) for each in self._locks(obj) if each.group == disk_uses.ALONE)
 
-    def shares(self, obj: Object) -> frozenset[tuple[str, str]]:
+    def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
         """Return what of them it has with others, which do the same with it."""
-        return frozenset((_key(obj, each), each.group) for each in self._holds(obj) if each.group != disk_uses.ALONE)
+        return frozenset((_key(obj, each), each.group) for each in self._locks(obj) if each.group != disk_uses.ALONE)
 
-    def claim_taken(self, obj: Object, claim: str, holder: str, held_by: Object | None) -> str:
+    def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
         """Say which machine is in the way."""
         del held_by
-        (kind, place, name, *_), (namespace, _, other) = claim.split("/"), holder.partition("/")
+        (kind, place, name, *_), (namespace, _, other) = lock.split("/"), holder.partition("/")
         if kind == disk_uses.HOST:
             paths = (host_disks.path_of(each) for each in objects.dig(obj, "spec", "domain", "devices", "disks") or ())
             path = next((each for each in paths if disk_uses.digest(each) == name), "a file")
@@ -139,19 +139,19 @@ class VirtualMachineStrategy(Strategy):
             return f'{disk} is in use by virtual machine "{other}"; this one starts when that is off'
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this one starts when that is off'
 
-    def _holds(self, obj: Object) -> frozenset[disk_uses.Hold]:
-        """Return holds by typed fields: claims are in no XML, which each write would read; it may have the UUID by which state is found."""
+    def _locks(self, obj: Object) -> frozenset[disk_uses.Lock]:
+        """Return locks by typed fields: claims are in no XML, which each write would read; it may have the UUID by which state is found."""
         if phases.phase_of(obj) not in phases.WITH_GUEST:
             return frozenset()
         domain, xml = objects.dig(obj, "spec", "domain") or {}, objects.dig(obj, "spec", "domainXML")
         node = str(objects.dig(obj, "status", "nodeName") or "")
         given = (objects.dig(domain, "devices"), objects.dig(domain, "firmware"), xml, objects.uid_of(obj), node)
         if given != self._looked_at[0]:  # asked four times at each write, of two objects with the same disks
-            found: frozenset[disk_uses.Hold] = frozenset()
+            found: frozenset[disk_uses.Lock] = frozenset()
             if _is_sound(domain):
                 if xml and firmware.state_claim(domain):
                     domain = {**domain, "firmware": domain_of(obj)["firmware"]}
-                found = disk_uses.holds(domain, objects.uid_of(obj), node)
+                found = disk_uses.locks(domain, objects.uid_of(obj), node)
             self._looked_at = (given, found)
         return self._looked_at[1]
 
@@ -159,14 +159,14 @@ class VirtualMachineStrategy(Strategy):
         """Return what ``kubectl get vms`` shows."""
         return (
             Column("Status", description="The machine's state in one word, or what is the matter with it."),
-            Column("Ready", description="Whether the guest runs and can be reached."),
+            Column("Ready", description="True if the guest runs and can be reached."),
             Column("Node", description="The node that the machine is on."),
             Column("IP", description="The address under which the guest can be reached.", priority=1),
             Column("Pod", description="The pod that the machine is in.", priority=1),
             Column("CPUs", type="integer", description="Virtual processors.", priority=1),
             Column("Memory", description="The guest's memory.", priority=1),
-            Column("Run-Strategy", description="When the machine is on.", priority=1),
-            Column("Reason", description="Why the machine is not ready.", priority=1),
+            Column("Run-Strategy", description="Times at which the machine is on.", priority=1),
+            Column("Reason", description="The reason why the machine is not ready.", priority=1),
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
@@ -196,11 +196,11 @@ def add_finalizer(obj: Object, finalizer: str) -> None:
         finalizers.append(finalizer)
 
 
-def _key(obj: Object, hold: disk_uses.Hold) -> str:
+def _key(obj: Object, lock: disk_uses.Lock) -> str:
     """Return the name of what is held for the whole cluster: ``kind/namespace/claim`` and so on, ``host/node/digest``."""
-    kind, _, rest = hold.what.partition("/")
+    kind, _, rest = lock.what.partition("/")
     if kind == disk_uses.HOST:
-        return hold.what
+        return lock.what
     return f"{kind}/{objects.namespace_of(obj)}/{rest}"
 
 

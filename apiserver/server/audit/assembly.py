@@ -12,7 +12,7 @@ from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from apiserver.endpoints.audit import policy
 from apiserver.endpoints.filters.auditing import AuditMetrics, Auditor
-from apiserver.server.audit.buffering import Buffer, Buffering
+from apiserver.server.audit.buffering import Buffer, BufferOptions
 from apiserver.server.audit.logfile import LogFile
 from apiserver.server.audit.options import AuditOptions
 from apiserver.server.audit.webhook import Webhook
@@ -51,7 +51,7 @@ async def build(options: AuditOptions, metrics: AuditMetrics, stack: AsyncExitSt
             compress=options.audit_log_compress,
         )
         stack.callback(file.close)
-        buffering = Buffering(options.audit_log_mode, options.audit_log_batch_buffer_size)
+        buffering = BufferOptions(options.audit_log_mode, options.audit_log_batch_buffer_size)
         buffers.append(Buffer("log", file.store, buffering, metrics.errors.cell("log")))
     if options.audit_webhook_config_file:
         buffers.append(await _webhook(options, options.audit_webhook_config_file, metrics, stack))
@@ -63,7 +63,7 @@ async def build(options: AuditOptions, metrics: AuditMetrics, stack: AsyncExitSt
 async def _webhook(options: AuditOptions, file: Path, metrics: AuditMetrics, stack: AsyncExitStack) -> Buffer:
     client = await stack.enter_async_context(Client(Config.from_kubeconfig(file), user_agent="virt-api"))
     webhook = Webhook(client, backoff_seconds=options.audit_webhook_initial_backoff)
-    buffering = Buffering(
+    buffering = BufferOptions(
         options.audit_webhook_mode,
         options.audit_webhook_batch_buffer_size,
         options.audit_webhook_batch_max_size,

@@ -34,8 +34,8 @@ FLUSH_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Buffering:
-    """Bounds of events that wait, and what happens beyond them."""
+class BufferOptions:
+    """Bounds of a buffer of events, and its way to go on beyond them."""
 
     mode: Mode
     buffer: int = 10_000
@@ -48,7 +48,7 @@ class Buffering:
 class Buffer:
     """Events on their way to a place that is slow. ``run`` must run."""
 
-    def __init__(self, name: str, store: Callable[[list[str]], object], buffering: Buffering, lost: Cell) -> None:
+    def __init__(self, name: str, store: Callable[[list[str]], object], buffering: BufferOptions, lost: Cell) -> None:
         """Make the buffer of one backend.
 
         Args:

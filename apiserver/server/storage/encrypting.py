@@ -16,16 +16,15 @@ from storage.port import Storage, StorageError
 
 logger = logging.getLogger(__name__)
 
-CLAIMS: Final = "claims"
-"""Keys of uniqueness locks (claims); their values are names of keys, which are never secret."""
-FILE_SECONDS: Final = 5.0
+LOCKS: Final = "claims"
+"""Group of the keys of uniqueness locks, as they are stored; their values are names of keys, which are never secret."""
 
 
 class Encryption:
     """The file, followed, and the storage that it governs."""
 
-    def __init__(self, plain: Storage, file: Path, root: str, reloads: Counter, *, follows: bool) -> None:
-        """Read the file; ``follows``: and again when it changes.
+    def __init__(self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None) -> None:
+        """Read the file, and again every so many ``seconds``; None: once.
 
         Raises:
             OSError, Misconfigured: it cannot be used.
@@ -33,7 +32,7 @@ class Encryption:
         self._file = file
         self._root = root
         self._reloads = reloads
-        self._follows = follows
+        self._seconds = seconds
         self._content = file.read_bytes()
         self._rules = _rules(file, self._content)
         self.storage = EncryptedStorage(plain, chain_of(self._rules, root))
@@ -47,8 +46,8 @@ class Encryption:
         """Keep in touch with the key management services and look whether the file changed, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(each.run()) for each in self._rules.services]
-            while self._follows:
-                await asyncio.sleep(FILE_SECONDS)
+            while self._seconds is not None:
+                await asyncio.sleep(self._seconds)
                 if await self._reloaded():
                     for each in running:
                         each.cancel()
@@ -115,7 +114,7 @@ def chain_of(rules: Rules, root: str) -> Callable[[str], Chain]:
         resource = rest.partition("/")[0]
         chain = known.get((group, resource))
         if chain is None:
-            chain = known[group, resource] = PLAIN if group == CLAIMS else rules.chain(group, resource)
+            chain = known[group, resource] = PLAIN if group == LOCKS else rules.chain(group, resource)
         return chain
 
     return find

@@ -65,7 +65,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-class Pulse:
+class HealthCheck:
     """Asks storage for a linearizable read, with a time limit; whoever waits while one is under way shares the answer to the next.
 
     Anybody may ask, so the reads must not grow with those who do; and an answer is never older than its question.
@@ -101,8 +101,10 @@ class Pulse:
 class Storing:
     """``storage`` is for everybody; ``background`` is to run beside it."""
 
-    def __init__(self, plain: Storage, options: StorageOptions, *, root: str) -> None:
+    def __init__(self, plain: Storage, options: StorageOptions, *, root: str, file_seconds: float = 5.0) -> None:
         """Wrap ``plain``, whose keys are those in etcd; objects are under ``root``.
+
+        The file of the encryption is looked at every ``file_seconds``.
 
         Raises:
             OSError, Misconfigured: the file of the encryption cannot be used.
@@ -115,15 +117,15 @@ class Storing:
             "apiserver_encryption_config_controller_automatic_reloads_total", "Changes of the encryption's file.", ("status",)
         )
         self.storage = plain
-        self._healthy = Pulse(plain, options.etcd_healthcheck_timeout)
-        self._ready = Pulse(plain, options.etcd_readycheck_timeout)
+        self._healthy = HealthCheck(plain, options.etcd_healthcheck_timeout)
+        self._ready = HealthCheck(plain, options.etcd_readycheck_timeout)
         self._encryption: Encryption | None = None
         if options.encryption_provider_config is not None:
             # Here, because ciphers bring an OpenSSL of their own, some 10 MiB, which nobody else in this process needs.
             from apiserver.server.storage.encrypting import Encryption
 
-            follows = options.encryption_provider_config_automatic_reload
-            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads, follows=follows)
+            again = file_seconds if options.encryption_provider_config_automatic_reload else None
+            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads, again)
             self.storage = self._encryption.storage
 
     def register(self, registry: Registry) -> None:

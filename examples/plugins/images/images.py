@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 10
 TRY_AGAIN, NOT_POSSIBLE, INPUT_OUTPUT = 11, 7, 5
 
 
-class Refused(Exception):
+class PluginError(Exception):
     """An answer with an error."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -46,12 +46,12 @@ class Refused(Exception):
 
 def plugin(command: str) -> int:
     """Answer virt-handler; return the exit status."""
-    told = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     if command == "VERSION":
         answer: Document = {"supportedVersions": [VERSION], "kinds": ["storage"], "liveMigration": False}
     else:
         try:
-            answer = ask({"command": command, "told": told})
+            answer = ask({"command": command, "request": request})
         except OSError as error:
             answer = {"code": TRY_AGAIN, "msg": f"its daemon does not answer on this node: {error.strerror or error}"}
     json.dump({"version": VERSION, **answer}, sys.stdout)
@@ -87,87 +87,87 @@ class Daemon:
         for file in self.state.glob("*.json"):
             try:
                 self.add(json.loads(file.read_text()))
-            except (OSError, Refused, ValueError, KeyError, TypeError) as error:  # one that cannot be served must not keep the others away
+            except (OSError, PluginError, ValueError, KeyError, TypeError) as error:  # that one alone is not served
                 print(f"{file.name}: {type(error).__name__}: {error}", file=sys.stderr)
 
-    def answer(self, command: str, told: Document) -> Document:
-        """Carry a command out, and return what virt-handler is told."""
+    def answer(self, command: str, request: Document) -> Document:
+        """Carry a command out, and return the answer to virt-handler."""
         try:
             with self.lock:
-                return {"ADD": self.add, "DEL": self.delete, "CHECK": self.check}[command](told)
-        except Refused as refused:
+                return {"ADD": self.add, "DEL": self.delete, "CHECK": self.check}[command](request)
+        except PluginError as refused:
             return {"code": refused.code, "msg": str(refused)}
         except OSError as error:
             return {"code": INPUT_OUTPUT, "msg": str(error)}
 
-    def add(self, told: Document) -> Document:
+    def add(self, request: Document) -> Document:
         """Serve a disk. Asked again, it serves the same disk."""
-        key, disk = key_of(told), told["disk"]
+        key, disk = key_of(request), request["disk"]
         name = disk["options"].get("image", "")
         if set(disk["options"]) != {"image"} or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-            raise Refused(NOT_POSSIBLE, "options: image has to be the name of an image file, and is the only one")
+            raise PluginError(NOT_POSSIBLE, "options: image has to be the name of an image file, and is the only one")
         if key not in self.disks:
             for other in self.disks.values():
                 if other.image == name and not (other.read_only and disk["readOnly"]):
-                    raise Refused(TRY_AGAIN, f"image {name} is in use by another disk")
-            served = Disk(name, told)
+                    raise PluginError(TRY_AGAIN, f"image {name} is in use by another disk")
+            served = Disk(name, request)
             try:
-                self.keep(key, told)
+                self.keep(key, request)
             except OSError:
                 served.close()
                 raise
             self.disks[key] = served
         return {"disk": {"protocol": "nbd", "path": disk["socket"], "size": self.disks[key].size, "export": ""}}
 
-    def keep(self, key: str, told: Document) -> None:
+    def keep(self, key: str, request: Document) -> None:
         """Write down what is served: whole, or not at all."""
         new = self.state / f"{key}.new"
         with new.open("w") as file:
-            file.write(json.dumps(told))
+            file.write(json.dumps(request))
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, self.state / f"{key}.json")
 
-    def delete(self, told: Document) -> Document:
+    def delete(self, request: Document) -> Document:
         """Serve it no more; what is not served is no error."""
-        if (served := self.disks.pop(key_of(told), None)) is not None:
+        if (served := self.disks.pop(key_of(request), None)) is not None:
             served.close()
         for ending in ("json", "new"):
-            self.state.joinpath(f"{key_of(told)}.{ending}").unlink(missing_ok=True)
+            self.state.joinpath(f"{key_of(request)}.{ending}").unlink(missing_ok=True)
         return {}
 
-    def check(self, told: Document) -> Document:
+    def check(self, request: Document) -> Document:
         """Say whether it is served, and serve it if it is not."""
-        served = self.disks.get(key_of(told))
-        if served is not None and not os.path.exists(told["disk"]["socket"]):
+        served = self.disks.get(key_of(request))
+        if served is not None and not os.path.exists(request["disk"]["socket"]):
             served.close()
-            del self.disks[key_of(told)]
-        self.add(told)
+            del self.disks[key_of(request)]
+        self.add(request)
         return {}
 
 
-def key_of(told: Document) -> str:
+def key_of(request: Document) -> str:
     """Return what no other disk has: a pod's disk."""
-    return f"{told['pod']['uid']}-{told['disk']['name']}"
+    return f"{request['pod']['uid']}-{request['disk']['name']}"
 
 
 class Disk:
     """One image file, served at one socket."""
 
-    def __init__(self, image: str, told: Document) -> None:
-        self.image, self.read_only = image, told["disk"]["readOnly"]
+    def __init__(self, image: str, request: Document) -> None:
+        self.image, self.read_only = image, request["disk"]["readOnly"]
         flags = os.O_RDONLY if self.read_only else os.O_RDWR
         try:
             # A file object: it is closed once nobody has it any more, and no thread finds another file under its number.
             self.file = open(os.open(IMAGES / image, flags | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering=0)  # noqa: SIM115 - as above
         except FileNotFoundError:
-            raise Refused(TRY_AGAIN, f"there is no image {image} on this node") from None
+            raise PluginError(TRY_AGAIN, f"there is no image {image} on this node") from None
         found = os.fstat(self.file.fileno())
         self.size = found.st_size
         if not stat.S_ISREG(found.st_mode) or not self.size or self.size % 512:
-            raise Refused(NOT_POSSIBLE, f"image {image} is no regular file of whole blocks of 512 bytes")
+            raise PluginError(NOT_POSSIBLE, f"image {image} is no regular file of whole blocks of 512 bytes")
         self.connections: set[socket.socket] = set()
-        self.listener = listener_at(Path(told["disk"]["socket"]), told["user"])
+        self.listener = listener_at(Path(request["disk"]["socket"]), request["user"])
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self) -> None:
@@ -324,7 +324,7 @@ def one_question(daemon: Daemon, connection: socket.socket) -> None:
     """Answer the plugin once."""
     with contextlib.suppress(OSError, ValueError), connection, connection.makefile("rw") as stream:
         question = json.loads(stream.readline())
-        stream.write(json.dumps(daemon.answer(question["command"], question["told"])) + "\n")
+        stream.write(json.dumps(daemon.answer(question["command"], question["request"])) + "\n")
 
 
 if __name__ == "__main__":

@@ -54,17 +54,17 @@ def short(prefix: str, *words: str) -> str:
 class Network:
     """The names of what belongs to one interface of one guest."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        """Read what virt-handler told."""
-        self.interface = told["interface"]
+    def __init__(self, request: dict[str, Any]) -> None:
+        """Read virt-handler's request."""
+        self.interface = request["interface"]
         options = self.interface["options"]
         if unknown := sorted(options.keys() - {"segment"}):
             raise PluginError(7, f"unknown option {unknown[0]}; there is segment")
         self.segment = options.get("segment", "default")
         if not re.fullmatch("[a-z0-9-]{1,63}", self.segment):
             raise PluginError(7, "option segment: must be 1 to 63 of a-z, 0-9 and -")
-        self.node_bridge = short("iso", told["machine"]["namespace"], self.segment)
-        self.node_link = short("isv", told["pod"]["uid"], self.interface["name"])
+        self.node_bridge = short("iso", request["machine"]["namespace"], self.segment)
+        self.node_link = short("isv", request["pod"]["uid"], self.interface["name"])
         self.pod_link, self.bridge, self.tap = (self.interface[each] for each in ("uplink", "bridge", "tap"))
 
 
@@ -83,9 +83,9 @@ table netdev {tap} {{
 """The guest has its own MAC address alone, and the pod is no part of the network."""
 
 
-def add(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
+def add(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
     """Join the guest."""
-    network = Network(told)
+    network = Network(request)
     mac, queues = network.interface["mac"], network.interface["queues"]
     make_bridge(node, network.node_bridge)
     if network.pod_link not in links(pod):
@@ -94,7 +94,7 @@ def add(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
     make_bridge(pod, network.bridge)
     if network.tap not in links(pod):
         several = ["multi_queue"] if queues > 1 else []
-        user = str(told["user"])
+        user = str(request["user"])
         run(pod, "ip", "tuntap", "add", "dev", network.tap, "mode", "tap", "user", user, "group", user, *several)
     run(pod, "nft", "-f", "-", stdin=RULES.format(tap=network.tap, bridge=network.bridge, mac=mac))
     for link in (network.pod_link, network.tap):
@@ -110,9 +110,9 @@ def make_bridge(netns: str, name: str) -> None:
     run(netns, "ip", "link", "set", name, "up")
 
 
-def check(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
+def check(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
     """Say what is missing."""
-    network = Network(told)
+    network = Network(request)
     if missing := {network.tap, network.bridge, network.pod_link} - links(pod):
         raise PluginError(100, f"the pod has lost {', '.join(sorted(missing))}")
     if network.node_link not in links(node, "master", network.node_bridge):
@@ -120,10 +120,10 @@ def check(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
     return {}
 
 
-def delete(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
+def delete(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
     """Take away what the guest had, and the node's bridge after the last one; the pod may be gone."""
     try:
-        network = Network(told)
+        network = Network(request)
     except PluginError:  # ADD refused it, and made nothing
         return {}
     if network.node_link in links(node):
@@ -139,19 +139,19 @@ def delete(told: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
 def answer(command: str) -> dict[str, Any]:
     """Return the result of a command."""
     try:
-        told = json.load(sys.stdin)
+        request = json.load(sys.stdin)
     except ValueError as error:
         raise PluginError(6, f"standard input is no JSON: {error}") from error
     if command == "VERSION":
         return {"supportedVersions": [VERSION], "kinds": ["network"], "liveMigration": False}
-    if told.get("version") != VERSION:
+    if request.get("version") != VERSION:
         raise PluginError(1, f"speaks version {VERSION} alone")
     operation = {"ADD": add, "CHECK": check, "DEL": delete}.get(command)
     if operation is None:
         raise PluginError(2, f"unknown command {command}")
     with LOCK.open("w") as lock:  # a bridge is not taken away while another guest comes
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return operation(told, os.environ.get("KUBEVIRT_NETNS", ""), os.environ["KUBEVIRT_NODE_NETNS"])
+        return operation(request, os.environ.get("KUBEVIRT_NETNS", ""), os.environ["KUBEVIRT_NODE_NETNS"])
 
 
 def main() -> int:

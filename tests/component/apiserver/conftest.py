@@ -6,7 +6,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 from apiserver.registry.cacher import changes, items
 from apiserver.server import options, running
+from apiserver.server.options import Times
 from apiserver.server.running import Kinds
 from certs.files import write_file
 from certs.issuing import Pair, Profile, issue, new_authority
@@ -150,12 +151,14 @@ def flags(pki: Pki, *more: str) -> options.Options:
 
 
 @asynccontextmanager
-async def serving(pki: Pki, *more: str, storage: Storage | None = None, versions: bool = False) -> AsyncIterator[Api]:
+async def serving(
+    pki: Pki, *more: str, storage: Storage | None = None, versions: bool = False, times: Times | None = None
+) -> AsyncIterator[Api]:
     """Serve widgets, also in their old version if ``versions``; the client is ``developer``."""
     strategy = WidgetStrategy()
     kept = storage or MemoryStorage()
     strategies = (strategy, OldWidgetStrategy(strategy)) if versions else (strategy,)
-    async with running.running(flags(pki, *more), lambda _: Kinds(strategies), kept) as (host, port):
+    async with running.running(replace(flags(pki, *more), times=times or Times()), lambda _: Kinds(strategies), kept) as (host, port):
         connector = aiohttp.TCPConnector(ssl=pki.client("developer"), limit=0)
         async with aiohttp.ClientSession(connector=connector) as session:
             api = Api(f"https://{host}:{port}", session, strategy, kept)

@@ -106,7 +106,7 @@ class Subject:
                 continue
 
     def show(self, obj: Object) -> None:
-        self.strategy.claims(obj)
+        self.strategy.locks(obj)
         self.strategy.cells(obj, NOW)
         self.strategy.selectable_fields(obj)
 

@@ -252,7 +252,7 @@ async def test_a_dry_run_goes_all_the_way_but_writes_nothing(api: Api) -> None:
     assert (await api.patch("w1?dryRun=Some", {})).code == 422
 
 
-async def test_a_claim_is_held_by_one_object_until_it_gives_it_up(api: Api) -> None:
+async def test_a_lock_is_held_by_one_object_until_it_gives_it_up(api: Api) -> None:
     await api.make(widget("a", slot="one"))
     taken = await api.call("POST", "", widget("b", slot="one"))
     assert (taken.code, taken.json["reason"]) == (409, "Conflict")
@@ -270,7 +270,7 @@ async def test_a_claim_is_held_by_one_object_until_it_gives_it_up(api: Api) -> N
     assert (await api.patch("a", {"spec": {"slot": "one"}})).code == 200
 
 
-async def test_of_many_that_want_one_claim_one_gets_it(api: Api) -> None:
+async def test_of_many_that_want_one_lock_one_gets_it(api: Api) -> None:
     async with asyncio.TaskGroup() as tasks:
         answers = [tasks.create_task(api.call("POST", "", widget(f"w{i}", slot="x"))) for i in range(20)]
     assert sorted(each.result().code for each in answers) == [201] + [409] * 19

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.server.options import Times
 from tests.component.apiserver import webhooks
 from tests.component.apiserver.conftest import Pki
 from tests.component.apiserver.webhooks import REGISTRATION, World
@@ -385,11 +386,10 @@ async def test_match_conditions_of_webhooks_are_evaluated(world: World) -> None:
         assert (answer.code, "resulted in error: no such key: nothing" in answer.json["message"]) == (403, True)
 
 
-async def test_nothing_is_admitted_before_the_policies_are_known(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_admitted_before_the_policies_are_known(world: World) -> None:
     """ADM-08: a server that starts fails closed; without the kinds in the cluster there is nothing to wait for."""
-    monkeypatch.setattr("apiserver.admission.policy.plugin.READY_SECONDS", 0.2)
     world.kube.authorize = lambda _method, path, _query: "admissionpolic" not in path
-    async with world.api() as api:
+    async with world.api(times=Times(admission=0.2)) as api:
         answer = await api.call("POST", "", widget())
         assert (answer.code, answer.json["message"]) == (403, 'widgets.example.test "w1" is forbidden: not yet ready to handle request')
         world.kube.discovery[REGISTRATION] = [{"name": "mutatingwebhookconfigurations", "kind": "MutatingWebhookConfiguration"}]

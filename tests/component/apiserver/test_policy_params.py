@@ -31,14 +31,14 @@ def binding(**ref: Any) -> Binding:
 
 
 @asynccontextmanager
-async def following(kube: FakeAPI) -> AsyncIterator[Params]:
+async def following(kube: FakeAPI, sync_seconds: float = 1.0) -> AsyncIterator[Params]:
     kube.discovery["/apis/toys.test/v1"] = [
         {"name": "rules", "kind": "Rule", "namespaced": True},
         {"name": "rules/status", "kind": "Rule", "namespaced": True},
         {"name": "scopes", "kind": "Scope", "namespaced": False},
     ]
     async with kube.serving() as config, Client(config, user_agent="test") as client:
-        params = Params(client)
+        params = Params(client, sync_seconds)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(params.run())
             yield params
@@ -81,13 +81,12 @@ async def test_parameters_of_the_cluster_are_in_no_namespace() -> None:
             await params.of(policy(SCOPE), binding(name="one", namespace="a"), "a")
 
 
-async def test_what_may_not_be_read_fails_until_it_may(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_may_not_be_read_fails_until_it_may(caplog: pytest.LogCaptureFixture) -> None:
     """ADM-04, ADM-08: the operator grants reading a kind; until then policies that use it fail, and the log says what to grant."""
-    monkeypatch.setattr("apiserver.admission.policy.params.SYNC_SECONDS", 0.05)
     kube = FakeAPI()
     await kube.put(RULES, {"metadata": {"namespace": "a", "name": "x"}})
     kube.authorize = lambda _method, path, _query: path != RULES
-    async with following(kube) as params:
+    async with following(kube, sync_seconds=0.05) as params:
         params.want({RULE})
         with pytest.raises(ConfigurationError) as raised:
             await params.of(policy(RULE), binding(name="x"), "a")

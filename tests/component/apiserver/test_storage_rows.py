@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.server.storage import encrypting
+from apiserver.server.options import Times
 from storage.encryption.kms import envelope
 from storage.etcd.store import EtcdStorage, Settings
 from storage.port import Delete, Entry, Put
@@ -25,6 +25,7 @@ from tests.ports import free_port
 
 __all__ = ["etcd_server"]
 
+QUICK = Times(files=0.05)
 PREFIX = f"/registry/example.test/widgets/{NAMESPACE}/"
 
 
@@ -126,13 +127,12 @@ async def until_reloaded(api: Api, times: int) -> None:
 
 
 async def test_sto_06_a_key_is_rotated_without_a_restart_and_a_write_that_changes_nothing_renews_an_object(
-    pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(encrypting, "FILE_SECONDS", 0.05)
     file = tmp_path / "encryption.yaml"
     configure(file, "old")
     flags = (f"--encryption-provider-config={file}", "--encryption-provider-config-automatic-reload")
-    async with serving(pki, *flags, storage=client(etcd_server)) as api:
+    async with serving(pki, *flags, storage=client(etcd_server), times=QUICK) as api:
         made = await api.make(widget("w1"))
         await api.make(widget("w2"))
         assert (await entry_of(etcd, "w1")).value.startswith(b"k8s:enc:aesgcm:v1:old:")
@@ -153,21 +153,20 @@ async def test_sto_06_a_key_is_rotated_without_a_restart_and_a_write_that_change
         configure(file, "new")
         await until_reloaded(api, 2)
         assert {item["metadata"]["name"] for item in (await api.get()).json["items"]} == {"w1", "w2"}
-    async with serving(pki, *flags, storage=client(etcd_server)) as api:
+    async with serving(pki, *flags, storage=client(etcd_server), times=QUICK) as api:
         assert {item["metadata"]["name"] for item in (await api.get()).json["items"]} == {"w1", "w2"}
 
 
 async def test_sto_06_08_what_cannot_be_decrypted_is_reported_and_the_rest_is_served_until_the_key_is_back(
-    pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(encrypting, "FILE_SECONDS", 0.05)
     file = tmp_path / "encryption.yaml"
     configure(file, "lost")
     flags = (f"--encryption-provider-config={file}", "--encryption-provider-config-automatic-reload")
-    async with serving(pki, *flags, storage=client(etcd_server)) as api:
+    async with serving(pki, *flags, storage=client(etcd_server), times=QUICK) as api:
         await api.make(widget("w1"))
     configure(file, "other")
-    async with serving(pki, *flags, storage=client(etcd_server)) as api:
+    async with serving(pki, *flags, storage=client(etcd_server), times=QUICK) as api:
         await api.make(widget("w2"))
         assert [item["metadata"]["name"] for item in (await api.get()).json["items"]] == ["w2"]
         assert (await api.get("w2")).code == 200
@@ -187,13 +186,12 @@ async def test_sto_06_08_what_cannot_be_decrypted_is_reported_and_the_rest_is_se
 async def test_sto_06_a_key_management_service_takes_over_rotates_and_fails_without_harm(
     pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encrypting, "FILE_SECONDS", 0.05)
     monkeypatch.setattr(envelope, "WELL_SECONDS", 0.05)
     monkeypatch.setattr(envelope, "ILL_SECONDS", 0.05)
     file, kms = tmp_path / "encryption.yaml", FakeKms()
     configure(file, "old")
     flags = (f"--encryption-provider-config={file}", "--encryption-provider-config-automatic-reload")
-    async with serving(pki, *flags, storage=client(etcd_server)) as api:
+    async with serving(pki, *flags, storage=client(etcd_server), times=QUICK) as api:
         made = await api.make(widget("w1"))
         provider = f"{{kms: {{apiVersion: v2, name: one, endpoint: 'unix://{tmp_path}/kms.sock'}}}}"
         file.write_text(file.read_text().replace("providers: [", f"providers: [{provider}, "))

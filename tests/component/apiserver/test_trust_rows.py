@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import functools
+import dataclasses
 import hashlib
 import shutil
 import ssl
@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
 from apiserver.client.config import Config
-from apiserver.server import options, running, trusting
+from apiserver.server import options, running
+from apiserver.server.options import Times
 from apiserver.server.running import Kinds
 from certs.files import write_file
 from certs.issuing import Profile, new_authority
-from certs.reloading import ServerTls
 from storage.memory import MemoryStorage
 from tests.component.apiserver.conftest import HOUR, Api, Pki, flags
 from tests.component.apiserver.test_delegation import (
@@ -47,11 +46,7 @@ async def serial(api: Api, pki: Pki) -> str:
     return str(found)
 
 
-async def test_agg_04_new_certificates_and_new_authorities_of_clients_count_without_a_restart(
-    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "ServerTls", functools.partial(ServerTls, interval=0.02))
-    monkeypatch.setattr(trusting, "_FILE_SECONDS", 0.02)
+async def test_agg_04_new_certificates_and_new_authorities_of_clients_count_without_a_restart(pki: Pki, tmp_path: Path) -> None:
     for name in ("server.crt", "server.key", "ca.crt"):
         shutil.copy(pki.directory / name, tmp_path / name)
     given = flags(
@@ -61,6 +56,7 @@ async def test_agg_04_new_certificates_and_new_authorities_of_clients_count_with
         f"--client-ca-file={tmp_path / 'ca.crt'}",
         "--no-anonymous-auth",
     )
+    quick = dataclasses.replace(given, times=Times(files=0.02))
 
     async def ask(api: Api, authority: Any) -> int:
         session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=pki.client("developer", authority)))
@@ -72,7 +68,7 @@ async def test_agg_04_new_certificates_and_new_authorities_of_clients_count_with
                 return 0  # Python's TLS refuses the certificate of a stranger while shaking hands
 
     async with (
-        running.running(given, lambda _: Kinds((WidgetStrategy(),)), MemoryStorage()) as (host, port),
+        running.running(quick, lambda _: Kinds((WidgetStrategy(),)), MemoryStorage()) as (host, port),
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=pki.client("developer"))) as session,
         asyncio.timeout(20),
     ):

@@ -9,7 +9,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import aiohttp
 from aiohttp import web
 
 from apiserver.server import running
+from apiserver.server.options import Times
 from apiserver.server.running import Kinds
 from storage.memory import MemoryStorage
 from tests.component.apiserver.conftest import Api, Pki, flags
@@ -116,14 +117,14 @@ class World:
         await self.kube.put(VALIDATING, {"metadata": {"name": name}, "webhooks": list(hooks)})
 
     @asynccontextmanager
-    async def api(self, *more: str, versions: bool = False, ready: bool = True) -> AsyncIterator[Api]:
+    async def api(self, *more: str, versions: bool = False, ready: bool = True, times: Times | None = None) -> AsyncIterator[Api]:
         """Serve widgets beside the cluster; the client is ``developer``."""
         strategy = WidgetStrategy()
         strategies = (strategy, OldWidgetStrategy(strategy)) if versions else (strategy,)
         async with self.kube.serving() as config:
             kubeconfig = write_kubeconfig(self.directory / "kubeconfig", config)
             storage = MemoryStorage()
-            options = flags(self.pki, f"--kubeconfig={kubeconfig}", *more)
+            options = replace(flags(self.pki, f"--kubeconfig={kubeconfig}", *more), times=times or Times())
             async with running.running(options, lambda _: Kinds(strategies), storage) as (host, port):
                 connector = aiohttp.TCPConnector(ssl=self.pki.client("developer"), limit=0)
                 async with aiohttp.ClientSession(connector=connector) as session, asyncio.timeout(20):

@@ -173,7 +173,7 @@ class WidgetStrategy(Strategy):
     def cells(self, obj: Object, now: datetime) -> list[Any]:
         return [obj["spec"]["size"], obj["spec"].get("color")]
 
-    def claims(self, obj: Object) -> frozenset[str]:
+    def locks(self, obj: Object) -> frozenset[str]:
         slot = obj["spec"].get("slot")
         return frozenset({f"slot/{obj['metadata']['namespace']}/{slot}"}) if slot else frozenset()
 

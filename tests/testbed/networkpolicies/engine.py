@@ -35,7 +35,7 @@ def main(node: str) -> None:
         changed.clear()
         if not (pods.known and namespaces.known and policies.known):
             continue
-        wanted = ruleset.script(ruleset.Seen(pods.found(), dict(namespaces.found()), policies.found()), node)
+        wanted = ruleset.script(ruleset.Cluster(pods.found(), dict(namespaces.found()), policies.found()), node)
         if wanted != loaded:
             loaded = wanted if _load(wanted) else ""
             if not loaded:

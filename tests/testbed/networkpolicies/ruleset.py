@@ -48,7 +48,7 @@ class Pod:
 
 
 @dataclasses.dataclass(frozen=True)
-class Seen:
+class Cluster:
     """The cluster."""
 
     pods: Sequence[Pod]
@@ -74,12 +74,12 @@ def pod_of(obj: Object) -> Pod | None:
     )
 
 
-def script(seen: Seen, node: str) -> str:
+def script(cluster: Cluster, node: str) -> str:
     """Return what ``nft -f -`` is given: the table anew, at once or not at all."""
     chains: dict[str, list[str]] = {}
     jumps: list[str] = []
-    policies = sorted(seen.policies, key=lambda each: (each["metadata"]["namespace"], each["metadata"]["name"]))
-    for pod in sorted(seen.pods, key=lambda each: (each.namespace, each.name)):
+    policies = sorted(cluster.policies, key=lambda each: (each["metadata"]["namespace"], each["metadata"]["name"]))
+    for pod in sorted(cluster.pods, key=lambda each: (each.namespace, each.name)):
         if pod.node != node:
             continue
         for direction in (EGRESS, INGRESS):
@@ -88,7 +88,7 @@ def script(seen: Seen, node: str) -> str:
             for address in pod.addresses:
                 family, name = _family(address), f"{direction.field}-{address.replace('.', '-').replace(':', '_')}"
                 jumps.append(f"{family} {direction.own} {address} jump {name}")
-                allowed = (rule for each in chosen for rule in _rules(seen, each, pod, family, direction))
+                allowed = (rule for each in chosen for rule in _rules(cluster, each, pod, family, direction))
                 chains[name] = [*dict.fromkeys(allowed), "counter drop"]
     lines = [f"table inet {TABLE}", f"delete table inet {TABLE}", f"table inet {TABLE} {{"]
     for name, rules in chains.items():
@@ -136,16 +136,17 @@ def _meets(expression: Object, labels: Mapping[str, str]) -> bool:
             raise ValueError(f"unknown operator {other!r} of a label selector")
 
 
-def _rules(seen: Seen, policy: Object, pod: Pod, family: str, direction: Direction) -> Iterator[str]:
+def _rules(cluster: Cluster, policy: Object, pod: Pod, family: str, direction: Direction) -> Iterator[str]:
     """Yield what lets packets pass, of one policy in one direction."""
     for rule in policy["spec"].get(direction.field) or ():
-        peers = _peers(seen, policy, rule[direction.peers], family, direction.other) if rule.get(direction.peers) else [("", seen.pods)]
+        given = rule.get(direction.peers)
+        peers = _peers(cluster, policy, given, family, direction.other) if given else [("", cluster.pods)]
         for peer, pods in peers:
             for port in _ports(rule.get("ports") or (), pod, pods, family, direction):
                 yield " ".join(filter(None, (peer, port, "return")))
 
 
-def _peers(seen: Seen, policy: Object, peers: Iterable[Object], family: str, other: str) -> Iterator[tuple[str, Sequence[Pod]]]:
+def _peers(cluster: Cluster, policy: Object, peers: Iterable[Object], family: str, other: str) -> Iterator[tuple[str, Sequence[Pod]]]:
     """Yield what matches each peer's addresses, with its pods."""
     for peer in peers:
         if block := peer.get("ipBlock"):
@@ -153,14 +154,14 @@ def _peers(seen: Seen, policy: Object, peers: Iterable[Object], family: str, oth
                 excepted = ", ".join(block.get("except") or ())
                 yield f"{family} {other} {block['cidr']}" + (f" {family} {other} != {{ {excepted} }}" if excepted else ""), ()
             continue
-        pods = [each for each in seen.pods if _is_peer(seen, policy, peer, each)]
+        pods = [each for each in cluster.pods if _is_peer(cluster, policy, peer, each)]
         if addresses := _addresses(pods, family):
             yield f"{family} {other} {{ {addresses} }}", pods
 
 
-def _is_peer(seen: Seen, policy: Object, peer: Object, pod: Pod) -> bool:
+def _is_peer(cluster: Cluster, policy: Object, peer: Object, pod: Pod) -> bool:
     if "namespaceSelector" in peer:
-        labels = seen.namespaces.get(pod.namespace)
+        labels = cluster.namespaces.get(pod.namespace)
         if labels is None or not matches(peer["namespaceSelector"], labels):
             return False
     elif pod.namespace != policy["metadata"]["namespace"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -40,16 +41,17 @@ def test_a_container_has_what_its_cgroup_leaves_it() -> None:
 
 
 def test_the_compiler_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    told: list[dict[str, str]] = []
-    monkeypatch.setattr(compiling, "environment", lambda: {"GOGC": "off", "GOMEMLIMIT": "1"})
-    monkeypatch.setattr(progress, "run", lambda *_, environment, **__: told.append(environment))
+    compiler = tmp_path / "go"
+    compiler.write_text(f"#!/bin/sh\nenv > {tmp_path}/environment\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     program = build.PROGRAMS["pause"]
+    assert isinstance(program, build.GoProgram)
     before = program.digest()
 
-    program.make(tmp_path)
+    program.make(tmp_path, {"GOGC": "off", "GOMEMLIMIT": "1"})
 
-    assert told[0]["GOGC"] == "off"
-    assert told[0]["GOMEMLIMIT"] == "1"
+    assert {"GOGC=off", "GOMEMLIMIT=1"} <= set((tmp_path / "environment").read_text().splitlines())
     assert program.digest() == before  # how quickly it is built makes no other program
 
 
@@ -88,25 +90,25 @@ def test_the_plugin_of_the_demo_runs_this_source(monkeypatch: pytest.MonkeyPatch
     assert str(plugin.packages_path()) in text
 
 
-Seen = estimate.Seen
+Progress = estimate.Progress
 
 
 @pytest.mark.parametrize(
     ("seen", "seconds"),
     [
-        (Seen(0, 0, 600), 600),
-        (Seen(10, 30, 600), 600),  # too little to tell
-        (Seen(100, 200, 300), 600),  # half as quick
-        (Seen(100, 50, 300), 150),
-        (Seen(100, 100, 300, ((100, 0), (100, 90))), 300 + 100 + 10),
-        (Seen(100, 100, 300, ((100, 100),)), 300 + 5),  # what runs is never over
-        (Seen(100, 100, 0, ((100, 400),)), 5),  # nearly over, but not over
-        (Seen(100, 10_000, 100), 800),
-        (Seen(100, 1, 100), 25),
-        (Seen(700, 600, 0), 0),
+        (Progress(0, 0, 600), 600),
+        (Progress(10, 30, 600), 600),  # too little to tell
+        (Progress(100, 200, 300), 600),  # half as quick
+        (Progress(100, 50, 300), 150),
+        (Progress(100, 100, 300, ((100, 0), (100, 90))), 300 + 100 + 10),
+        (Progress(100, 100, 300, ((100, 100),)), 300 + 5),  # what runs is never over
+        (Progress(100, 100, 0, ((100, 400),)), 5),  # nearly over, but not over
+        (Progress(100, 10_000, 100), 800),
+        (Progress(100, 1, 100), 25),
+        (Progress(700, 600, 0), 0),
     ],
 )
-def test_what_is_left_follows_this_machines_speed(seen: estimate.Seen, seconds: float) -> None:
+def test_what_is_left_follows_this_machines_speed(seen: estimate.Progress, seconds: float) -> None:
     assert estimate.left(seen) == pytest.approx(seconds)
 
 
@@ -120,42 +122,42 @@ def test_two_steps_side_by_side_share_the_machine() -> None:
 
     course.end("short")  # it used 200 seconds of the machine, and this one is half as quick as the recorded one
 
-    assert course.told() == "about 34 min left"  # (1000 * 2 - 200) + 100 * 2 seconds
+    assert course.describe() == "about 34 min left"  # (1000 * 2 - 200) + 100 * 2 seconds
     now[0] = 1000.0
-    assert course.told() == "about 24 min left"
+    assert course.describe() == "about 24 min left"
 
 
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        (Seen(100, 100, 59), "under a minute left"),
-        (Seen(100, 100, 60), "about 1 min left"),
-        (Seen(100, 100, 61), "about 2 min left"),
-        (Seen(10, 10, 600), "about 10 min left, if this machine is like the one of the records"),
+        (Progress(100, 100, 59), "under a minute left"),
+        (Progress(100, 100, 60), "about 1 min left"),
+        (Progress(100, 100, 61), "about 2 min left"),
+        (Progress(10, 10, 600), "about 10 min left, if this machine is like the one of the records"),
     ],
 )
-def test_an_estimate_is_rounded_up_and_says_what_it_is_worth(seen: estimate.Seen, words: str) -> None:
-    assert estimate.told(seen) == words
+def test_an_estimate_is_rounded_up_and_says_what_it_is_worth(seen: estimate.Progress, words: str) -> None:
+    assert estimate.describe(seen) == words
 
 
 def test_a_course_counts_from_its_beginning_what_was_expected_and_once() -> None:
     now = 1000.0
     course = estimate.Course({"a": 100.0, "b": 100.0, "c": 300.0}, clock=lambda: now)
-    assert course.told() == "about 9 min left, if this machine is like the one of the records"  # 500 s
+    assert course.describe() == "about 9 min left, if this machine is like the one of the records"  # 500 s
 
     course.begin("a")
     course.begin("unexpected")
     now += 60
-    assert course.told() == "about 8 min left, if this machine is like the one of the records"  # 40 s of a, and the others
+    assert course.describe() == "about 8 min left, if this machine is like the one of the records"  # 40 s of a, and the others
     now += 140
     course.end("unexpected")
     course.end("a")
     course.end("a")
-    assert course.told() == "about 14 min left"  # half as quick: 800 s
+    assert course.describe() == "about 14 min left"  # half as quick: 800 s
 
     course.begin("b")
     now += 100
-    assert course.told() == "about 12 min left"  # 100 s of b, 600 s of c
+    assert course.describe() == "about 12 min left"  # 100 s of b, 600 s of c
 
 
 def test_every_line_of_a_step_says_what_is_left(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.testbed import layout, nodes
 from tests.testbed.networkpolicies import following, ruleset
-from tests.testbed.networkpolicies.ruleset import Pod, Seen
+from tests.testbed.networkpolicies.ruleset import Cluster, Pod
 
 WEB = Pod("shop", "web", "node1", {"app": "web"}, ("10.244.1.2", "fd00::2"), (("http", "TCP", 8080), ("dns", "UDP", 53)))
 DB = Pod("shop", "db", "node1", {"app": "db"}, ("10.244.1.3",), (("http", "TCP", 9090),))
@@ -26,7 +26,7 @@ def a_policy(namespace: str = "shop", name: str = "p", **spec: Any) -> dict[str,
 
 
 def chains(*policies: dict[str, Any], node: str = "node1") -> dict[str, list[str]]:
-    script = ruleset.script(Seen(PODS, NAMESPACES, policies), node)
+    script = ruleset.script(Cluster(PODS, NAMESPACES, policies), node)
     assert script.startswith("table inet network-policies\ndelete table inet network-policies\n")
     found = re.findall(r"  chain (\S+) \{\n(.*?)\n  \}", script, re.DOTALL)
     return {name: [line.strip() for line in body.splitlines()] for name, body in found}

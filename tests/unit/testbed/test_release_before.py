@@ -15,17 +15,17 @@ def git(directory: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_it_is_what_the_commit_holds_whatever_lies_in_the_working_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_what_the_commit_holds_whatever_lies_in_the_working_tree(tmp_path: Path) -> None:
     origin = tmp_path / "origin"
     origin.mkdir()
     git(origin, "init", "-q")
     (origin / "release").write_text("before")
     git(origin, "add", "release")
     git(origin, "commit", "-q", "-m", "before")
-    monkeypatch.setattr(release_before, "COMMIT", git(origin, "rev-parse", "HEAD"))
+    commit = git(origin, "rev-parse", "HEAD")
     (origin / "release").write_text("now")
     (origin / "more").touch()
-    release_before.check_out(tmp_path / "old" / "source", origin)
+    release_before.check_out(tmp_path / "old" / "source", origin, commit)
     assert [(each.name, each.read_text()) for each in (tmp_path / "old" / "source").iterdir()] == [("release", "before")]
 
 

@@ -17,7 +17,7 @@ _CONTROL: Final = re.compile(f"[{_CONTROLS}]")
 _MISLEADING: Final = re.compile(f"[{_DIRECTIONAL}{_SEPARATORS}]")
 
 
-def told(text: str) -> str:
+def problem(text: str) -> str:
     """Return what is wrong with the characters of a text, naming the first of them; an empty string if nothing is."""
     if found := _CONTROL.search(text):
         return f"must not have control characters such as {_named(found[0])}"

@@ -78,8 +78,8 @@ def _characters(node: Node) -> Iterator[Problem]:
     """Yield what is wrong with characters, in elements that nobody reads, too, since people do; after references to them are resolved."""
     values = [(f"{node.path}/@{name[:80]}", value) for name, value in node.attributes.items()]
     for path, value in [*values, (node.path, node.text)]:
-        if told := characters.told(value):
-            yield Problem(path, told)
+        if problem := characters.problem(value):
+            yield Problem(path, problem)
     for child in node.children:
         yield from _characters(child)
 
@@ -92,8 +92,8 @@ def _problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> Itera
         value = node.get(allowed.attribute)
         if value not in allowed.elements:
             known = ", ".join(allowed.elements)
-            told = f"must be one of {known}" if "," in known else f"must be {known}"
-            yield Problem(f"{node.path}/@{allowed.attribute}", f"{told}: {allowed.hint}" if allowed.hint else told)
+            words = f"must be one of {known}" if "," in known else f"must be {known}"
+            yield Problem(f"{node.path}/@{allowed.attribute}", f"{words}: {allowed.hint}" if allowed.hint else words)
             return
         allowed = allowed.elements[value]
     yield from _attributes(node, allowed, reasons)
@@ -110,16 +110,16 @@ def _attributes(node: Node, allowed: Element, reasons: Mapping[str, str]) -> Ite
         rule = allowed.attributes.get(name)
         if rule is None:
             yield Problem(path, reasons.get(f"@{name}", "is not allowed here"))
-        elif told := rule(value):
-            yield Problem(path, told)
+        elif problem := rule(value):
+            yield Problem(path, problem)
     for name in sorted(allowed.required - node.attributes.keys()):
         yield Problem(f"{node.path}/@{name}", "is required")
 
 
 def _text(node: Node, allowed: Element) -> Iterator[Problem]:
     if allowed.text is not None:
-        if told := ("must be text" if node.children else allowed.text(node.text)):
-            yield Problem(node.path, told)
+        if problem := ("must be text" if node.children else allowed.text(node.text)):
+            yield Problem(node.path, problem)
     elif node.text.strip(BLANKS):
         yield Problem(node.path, "has text where none is allowed")
 

@@ -1,4 +1,4 @@
-"""``<interface>``: cards on the cables that virt-handler has laid into the pod."""
+"""``<interface>``: cards on the taps that virt-handler has made in the pod."""
 
 from __future__ import annotations
 

@@ -147,8 +147,8 @@ class _Builder:
             raise self._malformed(f"the namespace {(uri or '')[:80]} is not allowed: its elements go around what is checked here")
 
     def _require_characters(self, what: str, text: str) -> None:
-        if told := characters.told(text):
-            raise self._malformed(f"{what} {told}")
+        if problem := characters.problem(text):
+            raise self._malformed(f"{what} {problem}")
 
     def _comment(self, text: str) -> None:
         self._require_characters("a comment", text)
@@ -211,7 +211,7 @@ def parse(text: str) -> Node:
     if len(data) > MAX_BYTES:
         raise Malformed(f"line 1: may not be more than {MAX_BYTES} bytes, and has {len(data)}")
     if line := characters.line_of_control(text):
-        raise Malformed(f"line {line}: {characters.told(text)}")
+        raise Malformed(f"line {line}: {characters.problem(text)}")
     if not text.lstrip(BLANKS).startswith("<"):
         raise Malformed("line 1: must begin with an element")
     root = _Builder(data).parse()

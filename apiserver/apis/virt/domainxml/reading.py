@@ -115,8 +115,8 @@ def _read(text: str) -> Reading | tuple[Problem, ...]:
     try:
         root = parsing.parse(text)
     except parsing.Malformed as error:
-        place, _, told = str(error).partition(": ")
-        return (Problem(place, told),)
+        place, _, problem = str(error).partition(": ")
+        return (Problem(place, problem),)
     if root.name != "domain":
         return (Problem(root.path, "must be <domain>"),)
     found = grammar.problems(root, DOMAIN, REASONS) or rules.problems(root)

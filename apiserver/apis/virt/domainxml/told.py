@@ -1,4 +1,4 @@
-"""The XML that libvirt was given, as a launcher tells it: the subresource ``domainxml``."""
+"""The subresource ``domainxml``: the XML that libvirt was given, as virt-launcher says it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def parse(text: str) -> Object:
     """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"longer than {MAX_CHARACTERS} characters")
-    if wrong := characters.told(text):
+    if wrong := characters.problem(text):
         raise ValueError(wrong)
     return {FIELD: text}

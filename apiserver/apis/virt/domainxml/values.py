@@ -97,12 +97,12 @@ def word(value: str) -> str:
     return "" if _WORD.fullmatch(value) else "must be a word of at most 64 letters, digits and _.-"
 
 
-def matching(pattern: str, told: str) -> Rule:
+def matching(pattern: str, problem: str) -> Rule:
     """Return a rule that accepts what a regular expression matches as a whole."""
     compiled = re.compile(pattern)
 
     def rule(value: str) -> str:
-        return "" if compiled.fullmatch(value) else told
+        return "" if compiled.fullmatch(value) else problem
 
     return rule
 

@@ -50,38 +50,28 @@ class Rights:
     """Of the current attempt, each once."""
 
 
+_OF_A_GUEST: Final = frozenset(
+    {
+        words.PAUSED,
+        words.MIGRATABLE,
+        words.DISKS_READY,
+        words.NETWORK_READY,
+        words.AGENT_CONNECTED,
+        words.ACCESS_CREDENTIALS,
+        words.FILESYSTEMS_READY,
+    }
+)
 _WAITING: Final = Rights(PHASE_FIELDS | {"conditions", "imports"}, frozenset({words.READY, words.DISKS_READY, words.NETWORK_READY}))
 _REPORTING: Final = Rights(
     PHASE_FIELDS
     | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "podIP"},
-    frozenset(
-        {
-            words.READY,
-            words.PAUSED,
-            words.MIGRATABLE,
-            words.DISKS_READY,
-            words.NETWORK_READY,
-            words.AGENT_CONNECTED,
-            words.ACCESS_CREDENTIALS,
-            words.FILESYSTEMS_READY,
-        }
-    ),
+    _OF_A_GUEST | {words.READY},
     attempt=frozenset({"runningTime"}),
 )
 _ENDING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", *phases.OF_A_PLACE},
     frozenset({words.READY}),
-    frozenset(
-        {
-            words.PAUSED,
-            words.MIGRATABLE,
-            words.DISKS_READY,
-            words.NETWORK_READY,
-            words.AGENT_CONNECTED,
-            words.ACCESS_CREDENTIALS,
-            words.FILESYSTEMS_READY,
-        }
-    ),
+    _OF_A_GUEST,
     frozenset({"endTime", "result", "message"}),
 )
 BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(

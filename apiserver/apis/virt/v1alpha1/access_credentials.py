@@ -68,8 +68,8 @@ class PropagationMethod(Model):
 class SSHPublicKey(Model):
     """Public keys, and the way in which they come to the guest."""
 
-    source: AccessCredentialSource = Field(description="Where the keys are.")
-    propagation_method: PropagationMethod = Field(description="How they come to the guest.")
+    source: AccessCredentialSource = Field(description="Source of the keys.")
+    propagation_method: PropagationMethod = Field(description="Way in which they come to the guest.")
 
 
 class AccessCredential(Model):

@@ -64,8 +64,8 @@ def _validate_host_disks(domain: Object, path: Path, allowed: Allowed, namespace
             text = f"files of nodes are no disks in this cluster: its administrator can allow directories ({flag})"
             found.append(forbidden(place.child("type"), text))
         elif not host_disks.is_below(file, allowed.host_disks, namespace):
-            told = ", ".join(each.replace(host_disks.NAMESPACE, namespace) for each in allowed.host_disks)
-            found.append(invalid(place.child("source", "path"), file, f"must be below a directory that is allowed: {told} ({flag})"))
+            directories = ", ".join(each.replace(host_disks.NAMESPACE, namespace) for each in allowed.host_disks)
+            found.append(invalid(place.child("source", "path"), file, f"must be below a directory that is allowed: {directories} ({flag})"))
     return found
 
 

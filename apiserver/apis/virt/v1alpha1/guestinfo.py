@@ -54,11 +54,11 @@ class GuestInfoFilesystem(Model):
     """A file system that is mounted."""
 
     name: str | None = Field(None, description="The guest's name for it.")
-    mount_point: str | None = Field(None, description="Where it is mounted.")
+    mount_point: str | None = Field(None, description="Directory at which it is mounted.")
     type: str | None = Field(None, description="Its type, such as ext4.")
-    total_bytes: Int64 | None = Field(None, description="How much it holds.")
-    used_bytes: Int64 | None = Field(None, description="How much of that is used.")
-    disks: list[GuestInfoDisk] | None = Field(None, description="What it lies on.")
+    total_bytes: Int64 | None = Field(None, description="Bytes that it holds.")
+    used_bytes: Int64 | None = Field(None, description="Bytes of them that are used.")
+    disks: list[GuestInfoDisk] | None = Field(None, description="Disks that it lies on.")
 
 
 class GuestInfoInterface(Model):
@@ -80,8 +80,8 @@ class GuestInfoApplication(Model):
 class GuestInfoUnavailable(Model):
     """A field that the guest did not tell."""
 
-    field: str | None = Field(None, description="Which.")
-    reason: str | None = Field(None, description="Why not, for people.")
+    field: str | None = Field(None, description="Name of the field.")
+    reason: str | None = Field(None, description="The reason, for people.")
 
 
 class VirtualMachineGuestInfo(Kind):
@@ -90,12 +90,12 @@ class VirtualMachineGuestInfo(Kind):
     All of it is the guest's word, which may be false.
     """
 
-    time: Time | None = Field(None, description="When the guest said it.")
+    time: Time | None = Field(None, description="Time at which the guest said it.")
     agent: GuestInfoAgent | None = Field(None, description="The agent that said it.")
     os: GuestInfoOS | None = Field(None, description="The operating system.")
     hostname: str | None = Field(None, description="The host name.")
     timezone: GuestInfoTimezone | None = Field(None, description="The time zone.")
-    users: list[GuestInfoUser] | None = Field(None, description="Who is logged in; at most 64.")
+    users: list[GuestInfoUser] | None = Field(None, description="Users who are logged in; at most 64.")
     filesystems: list[GuestInfoFilesystem] | None = Field(None, description="File systems that are mounted; at most 64.")
     interfaces: list[GuestInfoInterface] | None = Field(None, description="Network interfaces but for loopback; at most 64.")
     applications: list[GuestInfoApplication] | None = Field(

@@ -28,16 +28,16 @@ POST_COPY: Final = (
     "is not supported: once a guest has begun to run on the target, neither side has all of its memory, so that it is lost with either of "
     "them, and here it runs on the target only after the source's virt-launcher has said that nothing of it is left there; use allowPause"
 )
-"""Why ``allowPostCopy`` has to be false."""
+"""Reason why ``allowPostCopy`` has to be false."""
 
 
 class ObjectSelectorRequirement(Model):
     """A condition on one label."""
 
     key: str = Field(description="The label's key.")
-    operator: SelectorOperator = Field(description="How the label is compared with the values.")
+    operator: SelectorOperator = Field(description="Comparison of the label with the values.")
     values: list[str] | None = Field(
-        None, description="What In and NotIn compare with; empty for Exists and DoesNotExist.", json_schema_extra=ATOMIC
+        None, description="Values that In and NotIn compare with; empty for Exists and DoesNotExist.", json_schema_extra=ATOMIC
     )
 
 
@@ -75,19 +75,19 @@ class MigrationPolicySpec(Model):
     )
     max_downtime_milliseconds: Int64 | None = Field(
         None,
-        description="How long the guest may stand still at the end, as QEMU estimates it. Default 300. More lets a guest that writes much "
+        description="Time that the guest may stand still at the end, as QEMU estimates it. Default 300. More lets a guest that writes much "
         "memory arrive.",
     )
     parallel_connections: Int32 | None = Field(
         None, description="Connections that carry the memory, from 1 to 4. Default 1. Several use more processors of both nodes."
     )
     allow_auto_converge: bool | None = Field(
-        None, description="Whether QEMU slows the guest's processors down when it writes memory faster than it is sent."
+        None, description="True lets QEMU slow the guest's processors down when it writes memory faster than it is sent."
     )
     allow_post_copy: bool | None = Field(None, description="Has to be false: a guest that has moved in part is lost with either node.")
     allow_pause: bool | None = Field(
         None,
-        description="Whether a guest that has not arrived within the time-out is paused until it has, for as long again at most. "
+        description="True pauses a guest that has not arrived within the time-out until it has, for as long again at most. "
         "Otherwise the migration fails then, and the guest stays.",
     )
     completion_timeout_per_gib: Int64 | None = Field(
@@ -107,10 +107,10 @@ class MigrationOptions(Model):
     """Limits of one migration: those of its policy and the cluster's defaults, as they were when it began."""
 
     bandwidth: Quantity | None = Field(None, description="Bytes per second at most. 0: no limit.")
-    max_downtime_milliseconds: Int64 | None = Field(None, description="How long the guest may stand still at the end.")
+    max_downtime_milliseconds: Int64 | None = Field(None, description="Time that the guest may stand still at the end.")
     parallel_connections: Int32 | None = Field(None, description="Connections that carry the memory.")
-    allow_auto_converge: bool | None = Field(None, description="Whether QEMU may slow the guest's processors down.")
-    allow_pause: bool | None = Field(None, description="Whether the guest is paused when the time is over.")
+    allow_auto_converge: bool | None = Field(None, description="True if QEMU may slow the guest's processors down.")
+    allow_pause: bool | None = Field(None, description="True if the guest is paused when the time is over.")
     completion_timeout_seconds: Int64 | None = Field(
         None, description="Seconds after which the guest is paused, or the migration fails, from the phase Running on."
     )

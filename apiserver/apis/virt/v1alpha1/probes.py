@@ -70,7 +70,7 @@ class Probe(Model):
         None, description="The time between the guest's start and the first question: what it needs to boot. Default 0."
     )
     period_seconds: Int32 | None = Field(None, description="The time between two questions. Default 10.")
-    timeout_seconds: Int32 | None = Field(None, description="How long the guest may take to answer. Default 1.")
+    timeout_seconds: Int32 | None = Field(None, description="Seconds that the guest has for its answer. Default 1.")
     success_threshold: Int32 | None = Field(
         None, description="So many successes in a row after a failure count as one; of a livenessProbe 1. Default 1."
     )

@@ -1,4 +1,4 @@
-"""Where the pod of a virtual machine may run: the same structures, with the same meaning, as in a Pod's spec."""
+"""Placement of the pod of a virtual machine: the same structures, with the same meaning, as in a Pod's spec."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class LabelSelectorRequirement(Model):
     """A condition on one label."""
 
     key: str = Field(description="The label's key.")
-    operator: SelectorOperator = Field(description="How the label is compared with the values.")
+    operator: SelectorOperator = Field(description="Comparison of the label with the values.")
     values: list[str] | None = Field(
-        None, description="What In and NotIn compare with; empty for Exists and DoesNotExist.", json_schema_extra=ATOMIC
+        None, description="Values that In and NotIn compare with; empty for Exists and DoesNotExist.", json_schema_extra=ATOMIC
     )
 
 
@@ -34,10 +34,10 @@ class NodeSelectorRequirement(Model):
     """A condition on one label or field of a node."""
 
     key: str = Field(description="The label's key, or the field's path.")
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(description="How it is compared with the values.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(description="Its comparison with the values.")
     values: list[str] | None = Field(
         None,
-        description="What is compared with: any number for In and NotIn, one integer for Gt and Lt, none for the others.",
+        description="Values that are compared with: any number for In and NotIn, one integer for Gt and Lt, none for the others.",
         json_schema_extra=ATOMIC,
     )
 
@@ -62,12 +62,12 @@ class NodeSelector(Model):
 class PreferredSchedulingTerm(Model):
     """A preference for some nodes."""
 
-    weight: Int32 = Field(description="How strong the preference is: 1 to 100.")
-    preference: NodeSelectorTerm = Field(description="Which nodes are preferred.")
+    weight: Int32 = Field(description="Strength of the preference: 1 to 100.")
+    preference: NodeSelectorTerm = Field(description="Nodes that are preferred.")
 
 
 class NodeAffinity(Model):
-    """Which nodes a virtual machine needs or prefers."""
+    """Nodes that a virtual machine needs or prefers."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = Field(
         None, description="Nodes outside of this selection are out of the question.", json_schema_extra=ATOMIC_MAP
@@ -99,7 +99,7 @@ class PodAffinityTerm(Model):
 class WeightedPodAffinityTerm(Model):
     """A preference to be near to, or far from, some pods."""
 
-    weight: Int32 = Field(description="How strong the preference is: 1 to 100.")
+    weight: Int32 = Field(description="Strength of the preference: 1 to 100.")
     pod_affinity_term: PodAffinityTerm = Field(description="The pods that it is about.")
 
 
@@ -138,7 +138,7 @@ class Toleration(Model):
 
     key: str | None = Field(None, description="The taint's key; nothing, with Exists, tolerates every taint.")
     operator: Literal["Exists", "Equal", "Gt", "Lt"] | None = Field(
-        None, description="How the value is compared; Equal when nothing is said."
+        None, description="Comparison of the value; Equal when nothing is said."
     )
     value: str | None = Field(None, description="The taint's value; nothing for Exists.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
@@ -150,18 +150,21 @@ class Toleration(Model):
 
 
 class TopologySpreadConstraint(Model):
-    """How evenly the matching pods are spread over the places of a topology."""
+    """Evenness with which the matching pods are spread over the places of a topology."""
 
     max_skew: Int32 = Field(description="By how many pods two places may differ; at least 1.")
     topology_key: str = Field(description="The node label whose value tells places apart.")
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(description="Wait, or merely prefer less crowded places.")
     label_selector: LabelSelector | None = Field(None, description="The pods that are counted.", json_schema_extra=ATOMIC_MAP)
-    min_domains: Int32 | None = Field(None, description="How many places there have to be at least, with DoNotSchedule.")
+    min_domains: Int32 | None = Field(None, description="Number of places that there have to be at least, with DoNotSchedule.")
     node_affinity_policy: Literal["Honor", "Ignore"] | None = Field(
-        None, description="Whether nodes that nodeSelector and affinity rule out count as places; Honor when nothing is said."
+        None,
+        description="Honor leaves out nodes that nodeSelector and affinity rule out, Ignore counts them as places; Honor when nothing is "
+        "said.",
     )
     node_taints_policy: Literal["Honor", "Ignore"] | None = Field(
-        None, description="Whether nodes whose taints are not tolerated are left out; Ignore when nothing is said."
+        None,
+        description="Honor leaves out nodes whose taints are not tolerated, Ignore counts them as places; Ignore when nothing is said.",
     )
     match_label_keys: list[str] | None = Field(
         None, description="Labels whose values on the pod to be placed are added to the selector.", json_schema_extra=ATOMIC

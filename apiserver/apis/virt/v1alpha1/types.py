@@ -28,12 +28,12 @@ RunStrategy = Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
 
 
 class Rerun(Model):
-    """What happens when a start fails."""
+    """Further starts after a failed one."""
 
     limit: Int32 | None = Field(
         None,
-        description="How many further starts are tried after a failed one, on other nodes where possible. Default 2, at most 9. An attempt "
-        "whose container never ran, for want of an image, a volume or a node, is none of them.",
+        description="Number of further starts that are tried after a failed one, on other nodes where possible. Default 2, at most 9. An "
+        "attempt whose container never ran, for want of an image, a volume or a node, is none of them.",
     )
     start_timeout_seconds: Int32 | None = Field(
         None,
@@ -42,22 +42,22 @@ class Rerun(Model):
 
 
 class VirtualMachineSpec(Model):
-    """What the virtual machine should be."""
+    """The virtual machine as it should be."""
 
     run_strategy: RunStrategy | None = Field(
         None,
-        description="When the machine is on. Always: started again whenever it is off. RerunOnFailure (the default): started, and again "
-        "when it failed, until the guest powers off by itself. Once: started one time. Manual: only by the start verb. A guest "
+        description="Times at which the machine is on. Always: started again whenever it is off. RerunOnFailure (the default): started, "
+        "and again when it failed, until the guest powers off by itself. Once: started one time. Manual: only by the start verb. A guest "
         "that the cluster ended, as by an eviction, is started again under these two, too. Halted: off, and shut down when it is on. The "
         "verbs start and stop count until the strategy is edited. An edit of the spec forgets failed starts.",
     )
-    rerun: Rerun | None = Field(None, description="What happens when a start fails.")
+    rerun: Rerun | None = Field(None, description="Further starts after a failed one.")
     termination_grace_period_seconds: Int64 | None = Field(
-        None, description="How long the guest may take to shut down after it was asked to, before its power is cut. Default 30."
+        None, description="Seconds that the guest has to shut down after it was asked to, before its power is cut. Default 30."
     )
     eviction_strategy: Strategy | None = Field(
         None,
-        description="What an eviction of the machine's pod does, as by kubectl drain. LiveMigrate: the guest moves to another node first, "
+        description="Effect of an eviction of the machine's pod, as by kubectl drain. LiveMigrate: the guest moves to another node first, "
         "and one that cannot stays, so that the drain waits. LiveMigrateIfPossible: one that cannot is shut down. Shutdown: every guest "
         "is. External: it stays, and another program moves it. Default: the cluster's, of the chart's value evictionStrategy.",
     )
@@ -72,23 +72,23 @@ class VirtualMachineSpec(Model):
     )
     topology_spread_constraints: list[TopologySpreadConstraint] | None = Field(
         None,
-        description="How machines are spread over nodes or zones, as in a Pod.",
+        description="Spread of machines over nodes or zones, as in a Pod.",
         json_schema_extra=keyed_by("topologyKey", "whenUnsatisfiable"),
     )
     priority_class_name: str | None = Field(None, description="The PriorityClass of the machine's pod.")
     scheduler_name: str | None = Field(None, description="The scheduler that places the machine's pod, if not the default one.")
     node_name: str | None = Field(None, description="The one node that the machine runs on, past every scheduler. Rather use nodeSelector.")
     access_credentials: list[AccessCredential] | None = Field(
-        None, description="Who may log in to the guest, and how it hears of that.", json_schema_extra=ATOMIC
+        None, description="Keys with which people may log in to the guest, and the way in which it hears of them.", json_schema_extra=ATOMIC
     )
     readiness_probe: Probe | None = Field(
         None,
-        description="Whether the guest is ready: until it succeeds, and while it fails, the machine is not Ready, and no Service sends "
+        description="Test that the guest is ready: until it succeeds, and while it fails, the machine is not Ready, and no Service sends "
         "anything to the guest.",
     )
     liveness_probe: Probe | None = Field(
         None,
-        description="Whether the guest is alive: once it fails, the guest has the grace period to shut down, the attempt has failed, and "
+        description="Test that the guest is alive: once it fails, the guest has the grace period to shut down, the attempt has failed, and "
         "runStrategy says what follows.",
     )
     domain: Domain | None = Field(
@@ -107,11 +107,11 @@ class VirtualMachineSpec(Model):
 class Condition(Model):
     """One aspect of the present state."""
 
-    type: str = Field(description="Which aspect, in CamelCase.")
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
-    reason: str | None = Field(None, description="Why, in one CamelCase word.")
-    message: str | None = Field(None, description="Why, for people.")
-    last_transition_time: Time | None = Field(None, description="When the status last changed.")
+    type: str = Field(description="The aspect, in CamelCase.")
+    status: Literal["True", "False", "Unknown"] = Field(description="True if it holds.")
+    reason: str | None = Field(None, description="The reason, in one CamelCase word.")
+    message: str | None = Field(None, description="The reason, for people.")
+    last_transition_time: Time | None = Field(None, description="Time of the last change of the status.")
     observed_generation: Int64 | None = Field(None, description="The generation of the spec that this was seen with.")
 
 
@@ -122,14 +122,14 @@ class Attempt(Model):
     generation: Int64 | None = Field(None, description="The generation of the spec that it was begun with.")
     pod_name: str | None = Field(None, description="The pod that it ran in.")
     node_name: str | None = Field(None, description="The node that it ran on.")
-    start_time: Time | None = Field(None, description="When the pod was created.")
-    running_time: Time | None = Field(None, description="When the guest began to run; absent when it never did.")
-    stop_time: Time | None = Field(None, description="When virt-controller asked for its end; absent when nobody did.")
-    end_time: Time | None = Field(None, description="When it was over.")
+    start_time: Time | None = Field(None, description="Time at which the pod was created.")
+    running_time: Time | None = Field(None, description="Time at which the guest began to run; absent when it never did.")
+    stop_time: Time | None = Field(None, description="Time at which virt-controller asked for its end; absent when nobody did.")
+    end_time: Time | None = Field(None, description="Time of its end.")
     result: Literal["Succeeded", "Failed", "Stopped"] | None = Field(
-        None, description="How it ended: the guest powered off by itself, something failed, or it was asked to stop. Absent: not yet."
+        None, description="Its end: the guest powered off by itself, something failed, or it was asked to stop. Absent: not yet."
     )
-    message: str | None = Field(None, description="How it ended, for people.")
+    message: str | None = Field(None, description="The reason of its end, for people.")
 
 
 class DomainStatus(Model):
@@ -153,7 +153,7 @@ class CPUStatus(Model):
     features: list[str] | None = Field(
         None, description="Features beside those of the model, which all of these nodes had, too.", json_schema_extra=ATOMIC
     )
-    message: str | None = Field(None, description="Why it is host-passthrough, for people.")
+    message: str | None = Field(None, description="The reason why it is host-passthrough, for people.")
 
 
 class VsockStatus(Model):
@@ -177,19 +177,19 @@ class ImportStatus(Model):
     disk: str = Field(description="The disk's name in the spec.")
     phase: Literal["Pending", "Downloading", "Converting", "Retrying", "Succeeded"] | None = Field(
         None,
-        description="How far it is. Pending: another one comes first. Converting: it was downloaded, and is made a raw disk. Retrying: it "
+        description="Its state. Pending: another one comes first. Converting: it was downloaded, and is made a raw disk. Retrying: it "
         "failed, and is tried again, at most five minutes later each time.",
     )
     transferred_bytes: Int64 | None = Field(None, description="Bytes that were downloaded, of the file as it is at its source.")
     total_bytes: Int64 | None = Field(None, description="Bytes of that file; absent where the server does not say.")
-    failures: Int32 | None = Field(None, description="How often it was tried in vain.")
-    message: str | None = Field(None, description="Why the last try failed, for people.")
+    failures: Int32 | None = Field(None, description="Number of tries in vain.")
+    message: str | None = Field(None, description="The reason of the last failure, for people.")
 
 
 class GuestAgent(Model):
     """The QEMU guest agent."""
 
-    connected: bool | None = Field(None, description="Whether it runs in the guest, as far as its channel tells.")
+    connected: bool | None = Field(None, description="True if it runs in the guest, as far as its channel tells.")
     version: str | None = Field(None, description="Its version.")
 
 
@@ -223,7 +223,7 @@ class GuestStatus(Model):
         None, description="The network interfaces of the spec, as the guest has them.", json_schema_extra=ATOMIC
     )
     time: Time | None = Field(
-        None, description="When this was written: at most once a minute. What was said last stays when the agent goes."
+        None, description="Time at which this was written: at most once a minute. What was said last stays when the agent goes."
     )
 
 
@@ -236,30 +236,30 @@ class MigrationState(Model):
     source_pod: str | None = Field(None, description="The pod it comes from.")
     target_node: str | None = Field(None, description="The node it goes to.")
     target_pod: str | None = Field(None, description="The pod it goes to.")
-    start_time: Time | None = Field(None, description="When the guest's memory began to move.")
-    end_time: Time | None = Field(None, description="When it was over.")
+    start_time: Time | None = Field(None, description="Time at which the guest's memory began to move.")
+    end_time: Time | None = Field(None, description="Time of its end.")
     phase: str | None = Field(None, description="The Migration's phase.")
 
 
 class Request(Model):
     """The last verb that was called."""
 
-    action: Literal["Start", "Stop", "Restart", "Pause", "Unpause"] = Field(description="Which verb.")
-    time: Time | None = Field(None, description="When.")
+    action: Literal["Start", "Stop", "Restart", "Pause", "Unpause"] = Field(description="The verb.")
+    time: Time | None = Field(None, description="The time of the call.")
     run_strategy: RunStrategy | None = Field(None, description="The run strategy then; editing it supersedes the verb.")
     generation: Int64 | None = Field(None, description="The generation of the spec then.")
     attempt: Int32 | None = Field(None, description="The attempt that the verb asks for, or is about.")
 
 
 class PhaseTransitionTimestamp(Model):
-    """When a phase was entered."""
+    """The moment at which a phase was entered."""
 
     phase: str = Field(description="The phase.")
     time: Time = Field(description="The moment, with microseconds.")
 
 
 class VirtualMachineStatus(Model):
-    """What the virtual machine is. Written by the system."""
+    """The virtual machine as it is. Written by the system."""
 
     observed_generation: Int64 | None = Field(None, description="The generation of the spec that this tells of.")
     phase: Literal["Pending", "Scheduling", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Unknown"] | None = Field(
@@ -290,7 +290,7 @@ class VirtualMachineStatus(Model):
         None, description="Images that are downloaded into claims before the first start, until the guest runs.", json_schema_extra=ATOMIC
     )
     guest: GuestStatus | None = Field(
-        None, description="What the guest says of itself, while its agent has said something; guestinfo, a subresource, has more."
+        None, description="The guest's own word of itself, while its agent has said something; guestinfo, a subresource, has more."
     )
     graphics: list[Graphics] | None = Field(None, description="Displays that can be connected to.", json_schema_extra=ATOMIC)
     vsock: VsockStatus | None = Field(None, description="Sockets between the guest and its node, as they are.")
@@ -300,25 +300,25 @@ class VirtualMachineStatus(Model):
         None, description="The generation in which the run strategy was last edited after a verb: older verbs do not count any more."
     )
     phase_transition_timestamps: list[PhaseTransitionTimestamp] | None = Field(
-        None, description="When the phases of this attempt were entered.", json_schema_extra=ATOMIC
+        None, description="Times at which the phases of this attempt were entered.", json_schema_extra=ATOMIC
     )
 
 
 class VirtualMachine(Kind):
     """A machine with its own processors, memory, disks and kernel, run by libvirt and QEMU inside a pod."""
 
-    spec: VirtualMachineSpec = Field(description="What the machine should be; yours to write.")
-    status: VirtualMachineStatus | None = Field(None, description="What the machine is; the system writes it.")
+    spec: VirtualMachineSpec = Field(description="The machine as it should be; yours to write.")
+    status: VirtualMachineStatus | None = Field(None, description="The machine as it is; the system writes it.")
 
 
 class MigrationSelector(Model):
-    """Which virtual machine is moved."""
+    """The virtual machine that is moved."""
 
     name: str = Field(description="The name of a VirtualMachine in the same namespace.")
 
 
 class MigrationSpec(Model):
-    """What is moved, and where to. Cannot be changed."""
+    """The machine that is moved, and the nodes it may go to. Cannot be changed."""
 
     selector: MigrationSelector = Field(description="The virtual machine.")
     node_selector: dict[str, str] | None = Field(
@@ -329,7 +329,7 @@ class MigrationSpec(Model):
     )
     priority: Int32 | None = Field(
         None,
-        description="Which of those that wait for their turn begins first: the one with the highest number, from -100 to 100. Default 0. "
+        description="Rank among those that wait for their turn: the one with the highest number begins first, from -100 to 100. Default 0. "
         "Above 0 takes the right to patch Nodes, as cordoning one does.",
     )
 
@@ -343,23 +343,25 @@ class MigrationProgress(Model):
         description="Bytes that were sent (data_processed). What the guest writes meanwhile is sent again, so this may exceed totalBytes.",
     )
     remaining_bytes: Int64 | None = Field(None, description="Bytes that are still to be sent (data_remaining).")
-    bytes_per_second: Int64 | None = Field(None, description="What the network moves (memory_bps and disk_bps).")
+    bytes_per_second: Int64 | None = Field(None, description="Bytes that the network moves in a second (memory_bps and disk_bps).")
     dirty_bytes_per_second: Int64 | None = Field(
         None,
-        description="What the guest writes to its memory (memory_dirty_rate times memory_page_size); 0 before the second iteration.",
+        description="Bytes that the guest writes to its memory in a second (memory_dirty_rate times memory_page_size); 0 before the "
+        "second iteration.",
     )
     iteration: Int64 | None = Field(None, description="Number of the present pass over the guest's memory, from 1 (memory_iteration).")
     expected_remaining_seconds: Int64 | None = Field(
         None,
-        description="How long it still takes at these rates. Absent where the guest writes as fast as its memory is moved, and at the end.",
+        description="Seconds that it still takes at these rates. Absent where the guest writes as fast as its memory is moved, and at the "
+        "end.",
     )
-    elapsed_milliseconds: Int64 | None = Field(None, description="How long it has taken, or took in the end (time_elapsed).")
+    elapsed_milliseconds: Int64 | None = Field(None, description="Time that it has taken, or took in the end (time_elapsed).")
     downtime_milliseconds: Int64 | None = Field(
         None,
         description="At the end: how long the guest stood still until it was complete on the target (downtime). There it goes on as soon "
         "as the source is known to have ended, which is not counted.",
     )
-    last_update_time: Time | None = Field(None, description="When this was written, at most every five seconds.")
+    last_update_time: Time | None = Field(None, description="Time at which this was written, at most every five seconds.")
 
 
 class MigrationAttempt(Model):
@@ -373,12 +375,12 @@ class MigrationAttempt(Model):
         description=f"Why it failed, one of {', '.join(migration_attempts.REASONS)}: causes that have nothing to do with the machine, and "
         "may be gone at the next attempt.",
     )
-    message: str | None = Field(None, description="Why it failed, for people.")
-    end_time: Time | None = Field(None, description="When that was noticed.")
+    message: str | None = Field(None, description="The reason of its failure, for people.")
+    end_time: Time | None = Field(None, description="Time at which that was noticed.")
 
 
 class MigrationStatus(Model):
-    """How far it is. Written by the system."""
+    """The migration as it is. Written by the system."""
 
     phase: Literal["Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running", "Succeeded", "Failed", "Cancelled"] | None = Field(
         None,
@@ -400,10 +402,10 @@ class MigrationStatus(Model):
         description="Addresses of the target pod, to which connections to the source pod are passed on once the guest has moved.",
         json_schema_extra=ATOMIC,
     )
-    target_address: str | None = Field(None, description="Where the target's virt-handler receives, as host:port.")
+    target_address: str | None = Field(None, description="Address at which the target's virt-handler receives, as host:port.")
     policy: str | None = Field(None, description="The MigrationPolicy that holds for it; absent: none does.")
     options: MigrationOptions | None = Field(
-        None, description="How it is carried out: as that policy, and the cluster's defaults, said when it began."
+        None, description="Limits that it keeps: as that policy, and the cluster's defaults, said when it began."
     )
     attempt: Int32 | None = Field(
         None,
@@ -413,17 +415,17 @@ class MigrationStatus(Model):
     attempts: list[MigrationAttempt] | None = Field(
         None, description="The attempts that failed, the newest last.", json_schema_extra=keyed_by("number")
     )
-    start_time: Time | None = Field(None, description="When work on it began.")
-    end_time: Time | None = Field(None, description="When it was over.")
-    message: str | None = Field(None, description="How it ended, for people.")
-    progress: MigrationProgress | None = Field(None, description="How far the guest's memory is; absent before it moves.")
+    start_time: Time | None = Field(None, description="Time at which work on it began.")
+    end_time: Time | None = Field(None, description="Time of its end.")
+    message: str | None = Field(None, description="The reason of its end, for people.")
+    progress: MigrationProgress | None = Field(None, description="Progress of the guest's memory; absent before it moves.")
     phase_transition_timestamps: list[PhaseTransitionTimestamp] | None = Field(
-        None, description="When the phases were entered.", json_schema_extra=ATOMIC
+        None, description="Times at which the phases were entered.", json_schema_extra=ATOMIC
     )
 
 
 class Migration(Kind):
     """Moves a running virtual machine to another node without stopping it. Deleting an unfinished one cancels it."""
 
-    spec: MigrationSpec = Field(description="What is moved, and where to; yours to write, once.")
-    status: MigrationStatus | None = Field(None, description="How far it is; the system writes it.")
+    spec: MigrationSpec = Field(description="The machine that is moved, and the nodes it may go to; yours to write, once.")
+    status: MigrationStatus | None = Field(None, description="The migration as it is; the system writes it.")

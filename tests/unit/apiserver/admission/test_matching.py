@@ -144,11 +144,11 @@ async def test_a_namespaces_labels_decide_and_objects_of_the_cluster_are_in_none
     ],
 )
 async def test_equivalent_versions_count_unless_exact_ones_are_wanted(given: Object, rules: list[Object], wanted: Resource | None) -> None:
-    hook, judge = webhook(rules=rules, **given), policy(resourceRules=rules, **given)
+    hook, other = webhook(rules=rules, **given), policy(resourceRules=rules, **given)
 
     assert hook.named("UPDATE", V1, "", (V1, V2)) == wanted
-    assert judge.named("UPDATE", V1, "", (V1, V2)) == wanted
-    assert await found(judge, request()) == wanted
+    assert other.named("UPDATE", V1, "", (V1, V2)) == wanted
+    assert await found(other, request()) == wanted
 
 
 async def test_without_rules_a_policy_is_about_everything_and_a_webhook_about_nothing() -> None:

@@ -36,9 +36,9 @@ def test_only_quotas_that_count_the_resource_matter_and_none_with_scopes() -> No
 def test_as_many_as_fit_are_taken_and_every_quota_is_charged() -> None:
     usage = Usage.of([quota("2", "0", "a"), quota("1k", "5", "b")], COUNTED)
     for _ in range(2):
-        assert usage.judge(created()) is None
+        assert usage.check(created()) is None
         usage.take()
-    refusal = usage.judge(created("t3"))
+    refusal = usage.check(created("t3"))
     assert refusal is not None
     assert (refusal.code, refusal.message) == (
         403,
@@ -52,6 +52,6 @@ def test_what_is_not_taken_is_not_written() -> None:
 
 
 def test_before_the_controller_counted_nothing_is_admitted() -> None:
-    refusal = Usage.of([quota(used=None)], COUNTED).judge(created())
+    refusal = Usage.of([quota(used=None)], COUNTED).check(created())
     assert refusal is not None
     assert refusal.message == f'things.g.test "t" is forbidden: status unknown for quota: q, resources: {COUNTED}'

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.kubectl.scrollback import Overlap, Seen, longest
+from apiserver.kubectl.scrollback import Overlap, Scrollback, longest
 from launcher.main.console import Replay
 
 BOOT = b"".join(b"[%8d] line %d of the boot\r\n" % (number * 977, number) for number in range(300))
@@ -46,7 +46,7 @@ def test_what_was_seen_before_and_stands_twice_does_not_hold_anything_back() -> 
 def test_of_what_a_launcher_replays_exactly_the_rest_is_printed(past: bytes, meanwhile: bytes, size: int, limit: int) -> None:
     """With what virt-launcher keeps, cut at a line, and a session that was attached from the beginning."""
     past = b"".join(b"%d:%d\n" % (number, byte) for number, byte in enumerate(past))  # no line stands twice
-    launcher, seen = Replay(limit), Seen(limit)
+    launcher, seen = Replay(limit), Scrollback(limit)
     launcher.add(past)
     seen.add(past)
     launcher.add(meanwhile)

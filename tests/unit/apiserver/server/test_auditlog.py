@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.meta.instruments import Cell
-from apiserver.server.audit.buffering import Buffer, Buffering, Mode
+from apiserver.server.audit.buffering import Buffer, BufferOptions, Mode
 from apiserver.server.audit.logfile import LogFile
 
 
@@ -31,7 +31,7 @@ class Slow:
 
 def buffer(slow: Slow, mode: Mode, size: int = 2) -> tuple[Buffer, Cell]:
     lost = Cell()
-    return Buffer("log", slow.store, Buffering(mode, size, wait_seconds=0.001), lost), lost
+    return Buffer("log", slow.store, BufferOptions(mode, size, wait_seconds=0.001), lost), lost
 
 
 async def test_a_batch_backend_loses_what_does_not_fit_and_counts_it() -> None:

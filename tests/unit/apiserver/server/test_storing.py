@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.meta.instruments import Registry
-from apiserver.server.storage import encrypting
 from apiserver.server.storage.storing import StorageOptions, Storing
 from storage.encryption.configuration import Misconfigured
 from storage.memory import MemoryStorage
 from storage.port import Put, Unavailable
 
 KEY = "/registry/kubevirt.io/virtualmachines/default/a"
-CLAIM = "/registry/claims/kubevirt.io/disk"
+LOCK = "/registry/claims/kubevirt.io/disk"
 
 
 def configure(file: Path, *names: str, resources: str = "'*.kubevirt.io'") -> None:
@@ -36,24 +35,21 @@ async def test_objects_of_the_rules_are_encrypted_and_nothing_else(tmp_path: Pat
     configure(tmp_path / "file", "one", resources="'*.*'")
     inner = MemoryStorage()
     kept = Storing(inner, StorageOptions(encryption_provider_config=tmp_path / "file"), root="/registry/")
-    for key in (KEY, CLAIM, "compact_rev_key", "/registry2/kubevirt.io/virtualmachines/a"):
+    for key in (KEY, LOCK, "compact_rev_key", "/registry2/kubevirt.io/virtualmachines/a"):
         await kept.storage.commit([], [Put(key, b"value")])
     assert (await stored(inner, KEY)).startswith(b"k8s:enc:secretbox:v1:one:")
-    for key in (CLAIM, "compact_rev_key", "/registry2/kubevirt.io/virtualmachines/a"):
+    for key in (LOCK, "compact_rev_key", "/registry2/kubevirt.io/virtualmachines/a"):
         assert await stored(inner, key) == b"value"
 
 
-async def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(encrypting, "FILE_SECONDS", 0.01)
+async def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "file"
     configure(file, "one")
     inner = MemoryStorage()
     options = StorageOptions(None, etcd_compaction_interval=0)
     assert list(Storing(inner, options, root="/registry").background()) == []
     options = StorageOptions(file, encryption_provider_config_automatic_reload=True, etcd_compaction_interval=0)
-    kept = Storing(inner, options, root="/registry")
+    kept = Storing(inner, options, root="/registry", file_seconds=0.01)
     registry = Registry()
     kept.register(registry)
     async with asyncio.TaskGroup() as tasks:

@@ -12,7 +12,7 @@ import yaml
 from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.admission.policy import validating
 from apiserver.admission.policy.metrics import ValidatingMetrics
-from apiserver.admission.policy.plugin import Judging
+from apiserver.admission.policy.plugin import PolicyDispatcher
 from apiserver.admission.policy.source import Source
 from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.meta.errors import StatusError
@@ -66,7 +66,7 @@ def policies() -> ValidatingPolicies:
         if name_of(each) == POLICY:
             (source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else source._binding_changed)(None, each)
     source.known.set()
-    return ValidatingPolicies(Judging(source, cluster, cluster, cluster.ask, AdmissionMetrics()), metrics)
+    return ValidatingPolicies(PolicyDispatcher(source, cluster, cluster, cluster.ask, AdmissionMetrics()), metrics)
 
 
 async def refusal(policies: ValidatingPolicies, priority: int | None, user: User) -> str:

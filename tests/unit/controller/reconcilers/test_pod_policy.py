@@ -11,7 +11,7 @@ import pytest
 from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.admission.policy import validating
 from apiserver.admission.policy.metrics import ValidatingMetrics
-from apiserver.admission.policy.plugin import Judging
+from apiserver.admission.policy.plugin import PolicyDispatcher
 from apiserver.admission.policy.source import Source
 from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.core.resources import PODS
@@ -86,7 +86,7 @@ def policies_of(chart: Sequence[dict[str, Any]]) -> ValidatingPolicies:
         if each["kind"] == "ValidatingAdmissionPolicyBinding" and each["spec"]["policyName"] == POLICY:
             source._binding_changed(None, each)
     source.known.set()
-    return ValidatingPolicies(Judging(source, cluster, cluster, nobody, AdmissionMetrics()), metrics)
+    return ValidatingPolicies(PolicyDispatcher(source, cluster, cluster, nobody, AdmissionMetrics()), metrics)
 
 
 async def refusal(policies: ValidatingPolicies, **attributes: Any) -> str:

@@ -13,7 +13,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_smbios
 class Chassis(Model):
     """The chassis as the guest reads it in its SMBIOS tables."""
 
-    manufacturer: str | None = Field(None, description="Who made it. Default QEMU.")
+    manufacturer: str | None = Field(None, description="Its maker. Default QEMU.")
     version: str | None = Field(None, description="Its version. Default the machine type.")
     serial: str | None = Field(None, description="Its serial number.")
     asset: str | None = Field(None, description="Its asset tag.")

@@ -25,7 +25,7 @@ class ClockOffsetUTC(Model):
 class HPETTimer(Model):
     """The high precision event timer."""
 
-    present: bool | None = Field(None, description="Whether the guest has it. Default false.")
+    present: bool | None = Field(None, description="True if the guest has it. Default false.")
 
 
 class KVMTimer(Model):
@@ -45,7 +45,7 @@ class PITTimer(Model):
 
     tick_policy: Literal["delay", "discard"] | None = Field(
         None,
-        description="What becomes of ticks that the guest missed. delay: they come later, at the usual rate; discard: they are lost. "
+        description="Treatment of ticks that the guest missed. delay: they come later, at the usual rate; discard: they are lost. "
         "Default delay.",
     )
 
@@ -55,7 +55,7 @@ class RTCTimer(Model):
 
     tick_policy: Literal["delay", "catchup"] | None = Field(
         None,
-        description="What becomes of ticks that the guest missed. delay: they come later, at the usual rate; catchup: faster, until the "
+        description="Treatment of ticks that the guest missed. delay: they come later, at the usual rate; catchup: faster, until the "
         "guest is in time. Default catchup.",
     )
     track: Literal["guest", "wall"] | None = Field(

@@ -24,10 +24,10 @@ class CPUFeature(Model):
     name: str = Field(description="Its name in libvirt, such as avx2.")
     policy: hardware.Policy | None = Field(
         None,
-        description="Whether the guest has it. force: whatever the node's processors have; require: with KVM, the machine starts on no "
-        "node without it; optional: where the node has it; disable: never; forbid: never, and with KVM the machine starts on no node that "
-        "has it. Without KVM there is no node to ask: force, require and optional turn it on as far as the emulator has it. "
-        "Default require.",
+        description="Rule by which the guest has it. force: whatever the node's processors have; require: with KVM, the machine starts on "
+        "no node without it; optional: where the node has it; disable: never; forbid: never, and with KVM the machine starts on no node "
+        "that has it. Without KVM there is no node to ask: force, require and optional turn it on as far as the emulator has it. Default "
+        "require.",
     )
 
 

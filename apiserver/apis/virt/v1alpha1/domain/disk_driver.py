@@ -28,17 +28,19 @@ class DiskDriver(Model):
     )
     io: words.IO | None = Field(
         None,
-        description="How QEMU waits for the storage: in threads, or by Linux's asynchronous I/O, which needs cache none or directsync. "
-        "Default native for a block device, else threads.",
+        description="Way in which QEMU waits for the storage: in threads, or by Linux's asynchronous I/O, which needs cache none or "
+        "directsync. Default native for a block device, else threads.",
     )
-    discard: words.Discard | None = Field(None, description="Whether the storage is told of blocks that the guest discards. Default unmap.")
+    discard: words.Discard | None = Field(
+        None, description="With unmap the storage is told of blocks that the guest discards. Default unmap."
+    )
     detect_zeroes: words.DetectZeroes | None = Field(
         None,
-        description="Whether zeroes that the guest writes become a command to the storage, which may free the blocks (unmap). Default off.",
+        description="on makes zeroes that the guest writes a command to the storage, which may free the blocks (unmap). Default off.",
     )
     error_policy: words.ErrorPolicy | None = Field(
         None,
-        description="What follows an error of the storage. stop: the guest is paused, and has lost nothing; report: the guest is told; "
+        description="Effect of an error of the storage. stop: the guest is paused, and has lost nothing; report: the guest is told; "
         "ignore: neither; enospace: stop where the storage is full, else report. Default stop.",
     )
 

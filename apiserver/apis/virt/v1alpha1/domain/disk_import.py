@@ -99,7 +99,8 @@ class DiskImport(Model):
     )
     checksum: str | None = Field(
         None,
-        description="What the downloaded file must have: sha256: or sha512: and the digest in hexadecimal. Default: it is not looked at.",
+        description="Checksum that the downloaded file must have: sha256: or sha512: and the digest in hexadecimal. Default: it is not "
+        "looked at.",
     )
     size: Quantity | None = Field(
         None,

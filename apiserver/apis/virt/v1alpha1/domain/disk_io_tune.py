@@ -27,12 +27,12 @@ class IoTune(Model):
     total_iops_sec: Int64 | None = Field(None, description="Requests a second, for reading and writing together.")
     read_iops_sec: Int64 | None = Field(None, description="Requests to read a second.")
     write_iops_sec: Int64 | None = Field(None, description="Requests to write a second.")
-    total_bytes_sec_max: Quantity | None = Field(None, description="What totalBytesSec may be for a second.")
-    read_bytes_sec_max: Quantity | None = Field(None, description="What readBytesSec may be for a second.")
-    write_bytes_sec_max: Quantity | None = Field(None, description="What writeBytesSec may be for a second.")
-    total_iops_sec_max: Int64 | None = Field(None, description="What totalIopsSec may be for a second.")
-    read_iops_sec_max: Int64 | None = Field(None, description="What readIopsSec may be for a second.")
-    write_iops_sec_max: Int64 | None = Field(None, description="What writeIopsSec may be for a second.")
+    total_bytes_sec_max: Quantity | None = Field(None, description="Highest totalBytesSec of a single second.")
+    read_bytes_sec_max: Quantity | None = Field(None, description="Highest readBytesSec of a single second.")
+    write_bytes_sec_max: Quantity | None = Field(None, description="Highest writeBytesSec of a single second.")
+    total_iops_sec_max: Int64 | None = Field(None, description="Highest totalIopsSec of a single second.")
+    read_iops_sec_max: Int64 | None = Field(None, description="Highest readIopsSec of a single second.")
+    write_iops_sec_max: Int64 | None = Field(None, description="Highest writeIopsSec of a single second.")
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:

@@ -187,7 +187,7 @@ class Disk(Model):
         | None
     ) = Field(
         None,
-        description="What holds the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
+        description="Source of the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
         "container image; what the guest writes goes to an overlay that is gone when the machine is off. EmptyDisk: blank, and gone when "
         "the machine is off. CloudInitNoCloud, CloudInitConfigDrive: what cloud-init reads at the first boot, as a file system cidata or "
         "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. DownwardAPI: fields of the machine, and resources of "
@@ -200,12 +200,12 @@ class Disk(Model):
     )
     device: Literal["disk", "cdrom", "lun"] | None = Field(
         None,
-        description="What the guest takes it for. lun: the SCSI device of the node that a claim of volume mode Block is, or the logical "
-        "unit of an iSCSI target; the guest's own SCSI commands go to it. Default disk, for a Secret, ConfigMap, DownwardAPI or "
+        description="Kind of device that the guest sees. lun: the SCSI device of the node that a claim of volume mode Block is, or the "
+        "logical unit of an iSCSI target; the guest's own SCSI commands go to it. Default disk, for a Secret, ConfigMap, DownwardAPI or "
         "ServiceAccount cdrom.",
     )
-    source: DiskSource | None = Field(None, description="Where the content is. Only a drive without a medium has none.")
-    target: DiskTarget | None = Field(None, description="How the guest sees it.")
+    source: DiskSource | None = Field(None, description="Name of the content. Only a drive without a medium has none.")
+    target: DiskTarget | None = Field(None, description="The disk as the guest sees it.")
     read_only: bool | None = Field(
         None, description="The guest cannot write to it. Default false, for a cdrom and for what is made at the start true."
     )
@@ -268,7 +268,7 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_lun(disk: Object, path: Path) -> list[FieldError]:
-    """What QEMU would say or do of a disk of its own is the device's to say and do."""
+    """Return what a LUN may not say: the device has to say and do what QEMU would of a disk of its own."""
     found = []
     if disk.get("type") not in _LUNS:
         found.append(invalid(path.child("device"), hardware.LUN, f"needs type {' or '.join(_LUNS)}"))

@@ -150,12 +150,12 @@ class Domain(Model):
 
     cpu: CPU | None = Field(None, description="Virtual processors.")
     memory: Memory | None = Field(None, description="Memory.")
-    resources: Resources | None = Field(None, description="What the machine requests of its node, and may use of it at most.")
+    resources: Resources | None = Field(None, description="Amounts that the machine requests of its node, and may use of it at most.")
     machine: Machine | None = Field(None, description="The emulated machine.")
     io_threads: IOThreads | None = Field(None, alias="ioThreads", description="Threads of QEMU that serve disks.")
     clock: Clock | None = Field(None, description="The clock that the guest reads, and its timers.")
     features: Features | None = Field(None, description="Features of the hypervisor and the machine.")
-    firmware: Firmware | None = Field(None, description="What the guest starts from.")
+    firmware: Firmware | None = Field(None, description="Firmware that the guest starts from.")
     chassis: Chassis | None = Field(None, description="The chassis that the machine says it is in.")
     devices: Devices | None = Field(None, description="Disks, network interfaces, displays, serial ports and further devices.")
 

@@ -28,7 +28,7 @@ _NEEDED: Final = {
 class FeatureState(Model):
     """A feature that is there or is not."""
 
-    enabled: bool | None = Field(None, description="Whether it is there. Default true.")
+    enabled: bool | None = Field(None, description="True if it is there. Default true.")
 
 
 class FeatureAPIC(Model):
@@ -48,14 +48,14 @@ class FeatureKVM(Model):
 class FeatureSpinlocks(Model):
     """Spin locks of which the guest tells the hypervisor."""
 
-    enabled: bool | None = Field(None, description="Whether it is there. Default true.")
+    enabled: bool | None = Field(None, description="True if it is there. Default true.")
     spinlocks: Int32 | None = Field(None, description="Attempts before the guest tells, 4095 at least. Default 4096.")
 
 
 class FeatureVendorID(Model):
     """The name of the hypervisor that the guest is told."""
 
-    enabled: bool | None = Field(None, description="Whether it is there. Default true.")
+    enabled: bool | None = Field(None, description="True if it is there. Default true.")
     vendorid: str | None = Field(None, description="The name, of at most 12 letters, digits, blanks, dots, dashes and underscores.")
 
 

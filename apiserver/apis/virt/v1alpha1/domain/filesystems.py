@@ -32,13 +32,13 @@ class Filesystem(Model):
         "<name> /mnt."
     )
     type: Literal["PersistentVolumeClaim", "ConfigMap", "Secret"] = Field(
-        description="What holds the content. PersistentVolumeClaim: a claim with a file system, all of which the guest has; other pods and "
+        description="Source of the content. PersistentVolumeClaim: a claim with a file system, all of which the guest has; other pods and "
         "machines may use it at the same time, but none as a disk that one of them writes to. Whoever in the guest is at work, "
         "its files are read and written as user and group 107 of the pod (its fsGroup, too), which seem to be root in the "
         "guest: what another user of the guest makes becomes root's, and a chown changes nothing. The guest can know 65536 "
         "files at a time. ConfigMap, Secret: its keys as files, read-only; they follow changes of the object within minutes."
     )
-    source: FilesystemSource = Field(description="Where the content is.")
+    source: FilesystemSource = Field(description="Name of the content.")
     read_only: bool | None = Field(
         None, description="The guest cannot write to it. Default false, for a ConfigMap or Secret true, the only value they may have."
     )

@@ -27,7 +27,7 @@ class KernelBootContainer(Model):
     """A container image with a kernel in it."""
 
     image: str = Field(description="The image's reference.")
-    image_pull_policy: PullPolicy | None = Field(None, description="When the image is pulled, as for a container.")
+    image_pull_policy: PullPolicy | None = Field(None, description="Rule by which the image is pulled, as for a container.")
     kernel_path: str = Field(description="Absolute path of the kernel within the image.")
     initrd_path: str | None = Field(None, description="Absolute path of the initial RAM disk within the image.")
 
@@ -35,7 +35,7 @@ class KernelBootContainer(Model):
 class KernelBoot(Model):
     """Starts a kernel directly, without boot loader."""
 
-    container: KernelBootContainer = Field(description="Where the kernel comes from.")
+    container: KernelBootContainer = Field(description="Image that the kernel comes from.")
     kernel_args: str | None = Field(None, description="The kernel's command line.")
 
 
@@ -78,7 +78,7 @@ class PersistentState(Model):
 class System(Model):
     """The machine as the guest reads it in its SMBIOS tables."""
 
-    manufacturer: str | None = Field(None, description="Who made it. Default QEMU.")
+    manufacturer: str | None = Field(None, description="Its maker. Default QEMU.")
     product: str | None = Field(None, description="Its name. Default the chipset's.")
     version: str | None = Field(None, description="Its version. Default the machine type.")
     sku: str | None = Field(None, description="Its stock-keeping unit.")
@@ -92,10 +92,10 @@ class Firmware(Model):
         None, description="The machine's UUID as the guest sees it. Default: one computed from the object's uid, the same at every start."
     )
     serial: str | None = Field(None, description="The machine's serial number as the guest reads it in its SMBIOS tables.")
-    system: System | None = Field(None, description="What the machine says it is.")
-    bootloader: Bootloader | None = Field(None, description="What the machine starts with. Default bios.")
+    system: System | None = Field(None, description="Data of the machine in SMBIOS.")
+    bootloader: Bootloader | None = Field(None, description="Program that the machine starts with. Default bios.")
     persistent_state: PersistentState | None = Field(
-        None, description="Where UEFI variables and the state of the TPM are kept that are to be persistent."
+        None, description="Place of UEFI variables and the state of the TPM that are to be persistent."
     )
     kernel_boot: KernelBoot | None = Field(None, description="A kernel to start instead of a boot loader from a disk.")
 

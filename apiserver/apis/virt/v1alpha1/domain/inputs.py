@@ -18,9 +18,9 @@ class Input(Model):
     """One keyboard or pointer, beside the PS/2 ones that every PC has."""
 
     type: hardware.Type = Field(
-        description="What the guest takes it for. A tablet tells where the viewer's pointer is, a mouse only how it moved."
+        description="Kind of device that the guest sees. A tablet tells where the viewer's pointer is, a mouse only how it moved."
     )
-    bus: hardware.Bus | None = Field(None, description="How it is connected. Default usb; virtio is for guests with its driver.")
+    bus: hardware.Bus | None = Field(None, description="Its connection. Default usb; virtio is for guests with its driver.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

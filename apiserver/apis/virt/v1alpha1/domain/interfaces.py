@@ -45,16 +45,15 @@ class Interface(Model):
     name: str = Field(description="Its name, unique in the machine.")
     type: Literal["masquerade", "bridge", "macvtap", "sriov", "plugin", "passt"] | None = Field(
         None,
-        description="How it is joined to its network. masquerade (the default on the pod's own): the guest has a private address behind "
-        "the pod's, of IPv4, IPv6 or both as the pod has them, and what reaches the pod's address reaches the guest. bridge (the default "
-        "on further networks): the guest is on the network's own layer 2, with its MAC address; an IPv4 address that IPAM gave to the pod "
-        "there it is told by DHCP (such a machine does not migrate live), and which others it has is its own business. "
-        "bridge on the pod's own: the guest has the pod's IP addresses and MAC address, and the pod has none; such a machine "
-        "does not migrate live. passt, on the pod's own: the guest is told the pod's addresses, IPv4 and IPv6, and each of its connections "
-        "is one that a process of the pod makes, or takes; ports has to be said, and such a machine does not migrate live. "
-        "macvtap, on a further network: as bridge, without a bridge in the pod, so that the pod's link may be a macvlan of the node's "
-        "card; the network may have no IPAM, and the administrator of the cluster has to allow macvtaps. "
-        "sriov: the guest has a card of the node, on a further network. "
+        description="Way in which it is joined to its network. masquerade (the default on the pod's own): the guest has a private address "
+        "behind the pod's, of IPv4, IPv6 or both as the pod has them, and what reaches the pod's address reaches the guest. bridge (the "
+        "default on further networks): the guest is on the network's own layer 2, with its MAC address; an IPv4 address that IPAM gave to "
+        "the pod there it is told by DHCP (such a machine does not migrate live), and which others it has is its own business. bridge on "
+        "the pod's own: the guest has the pod's IP addresses and MAC address, and the pod has none; such a machine does not migrate live. "
+        "passt, on the pod's own: the guest is told the pod's addresses, IPv4 and IPv6, and each of its connections is one that a process "
+        "of the pod makes, or takes; ports has to be said, and such a machine does not migrate live. macvtap, on a further network: as "
+        "bridge, without a bridge in the pod, so that the pod's link may be a macvlan of the node's card; the network may have no IPAM, "
+        "and the administrator of the cluster has to allow macvtaps. sriov: the guest has a card of the node, on a further network. "
         "plugin: a plugin of the node joins it.",
     )
     network: str | None = Field(
@@ -85,9 +84,7 @@ class Interface(Model):
         "Default: all ports; [] means none.",
         json_schema_extra=ATOMIC,
     )
-    state: Literal["up", "down"] | None = Field(
-        None, description="Whether the cable is plugged in: with down the guest sees a card without a link. Default up."
-    )
+    state: Literal["up", "down"] | None = Field(None, description="State of the card's link, up or down, as the guest sees it. Default up.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
@@ -103,8 +100,8 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
 
 def _validate_one_on_pods_network(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
     first, *others = [each for each in enumerate(interfaces) if hardware.is_on_pods_network(each[1])] or [(0, {})]
-    told = f"only one interface can be joined to the pod's network, and {path.index(first[0])} is: name another network"
-    return [forbidden(path.index(position).child("network"), told) for position, _ in others]
+    message = f"only one interface can be joined to the pod's network, and {path.index(first[0])} is: name another network"
+    return [forbidden(path.index(position).child("network"), message) for position, _ in others]
 
 
 def _validate_interface(interface: Object, path: Path) -> list[FieldError]:

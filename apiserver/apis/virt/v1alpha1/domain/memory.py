@@ -28,7 +28,7 @@ class Hugepages(Model):
 class Memory(Model):
     """The guest's memory."""
 
-    guest: Quantity | None = Field(None, description="What the guest gets to see, 16Mi at least. Default 512Mi.")
+    guest: Quantity | None = Field(None, description="Memory that the guest gets to see, 16Mi at least. Default 512Mi.")
     max_guest: Quantity | None = Field(
         None,
         description="Memory that there is room for, guest included; Linux needs 64Mi more to start with such room. Default: as much as "

@@ -16,7 +16,7 @@ FIELDS: Final = frozenset({"plugin", "options", "sizeLimit"})
 
 
 class PluginSource(Model):
-    """What is said to a plugin."""
+    """The word to a plugin."""
 
     plugin: str | None = Field(None, description="Plugin: its name, one of those that the administrator of the cluster allows.")
     options: dict[str, str] | None = Field(

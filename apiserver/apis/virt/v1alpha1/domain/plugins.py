@@ -1,4 +1,4 @@
-"""What a machine says to a plugin of its node: its name and options. Which plugins there are is in ``v1alpha1.allowed``."""
+"""A machine's word to a plugin of its node: its name and options. The plugins that there are stand in ``v1alpha1.allowed``."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class RedirectionRule(Model):
     )
     vendor: str | None = Field(None, description="The vendor's number, such as 0x1050. Unset: any.")
     product: str | None = Field(None, description="The vendor's number of the product, such as 0x0407. Unset: any.")
-    allow: bool | None = Field(None, description="Whether the guest may have them. Default true.")
+    allow: bool | None = Field(None, description="True if the guest may have them. Default true.")
 
 
 class RedirectedDevices(Model):
@@ -40,8 +40,8 @@ class RedirectedDevices(Model):
     )
     filter: list[RedirectionRule] | None = Field(
         None,
-        description="Which devices the guest may have. The first rule that is about a device counts, for its own class and again for that "
-        "of each of its interfaces; what none is about is refused. Unset: all devices.",
+        description="Rules for the devices that the guest may have. The first rule that is about a device counts, for its own class and "
+        "again for that of each of its interfaces; what none is about is refused. Unset: all devices.",
         json_schema_extra=ATOMIC,
     )
 

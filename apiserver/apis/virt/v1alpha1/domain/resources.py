@@ -46,8 +46,10 @@ class ResourceLimits(Model):
 class Resources(Model):
     """Requests and limits of the machine's pod, as a container's."""
 
-    requests: ResourceRequests | None = Field(None, description="What is kept for the machine; it runs on a node that has so much left.")
-    limits: ResourceLimits | None = Field(None, description="What the machine may use at most.")
+    requests: ResourceRequests | None = Field(
+        None, description="Amounts that are kept for the machine; it runs on a node that has so much left."
+    )
+    limits: ResourceLimits | None = Field(None, description="Amounts that the machine may use at most.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

@@ -19,7 +19,7 @@ MAX_AUDIENCE: Final = 253
 
 
 class TokenSource(Model):
-    """What may be said of a token."""
+    """Fields of a token's source."""
 
     audience: str | None = Field(None, description="ServiceAccount: for whom the token is. Default: kube-apiserver.")
     expiration_seconds: Int64 | None = Field(

@@ -13,7 +13,7 @@ from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.admission.policy import mutating, validating
 from apiserver.admission.policy.metrics import MutatingMetrics, ValidatingMetrics
 from apiserver.admission.policy.mutating import MutatingPolicies
-from apiserver.admission.policy.plugin import Judging
+from apiserver.admission.policy.plugin import PolicyDispatcher
 from apiserver.admission.policy.source import Source
 from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.meta.errors import NotFound, StatusError
@@ -21,6 +21,7 @@ from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.managedfields.schema import Atom
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
+from apiserver.cel.cost import RUNTIME_BUDGET
 from apiserver.cel.library.authz import Answer, Question
 from apiserver.registry.generic.admission import Attributes
 
@@ -52,7 +53,7 @@ class Cluster:
 class World:
     """One plug-in with its policies."""
 
-    def __init__(self, effect: str) -> None:
+    def __init__(self, effect: str, budget: int = RUNTIME_BUDGET) -> None:
         cluster = Cluster()
         cluster.synced.set()
         self.registry = Registry()
@@ -65,16 +66,16 @@ class World:
             self.source = Source(client, THINGS, THINGS, cluster, validating.compile_policy)
             checks = ValidatingMetrics()
             checks.register(self.registry)
-            self.plugin = ValidatingPolicies(self.judging(cluster), checks)
+            self.plugin = ValidatingPolicies(self.dispatcher(cluster), checks, budget)
         else:
             self.source = Source(client, THINGS, THINGS, cluster, mutating.compile_policy)
             counted = MutatingMetrics()
             counted.register(self.registry)
-            self.plugin = MutatingPolicies(self.judging(cluster), no_schemas, counted)
+            self.plugin = MutatingPolicies(self.dispatcher(cluster), no_schemas, counted)
         self.source.known.set()
 
-    def judging(self, cluster: Any) -> Judging[Any]:
-        return Judging(self.source, cluster, cluster, cluster.ask, AdmissionMetrics())
+    def dispatcher(self, cluster: Any) -> PolicyDispatcher[Any]:
+        return PolicyDispatcher(self.source, cluster, cluster, cluster.ask, AdmissionMetrics())
 
     def put(self, name: str = "p", binding: Json | None = None, **spec: Any) -> None:
         given = {"matchConstraints": {"resourceRules": [RULE]}, **spec}
@@ -170,7 +171,7 @@ async def test_policies_about_policies_are_not_asked() -> None:
     assert world.plugin.handles("CREATE", THINGS, "")
 
 
-async def test_a_policy_that_costs_too_much_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_policy_that_costs_too_much_fails() -> None:
     """ADM-04: cost limits, of an expression and of all together."""
     world = World("validating")
     loop = "object.spec.items.all(a, object.spec.items.all(b, object.spec.items.all(c, true)))"
@@ -178,7 +179,7 @@ async def test_a_policy_that_costs_too_much_fails(monkeypatch: pytest.MonkeyPatc
     refusal = await world.refusal(thing(items=list(range(100))))
     assert refusal is not None
     assert refusal.message.endswith("resulted in error: operation cancelled: actual cost limit exceeded")
-    monkeypatch.setattr(validating, "RUNTIME_BUDGET", 500_000)
+    world = World("validating", budget=500_000)
     small = "object.spec.items.all(a, object.spec.items.all(b, a != 'x' && b != 'y'))"
     world.put(validations=[{"expression": small}] * 10)
     refusal = await world.refusal(thing(items=["z"] * 100))

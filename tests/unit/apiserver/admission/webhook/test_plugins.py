@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -14,14 +15,13 @@ from apiserver.admission.chain import Chain, Plugin
 from apiserver.admission.changes import Changes
 from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.admission.namespaces import Namespaces
-from apiserver.admission.webhook import plugin as asking_module
 from apiserver.admission.webhook.calling import Caller
-from apiserver.admission.webhook.conditions import ConditionsFailed, Judge
+from apiserver.admission.webhook.conditions import ConditionsFailed, Matcher
 from apiserver.admission.webhook.errors import CallFailed
 from apiserver.admission.webhook.mutating import MutatingWebhooks
-from apiserver.admission.webhook.plugin import Asking
+from apiserver.admission.webhook.plugin import WebhookDispatcher
 from apiserver.admission.webhook.registrations import Expression, Webhook
-from apiserver.admission.webhook.review import Shown
+from apiserver.admission.webhook.review import VersionedAttributes
 from apiserver.admission.webhook.source import Source
 from apiserver.admission.webhook.validating import ValidatingWebhooks
 from apiserver.apis.meta.errors import Forbidden, InternalError
@@ -72,7 +72,7 @@ class _Unknown:
     def __init__(self, expressions: Sequence[Expression]) -> None:
         self._failures = [f"{each.name}: expressions cannot be evaluated here" for each in expressions]
 
-    async def hold(self, shown: Shown) -> bool:
+    async def hold(self, versioned: VersionedAttributes) -> bool:
         raise ConditionsFailed(self._failures)
 
 
@@ -101,12 +101,14 @@ def hook(name: str, **more: Any) -> Object:
     return given | {"clientConfig": {"url": "https://x"}} | more
 
 
-def asking(type_: Any, replies: dict[str, Reply], *hooks: Object, synced: bool = True) -> tuple[Asking, _Caller, _Namespaces]:
+def dispatcher(
+    type_: Any, replies: dict[str, Reply], *hooks: Object, synced: bool = True
+) -> tuple[WebhookDispatcher, _Caller, _Namespaces]:
     configuration = {"metadata": {"name": "c", "uid": "c", "resourceVersion": "1"}, "webhooks": list(hooks)}
     metrics, caller, namespaces = AdmissionMetrics(), _Caller(replies), _Namespaces()
     source = Source(cast(Informer, _Informer(configuration, synced=synced)), _Versions())
-    judge = Judge(_Unknown, metrics, type_)
-    made = Asking(type_, source, cast(Namespaces, namespaces), _Versions(), judge, cast(Caller, caller), metrics)
+    matcher = Matcher(_Unknown, metrics, type_)
+    made = WebhookDispatcher(type_, source, cast(Namespaces, namespaces), _Versions(), matcher, cast(Caller, caller), metrics)
     return made, caller, namespaces
 
 
@@ -151,13 +153,10 @@ def chain(*mutating: Plugin) -> Chain:
 
 
 @pytest.mark.parametrize("plugin", [MutatingWebhooks, ValidatingWebhooks])
-async def test_nothing_is_admitted_before_the_webhooks_are_known(
-    plugin: type[MutatingWebhooks | ValidatingWebhooks], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_admitted_before_the_webhooks_are_known(plugin: type[MutatingWebhooks | ValidatingWebhooks]) -> None:
     """ADM-08: with Go's words, after a while."""
-    monkeypatch.setattr(asking_module, "READY_SECONDS", 0.01)
-    made, _, _ = asking("admit", {}, synced=False)
-    webhooks = plugin(made)
+    made, _, _ = dispatcher("admit", {}, synced=False)
+    webhooks = plugin(dataclasses.replace(made, ready_seconds=0.01))
     assert webhooks.handles("CREATE", THINGS, "")
     with pytest.raises(Forbidden, match=r'things\.g\.test "t" is forbidden: not yet ready to handle request'):
         await (webhooks.mutate if isinstance(webhooks, MutatingWebhooks) else webhooks.validate)(created())
@@ -167,7 +166,7 @@ async def test_nothing_is_admitted_before_the_webhooks_are_known(
 
 async def test_a_plugin_that_changes_the_object_in_the_second_round_has_webhooks_called_again() -> None:
     """ADM-03: reinvocation after what other plug-ins do, as well; here a change in place, which is noticed all the same."""
-    made, caller, _ = asking("admit", {"a": labels("a")}, hook("a", reinvocationPolicy="IfNeeded"), hook("b"))
+    made, caller, _ = dispatcher("admit", {"a": labels("a")}, hook("a", reinvocationPolicy="IfNeeded"), hook("b"))
     attributes = created()
     await chain(Stamper(second=True), MutatingWebhooks(made)).mutate(attributes)
     assert caller.asked == ["a", "b", "a"]
@@ -177,13 +176,13 @@ async def test_a_plugin_that_changes_the_object_in_the_second_round_has_webhooks
 
 async def test_a_second_round_in_which_nothing_changed_calls_nobody() -> None:
     """ADM-03."""
-    made, caller, _ = asking("admit", {"a": labels("a")}, hook("a", reinvocationPolicy="IfNeeded"))
+    made, caller, _ = dispatcher("admit", {"a": labels("a")}, hook("a", reinvocationPolicy="IfNeeded"))
     await chain(Stamper(second=False), MutatingWebhooks(made)).mutate(created())
     assert caller.asked == ["a"]
 
 
 async def test_labels_of_a_namespace_are_looked_up_only_for_selectors() -> None:
-    made, caller, namespaces = asking(
+    made, caller, namespaces = dispatcher(
         "validating", {}, hook("all"), hook("team", namespaceSelector={"matchLabels": {"team": "a"}}),
         hook("other", namespaceSelector={"matchLabels": {"team": "b"}}, objectSelector={"matchLabels": {"x": "y"}}),
     )  # fmt: skip
@@ -192,24 +191,24 @@ async def test_labels_of_a_namespace_are_looked_up_only_for_selectors() -> None:
 
 
 async def test_a_selector_that_cannot_be_read_refuses_what_the_rules_match() -> None:
-    made, _, _ = asking("validating", {}, hook("a", objectSelector={"matchExpressions": [{"key": "k", "operator": "Like"}]}))
+    made, _, _ = dispatcher("validating", {}, hook("a", objectSelector={"matchExpressions": [{"key": "k", "operator": "Like"}]}))
     with pytest.raises(InternalError, match="Internal error occurred: a label selector cannot be read"):
         await ValidatingWebhooks(made).validate(created())
 
 
 async def test_conditions_that_nobody_can_evaluate_are_the_failure_policys() -> None:
     conditions = [{"name": "c", "expression": "true"}]
-    made, caller, _ = asking("validating", {}, hook("open", matchConditions=conditions, failurePolicy="Ignore"))
+    made, caller, _ = dispatcher("validating", {}, hook("open", matchConditions=conditions, failurePolicy="Ignore"))
     await ValidatingWebhooks(made).validate(created())
     assert caller.asked == []
-    made, _, _ = asking("validating", {}, hook("closed", matchConditions=conditions))
+    made, _, _ = dispatcher("validating", {}, hook("closed", matchConditions=conditions))
     with pytest.raises(Forbidden, match="expressions cannot be evaluated here"):
         await ValidatingWebhooks(made).validate(created())
 
 
 async def test_cancelling_a_request_cancels_its_calls() -> None:
     """The client went away, or its time is over: nobody waits for webhooks on its behalf."""
-    made, caller, _ = asking("validating", {}, hook("a"), hook("b"))
+    made, caller, _ = dispatcher("validating", {}, hook("a"), hook("b"))
     ended: list[str] = []
 
     async def hang(webhook: Webhook, body: bytes) -> bytes:

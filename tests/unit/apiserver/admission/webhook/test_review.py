@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.admission.webhook import errors, review
-from apiserver.admission.webhook.review import Shown, WrongAnswer
+from apiserver.admission.webhook.review import VersionedAttributes, WrongAnswer
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
 from apiserver.registry.generic.admission import Attributes
@@ -18,8 +18,8 @@ OLDER = Resource("g.test", "v1beta1", "things", "Thing")
 
 
 def asked(attributes: Attributes, resource: Resource = THINGS, speaks: str = "v1") -> Any:
-    shown = Shown(attributes, resource, attributes.obj, attributes.old)
-    return json.loads(review.question("u1", shown, speaks))
+    versioned = VersionedAttributes(attributes, resource, attributes.obj, attributes.old)
+    return json.loads(review.question("u1", versioned, speaks))
 
 
 def answered(response: Any, *, mutating: bool = True, speaks: str = "v1", **more: Any) -> review.Answer:

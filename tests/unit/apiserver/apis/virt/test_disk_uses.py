@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import disk_uses
-from apiserver.apis.virt.disk_uses import Hold, Use
+from apiserver.apis.virt.disk_uses import Lock, Use
 
 Disk = dict[str, Any]
 IMPORT = {"http": {"url": "https://images.example/a.img"}}
@@ -17,9 +17,9 @@ def a_disk(**said: Any) -> dict[str, Any]:
     return {"type": "PersistentVolumeClaim", "source": {"name": "data", **said.pop("source", {})}, **said}
 
 
-def held(uid: str = "u", node: str = "", **domain: Any) -> set[Hold]:
+def held(uid: str = "u", node: str = "", **domain: Any) -> set[Lock]:
     firmware = {"firmware": domain.pop("firmware")} if "firmware" in domain else {}
-    return set(disk_uses.holds({"devices": domain, **firmware}, uid, node))
+    return set(disk_uses.locks({"devices": domain, **firmware}, uid, node))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def held(uid: str = "u", node: str = "", **domain: Any) -> set[Hold]:
 )
 def test_the_use_of_a_claim_follows_from_its_disk(disk: dict[str, Any], use: Use) -> None:
     assert disk_uses.uses({"devices": {"disks": [disk]}}) == {"data": use}
-    assert held(disks=[disk]) == {Hold("disk/data", "" if use == "writes" else use)}
+    assert held(disks=[disk]) == {Lock("disk/data", "" if use == "writes" else use)}
 
 
 def test_other_disks_use_no_claim() -> None:
@@ -47,24 +47,24 @@ def test_other_disks_use_no_claim() -> None:
 
 def test_a_file_system_that_is_written_to_is_held_against_disks_and_firmware() -> None:
     files = {"type": "PersistentVolumeClaim", "source": {"name": "Files"}}
-    assert held(filesystems=[files]) == {Hold("disk/files", "files"), Hold("files/files", "files")}
+    assert held(filesystems=[files]) == {Lock("disk/files", "files"), Lock("files/files", "files")}
     assert held(filesystems=[{**files, "readOnly": True}]) == set()
     assert held(filesystems=[{"type": "ConfigMap", "source": {"name": "files"}}, {"type": "PersistentVolumeClaim"}]) == set()
 
 
 def test_the_state_of_firmware_is_its_machines_in_a_claim_of_many() -> None:
     state = {"persistentState": {"claimName": "state"}}
-    assert held("u1", firmware=state) == {Hold("files/state", "state"), Hold("state/state/u1", "")}
-    assert held("u1", firmware={**state, "uuid": "AB"}) == {Hold("files/state", "state"), Hold("state/state/ab", "")}
+    assert held("u1", firmware=state) == {Lock("files/state", "state"), Lock("state/state/u1", "")}
+    assert held("u1", firmware={**state, "uuid": "AB"}) == {Lock("files/state", "state"), Lock("state/state/ab", "")}
     assert held("u1", firmware={"uuid": "ab"}) == set()
 
 
 def test_a_file_of_a_node_is_held_on_that_node() -> None:
     disk = {"type": "HostDisk", "source": {"path": "/var/vms/a.img"}}
     name = f"host/n1/{disk_uses.digest('/var/vms/a.img')}"
-    assert held(node="n1", disks=[disk]) == {Hold(name, "")}
-    assert held(node="n1", disks=[{**disk, "readOnly": True}]) == {Hold(name, "reads")}
-    assert held(node="n2", disks=[disk]) == {Hold(f"host/n2/{disk_uses.digest('/var/vms/a.img')}", "")}
+    assert held(node="n1", disks=[disk]) == {Lock(name, "")}
+    assert held(node="n1", disks=[{**disk, "readOnly": True}]) == {Lock(name, "reads")}
+    assert held(node="n2", disks=[disk]) == {Lock(f"host/n2/{disk_uses.digest('/var/vms/a.img')}", "")}
     assert "/" not in disk_uses.digest("/var/vms/a.img") != disk_uses.digest("/var/vms/b.img")
 
 
@@ -85,12 +85,12 @@ RBD: Disk = {"type": "RBD", "source": {"monitors": ["a.example", "b.example"], "
     ids=lambda each: str(each.get("type", "")),
 )
 def test_a_disk_of_a_server_is_held_by_the_words_that_are_surely_the_same(disk: Disk, same: Disk, other: Disk) -> None:
-    (hold,) = held(disks=[disk])
-    assert (hold.what.split("/")[0], len(hold.what.split("/")), hold.group) == ("server", 2, "")
-    assert held(disks=[{**disk, "source": same}]) == {hold}
-    assert {each.what for each in held(disks=[{**disk, "source": other}])} != {hold.what}
-    assert held(disks=[{**disk, "readOnly": True}]) == held(disks=[{**disk, "device": "cdrom"}]) == {Hold(hold.what, "reads")}
-    assert held(disks=[{**disk, "shareable": True}]) == {Hold(hold.what, "shares")}
+    (lock,) = held(disks=[disk])
+    assert (lock.what.split("/")[0], len(lock.what.split("/")), lock.group) == ("server", 2, "")
+    assert held(disks=[{**disk, "source": same}]) == {lock}
+    assert {each.what for each in held(disks=[{**disk, "source": other}])} != {lock.what}
+    assert held(disks=[{**disk, "readOnly": True}]) == held(disks=[{**disk, "device": "cdrom"}]) == {Lock(lock.what, "reads")}
+    assert held(disks=[{**disk, "shareable": True}]) == {Lock(lock.what, "shares")}
 
 
 def test_a_disk_of_a_server_that_is_not_named_is_not_held_and_neither_is_that_of_a_plugin() -> None:

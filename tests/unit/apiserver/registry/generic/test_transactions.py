@@ -11,9 +11,9 @@ from apiserver.apis.meta.errors import Conflict, InternalError, RequestEntityToo
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.cacher.items import Item
-from apiserver.registry.generic.codec import claim_key
+from apiserver.registry.generic.codec import lock_key
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.registry.generic.transactions import ClaimTaken, Overtaken, Transactions, Unreadable, reading
+from apiserver.registry.generic.transactions import LockTaken, Overtaken, Transactions, Unreadable, reading
 from storage.memory import MAX_COMMIT_BYTES
 from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Unavailable
 from tests.fakes.storage import UnreliableStorage
@@ -24,16 +24,16 @@ A, B = (f"{ROOT}/example.com/leases/ns/{name}" for name in "ab")
 
 
 class Holding(Strategy):
-    """Objects that hold the claims which they list."""
+    """Objects that hold the locks which they list."""
 
     resource = LEASES
     singular = "lease"
 
-    def claims(self, obj: Object) -> frozenset[str]:
+    def locks(self, obj: Object) -> frozenset[str]:
         return frozenset(each for each in obj["spec"] if "=" not in each)
 
-    def shares(self, obj: Object) -> frozenset[tuple[str, str]]:
-        return frozenset((claim, group) for each in obj["spec"] if "=" in each for claim, group in [each.split("=")])
+    def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
+        return frozenset((lock, group) for each in obj["spec"] if "=" in each for lock, group in [each.split("=")])
 
 
 class Interrupted(UnreliableStorage):
@@ -55,13 +55,13 @@ class World:
         self.storage = Interrupted()
         self.transactions = Transactions(self.storage, Holding(), ROOT)
 
-    async def create(self, key: str, *claims: str, repeatable: bool = True) -> Item:
-        obj = lease(key, *claims)
+    async def create(self, key: str, *locks: str, repeatable: bool = True) -> Item:
+        obj = lease(key, *locks)
         revision = await self.transactions.create(key, obj, b"created", repeatable=repeatable)
         return Item(key, revision, obj, b"created")
 
-    async def replace(self, item: Item, *claims: str, repeatable: bool = True) -> Item:
-        obj = lease(item.key, *claims)
+    async def replace(self, item: Item, *locks: str, repeatable: bool = True) -> Item:
+        obj = lease(item.key, *locks)
         revision = await self.transactions.replace(item, obj, b"replaced", repeatable=repeatable)
         return Item(item.key, revision, obj, b"replaced")
 
@@ -75,12 +75,12 @@ async def found(world: World, key: str) -> Entry:
     return entry
 
 
-def lease(key: str, *claims: str) -> Object:
-    return {"metadata": {"name": key.rpartition("/")[2], "namespace": "ns"}, "spec": list(claims)}
+def lease(key: str, *locks: str) -> Object:
+    return {"metadata": {"name": key.rpartition("/")[2], "namespace": "ns"}, "spec": list(locks)}
 
 
-def key_of(claim: str) -> str:
-    return claim_key(ROOT, LEASES, claim)
+def key_of(lock: str) -> str:
+    return lock_key(ROOT, LEASES, lock)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def world() -> World:
     return World()
 
 
-async def test_an_object_and_its_claims_come_change_and_go_together(world: World) -> None:
+async def test_an_object_and_its_locks_come_change_and_go_together(world: World) -> None:
     item = await world.create(A, "x/1", "x/2")
     assert await world.everything() == {A: b"created", key_of("x/1"): A.encode(), key_of("x/2"): A.encode()}
 
@@ -100,17 +100,17 @@ async def test_an_object_and_its_claims_come_change_and_go_together(world: World
     assert await world.everything() == {}
 
 
-async def test_what_does_not_change_its_claims_writes_the_object_alone(world: World) -> None:
+async def test_what_does_not_change_its_locks_writes_the_object_alone(world: World) -> None:
     item = await world.create(A, "x/1")
-    claim = await world.storage.get(key_of("x/1"))
+    lock = await world.storage.get(key_of("x/1"))
 
     await world.replace(item, "x/1")
 
-    assert await world.storage.get(key_of("x/1")) == claim
+    assert await world.storage.get(key_of("x/1")) == lock
 
 
 async def test_a_removal_takes_only_what_was_read(world: World) -> None:
-    """A finalizer, say, or a claim that somebody wrote between the read and the removal must not be lost."""
+    """A finalizer, say, or a lock that somebody wrote between the read and the removal must not be lost."""
     old = await world.create(A, "x/1")
     newer = await world.replace(old, "x/1")
 
@@ -159,11 +159,11 @@ async def test_a_key_is_taken_once(world: World) -> None:
 
 
 @pytest.mark.parametrize(("holds", "wants"), [(A, B), (B, A)], ids=["a holds it", "b holds it"])
-async def test_a_claim_that_is_held_is_a_conflict_that_names_its_holder(world: World, holds: str, wants: str) -> None:
-    """Whichever came first: a migration must not take the claim of another because its name comes earlier in the alphabet."""
+async def test_a_lock_that_is_held_is_a_conflict_that_names_its_holder(world: World, holds: str, wants: str) -> None:
+    """Whichever came first: a migration must not take the lock of another because its name comes earlier in the alphabet."""
     holder = await world.create(holds, "x/1")
     other = await world.create(wants)
-    for attempt in (lambda: world.replace(other, "x/1"), lambda: world.transactions.check_claims(wants, None, lease(wants, "x/1"))):
+    for attempt in (lambda: world.replace(other, "x/1"), lambda: world.transactions.check_locks(wants, None, lease(wants, "x/1"))):
         with pytest.raises(Conflict) as caught:
             await attempt()
         refused = f'Operation cannot be fulfilled on leases.example.com "{wants[-1]}": x/1 is already held by ns/{holds[-1]}'
@@ -171,22 +171,22 @@ async def test_a_claim_that_is_held_is_a_conflict_that_names_its_holder(world: W
     assert await world.everything() == {A: b"created", B: b"created", key_of("x/1"): holds.encode()}
 
     await world.transactions.remove(holder)
-    await world.transactions.check_claims(wants, None, lease(wants, "x/1"))
+    await world.transactions.check_locks(wants, None, lease(wants, "x/1"))
     await world.replace(other, "x/1")
 
 
-async def test_a_claim_is_held_in_a_group_whose_keys_come_before_those_of_claims() -> None:
-    """A claim in the way is told from an object that somebody else wrote by its key, wherever that stands in the order of keys."""
+async def test_a_lock_is_held_in_a_group_whose_keys_come_before_those_of_locks() -> None:
+    """A lock in the way is told from an object that somebody else wrote by its key, wherever that stands in the order of keys."""
     early = Resource("a.example.com", "v1", "leases", "Lease")
     strategy = Holding()
     strategy.resource = early
     transactions = Transactions(Interrupted(), strategy, ROOT)
     a, b = (f"{ROOT}/a.example.com/leases/ns/{name}" for name in "ab")
-    assert a < claim_key(ROOT, early, "x/1")
+    assert a < lock_key(ROOT, early, "x/1")
 
     await transactions.create(a, lease(a, "x/1"), b"created", repeatable=True)
 
-    with pytest.raises(ClaimTaken, match="x/1 is already held by ns/a"):
+    with pytest.raises(LockTaken, match="x/1 is already held by ns/a"):
         await transactions.create(b, lease(b, "x/1"), b"created", repeatable=True)
     with pytest.raises(Overtaken):
         await transactions.create(a, lease(a), b"created", repeatable=True)
@@ -208,27 +208,27 @@ async def test_a_claim_is_held_in_a_group_whose_keys_come_before_those_of_claims
 async def test_a_dry_run_refuses_what_the_write_would_refuse_and_nothing_else(
     world: World, old: tuple[str, ...], new: tuple[str, ...], holder: str | None, *, refused: bool
 ) -> None:
-    """What an object holds already stands in nobody's way, even where storage says another's: a version that knew no claims wrote it."""
+    """What an object holds already stands in nobody's way, even where storage says another's: a version that knew no locks wrote it."""
     stored = await world.create(A)
     item = Item(A, stored.revision, lease(A, *old), b"created")
     if holder is not None:
         await world.storage.commit([], [Put(B, b"there"), Put(key_of("x/1"), holder.encode())])
-    for attempt in (lambda: world.transactions.check_claims(A, item.object, lease(A, *new)), lambda: world.replace(item, *new)):
+    for attempt in (lambda: world.transactions.check_locks(A, item.object, lease(A, *new)), lambda: world.replace(item, *new)):
         if refused:
-            with pytest.raises(ClaimTaken, match="x/1 is already held by ns/b"):
+            with pytest.raises(LockTaken, match="x/1 is already held by ns/b"):
                 await attempt()
         else:
             await attempt()
 
 
-async def test_ones_own_claims_are_in_nobodys_way(world: World) -> None:
+async def test_ones_own_locks_are_in_nobodys_way(world: World) -> None:
     old = await world.create(A, "x/1")
-    await world.transactions.check_claims(A, old.object, lease(A, "x/1"))
-    await world.transactions.check_claims(A, None, lease(A, "x/1"))  # storage says whose it is, though the object does not
+    await world.transactions.check_locks(A, old.object, lease(A, "x/1"))
+    await world.transactions.check_locks(A, None, lease(A, "x/1"))  # storage says whose it is, though the object does not
 
 
-async def test_a_claim_that_storage_says_is_the_objects_own_is_taken_over(world: World) -> None:
-    """The strategy learned to claim after the object was stored, or another version of the server wrote it."""
+async def test_a_lock_that_storage_says_is_the_objects_own_is_taken_over(world: World) -> None:
+    """The strategy learned to lock after the object was stored, or another version of the server wrote it."""
     await world.create(A, "x/1")
     entry = await world.storage.get(A)
     assert entry is not None
@@ -249,7 +249,7 @@ async def test_a_claim_that_storage_says_is_the_objects_own_is_taken_over(world:
     ],
     ids=["readable", "unreadable", "gone", "storage away"],
 )
-async def test_whoever_holds_a_claim_is_shown_to_what_words_the_refusal(
+async def test_whoever_holds_a_lock_is_shown_to_what_words_the_refusal(
     world: World, monkeypatch: pytest.MonkeyPatch, stored: bytes | Unavailable | None, found: str | None
 ) -> None:
     await world.create(A, "x/1")
@@ -265,12 +265,12 @@ async def test_whoever_holds_a_claim_is_shown_to_what_words_the_refusal(
     monkeypatch.setattr(world.storage, "get", of_the_holder)
     told: list[object] = []
 
-    def claim_taken(_: Strategy, obj: Object, claim: str, holder: str, held_by: Object | None) -> str:
-        told.extend((obj["metadata"]["name"], claim, holder, held_by and held_by["metadata"]["name"]))
+    def lock_taken(_: Strategy, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
+        told.extend((obj["metadata"]["name"], lock, holder, held_by and held_by["metadata"]["name"]))
         return "it is held"
 
-    monkeypatch.setattr(Holding, "claim_taken", claim_taken)
-    with pytest.raises(ClaimTaken) as caught:
+    monkeypatch.setattr(Holding, "lock_taken", lock_taken)
+    with pytest.raises(LockTaken) as caught:
         await world.create(B, "x/1")
     assert told == ["b", "x/1", "ns/a", found]
     assert (caught.value.why, caught.value.details.name) == ("it is held", "b")
@@ -281,18 +281,18 @@ async def test_a_refusal_names_a_new_object_as_its_author_did_and_an_old_one_as_
     await world.create(A, "x/1")
     new = lease(B, "x/1")
     new["metadata"]["generateName"] = "b-"
-    with pytest.raises(ClaimTaken, match='"b-": '):
+    with pytest.raises(LockTaken, match='"b-": '):
         await world.transactions.create(B, new, b"created", repeatable=False)
-    with pytest.raises(ClaimTaken, match='"b-": '):
-        await world.transactions.check_claims(B, None, new)
+    with pytest.raises(LockTaken, match='"b-": '):
+        await world.transactions.check_locks(B, None, new)
     old = await world.create(B)
-    with pytest.raises(ClaimTaken, match='"b": '):
+    with pytest.raises(LockTaken, match='"b": '):
         await world.transactions.replace(old, new, b"replaced", repeatable=True)
-    with pytest.raises(ClaimTaken, match='"b": '):
-        await world.transactions.check_claims(B, old.object, new)
+    with pytest.raises(LockTaken, match='"b": '):
+        await world.transactions.check_locks(B, old.object, new)
 
 
-async def test_a_claim_that_is_given_up_in_this_moment_is_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lock_that_is_given_up_in_this_moment_is_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     holder, other = await world.create(A, "x/1"), await world.create(B)
     commit, tries = world.storage.commit, 0
 
@@ -325,13 +325,13 @@ async def test_a_claim_that_is_given_up_in_this_moment_is_taken(world: World, mo
         ("x/1=reads", "x/1=reads0", False),
     ],
 )
-async def test_a_claim_is_shared_within_a_group_and_by_nobody_beside_it(world: World, first: str, second: str, *, together: bool) -> None:
+async def test_a_lock_is_shared_within_a_group_and_by_nobody_beside_it(world: World, first: str, second: str, *, together: bool) -> None:
     holder, other = await world.create(A, first), await world.create(B)
-    for attempt in (lambda: world.transactions.check_claims(B, other.object, lease(B, second)), lambda: world.replace(other, second)):
+    for attempt in (lambda: world.transactions.check_locks(B, other.object, lease(B, second)), lambda: world.replace(other, second)):
         if together:
             await attempt()
         else:
-            with pytest.raises(ClaimTaken, match="x/1 is already held by ns/a"):
+            with pytest.raises(LockTaken, match="x/1 is already held by ns/a"):
                 await attempt()
     if not together:
         await world.transactions.remove(holder)
@@ -340,41 +340,41 @@ async def test_a_claim_is_shared_within_a_group_and_by_nobody_beside_it(world: W
         assert await world.everything() == {}
 
 
-async def test_of_several_who_share_a_claim_the_last_one_gives_it_up(world: World) -> None:
+async def test_of_several_who_share_a_lock_the_last_one_gives_it_up(world: World) -> None:
     readers = [await world.create(key, "x/1=reads") for key in (A, f"{A}2", f"{A}3")]
     other = await world.create(B)
     for reader in readers:
-        with pytest.raises(ClaimTaken):
+        with pytest.raises(LockTaken):
             await world.replace(other, "x/1")
         await world.transactions.remove(reader)
     await world.replace(other, "x/1")
     assert await world.everything() == {B: b"replaced", key_of("x/1"): B.encode()}
 
 
-async def test_of_the_objects_written_last_it_is_remembered_that_storage_has_their_claims_and_of_no_others(world: World) -> None:
+async def test_of_the_objects_written_last_it_is_remembered_that_storage_has_their_locks_and_of_no_others(world: World) -> None:
     world.transactions = Transactions(world.storage, Holding(), ROOT, max_complete=2)
-    items = {claim: await world.create(f"{A}{number}", claim) for number, claim in enumerate(("x/0", "x/1", "x/2"))}
+    items = {lock: await world.create(f"{A}{number}", lock) for number, lock in enumerate(("x/0", "x/1", "x/2"))}
     items["x/0"] = await world.replace(items["x/0"], "x/0")  # so it was not the first written
-    await world.storage.commit([], [Delete(key_of(claim)) for claim in items])
-    for claim in ("x/2", "x/0", "x/1"):
-        await world.replace(items[claim], claim)
-    assert {key_of(claim) for claim in items} & {*await world.everything()} == {key_of("x/1")}
+    await world.storage.commit([], [Delete(key_of(lock)) for lock in items])
+    for lock in ("x/2", "x/0", "x/1"):
+        await world.replace(items[lock], lock)
+    assert {key_of(lock) for lock in items} & {*await world.everything()} == {key_of("x/1")}
 
 
-async def test_one_of_two_who_want_a_claim_at_once_gets_it(world: World) -> None:
+async def test_one_of_two_who_want_a_lock_at_once_gets_it(world: World) -> None:
     for wanted in (("x/1", "x/1"), ("x/1", "x/1=reads"), ("x/1=reads", "x/1=shares")):
         items = [await world.create(A), await world.create(B)]
         refused: list[str] = []
 
-        async def attempt(item: Item, claim: str, refused: list[str] = refused) -> None:
+        async def attempt(item: Item, lock: str, refused: list[str] = refused) -> None:
             try:
-                await world.replace(item, claim)
-            except ClaimTaken:
+                await world.replace(item, lock)
+            except LockTaken:
                 refused.append(item.key)
 
         async with asyncio.TaskGroup() as tasks:
-            for item, claim in zip(items, wanted, strict=True):
-                tasks.create_task(attempt(item, claim))
+            for item, lock in zip(items, wanted, strict=True):
+                tasks.create_task(attempt(item, lock))
         assert len(refused) == 1
         await world.storage.commit([], [Delete(key) for key in await world.everything()])
 
@@ -382,12 +382,12 @@ async def test_one_of_two_who_want_a_claim_at_once_gets_it(world: World) -> None
 @pytest.mark.parametrize("left", ["x/1", "x/1=reads"])
 @pytest.mark.parametrize("wanted", ["x/1", "x/1=shares"])
 @pytest.mark.parametrize("stored", [b'{"metadata":{"name":"a"},"apiVersion":"example.com/v1","kind":"Lease","spec":["x/2"]}', None])
-async def test_a_claim_that_its_holder_gave_up_by_a_version_that_knew_none_is_taken(
+async def test_a_lock_that_its_holder_gave_up_by_a_version_that_knew_none_is_taken(
     world: World, left: str, wanted: str, stored: bytes | None
 ) -> None:
     await world.create(A, left)
     await world.storage.commit([], [Put(A, stored) if stored is not None else Delete(A)])
-    await world.transactions.check_claims(B, None, lease(B, wanted))
+    await world.transactions.check_locks(B, None, lease(B, wanted))
     await world.create(B, wanted)
     kept = await world.everything()
     assert B.encode() in kept.values()
@@ -395,22 +395,22 @@ async def test_a_claim_that_its_holder_gave_up_by_a_version_that_knew_none_is_ta
 
 
 @pytest.mark.parametrize("left", ["x/1", "x/1=reads"])
-async def test_a_claim_is_not_taken_from_a_holder_that_takes_it_back_in_this_moment(world: World, left: str) -> None:
+async def test_a_lock_is_not_taken_from_a_holder_that_takes_it_back_in_this_moment(world: World, left: str) -> None:
     holder = await world.create(A, left)
-    claims = await world.everything()
+    locks = await world.everything()
     await world.storage.commit([], [Delete(A)])
     get = world.storage.get
 
     async def and_then_it_is_back(key: str) -> Entry | None:
         seen = await get(key)
         if key == A and seen is None:
-            await world.storage.commit([], [Put(A, claims[A])])
+            await world.storage.commit([], [Put(A, locks[A])])
         return seen
 
     world.storage.get = and_then_it_is_back  # type: ignore[method-assign]  # the store of this test alone
-    with pytest.raises(ClaimTaken):
+    with pytest.raises(LockTaken):
         await world.create(B, "x/1")
-    assert await world.everything() == claims
+    assert await world.everything() == locks
     assert holder.key == A
 
 
@@ -450,7 +450,7 @@ async def test_a_write_of_unknown_outcome_is_a_timeout_that_says_whether_to_repe
 async def test_reads_without_storage_may_be_repeated(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.storage.is_out = True
     for attempt, what in (
-        (world.transactions.check_claims(B, None, lease(B, "x/1")), "read a claim"),
+        (world.transactions.check_locks(B, None, lease(B, "x/1")), "read a lock"),
         (world.transactions.remove_unread(Entry(A, b"{", 1, 1)), "delete what cannot be decoded"),
     ):
         with pytest.raises(ServiceUnavailable, match=f"{what}: storage is not available") as caught:

@@ -13,10 +13,10 @@ from apiserver.apis.virt import disk_uses, phases
 from apiserver.apis.virt.disk_uses import Use
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic import codec
-from apiserver.registry.generic.transactions import ClaimTaken, Transactions
+from apiserver.registry.generic.transactions import LockTaken, Transactions
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from storage.memory import MemoryStorage
-from storage.port import Delete, Put
+from storage.port import Delete, Entry, Put
 from tests.unit.apiserver.apis.virt.domainxml import documents
 
 ROOT = "/registry"
@@ -51,8 +51,8 @@ def with_state(vm: dict[str, Any], claim: str, uuid: str = "") -> dict[str, Any]
 class Virt:
     """virt-apis on one storage."""
 
-    def __init__(self) -> None:
-        self.storage = MemoryStorage()
+    def __init__(self, storage: MemoryStorage | None = None) -> None:
+        self.storage = storage or MemoryStorage()
         self.items: dict[str, Item] = {}
 
     def server(self) -> Transactions:
@@ -74,7 +74,7 @@ class Virt:
         value = codec.dump(new)
         try:
             revision = await self.server().replace(item, new, value, repeatable=True)
-        except ClaimTaken as taken:
+        except LockTaken as taken:
             self.refusal = taken.why
             return False
         self.items[name] = Item(item.key, revision, new, value)
@@ -83,7 +83,7 @@ class Virt:
     async def remove(self, name: str) -> None:
         await self.server().remove(self.items.pop(name))
 
-    async def claims(self) -> list[str]:
+    async def locks(self) -> list[str]:
         return [each.key.removeprefix(f"{ROOT}/claims/kubevirt.io/") for each in (await self.storage.range(f"{ROOT}/claims/")).entries]
 
 
@@ -102,82 +102,98 @@ async def test_of_two_that_are_handed_over_at_once_one_gets_its_guest() -> None:
     assert sorted(taken.values()) == [False, True]
     winner, loser = sorted(taken, key=taken.__getitem__, reverse=True)
     assert virt.refusal == f'PersistentVolumeClaim "data" is in use by virtual machine "{winner}"; this one starts when that is off'
-    assert await virt.claims() == ["disk/acc/data", f"disk/acc/own-{winner}"]
+    assert await virt.locks() == ["disk/acc/data", f"disk/acc/own-{winner}"]
     for phase in (phases.RUNNING, phases.UNKNOWN, phases.RUNNING, phases.STOPPING):
         assert await virt.enter(winner, phase)
         assert not await virt.enter(loser, phases.SCHEDULED)
     assert await virt.enter(winner, phases.STOPPED)
     assert await virt.enter(loser, phases.SCHEDULED)
     await virt.remove(loser)
-    assert await virt.claims() == []
+    assert await virt.locks() == []
 
 
-async def written_by_a_version_that_knew_no_claims(virt: Virt, vm: dict[str, Any]) -> None:
+async def written_by_a_version_that_knew_no_locks(virt: Virt, vm: dict[str, Any]) -> None:
     key, value = virt._key(vm), codec.dump(vm)
     virt.items[vm["metadata"]["name"]] = Item(key, await virt.storage.commit([], [Put(key, value)]), vm, value)
 
 
 async def test_a_machine_that_was_on_before_an_upgrade_holds_what_is_new_with_its_next_write() -> None:
     virt = Virt()
-    await written_by_a_version_that_knew_no_claims(virt, with_files(a_vm("one", a_disk("data", "reads"), phase=phases.RUNNING), "files"))
+    await written_by_a_version_that_knew_no_locks(virt, with_files(a_vm("one", a_disk("data", "reads"), phase=phases.RUNNING), "files"))
     for other, disk in (("two", "files"), ("three", "data")):
         await virt.create(a_vm(other, a_disk(disk)))
     assert await virt.enter("one", phases.RUNNING)
     for other in ("two", "three"):
         assert not await virt.enter(other, phases.SCHEDULED)
     assert await virt.enter("one", phases.STOPPED)
-    assert await virt.claims() == []
+    assert await virt.locks() == []
 
 
 async def test_what_another_has_by_then_keeps_no_status_from_being_written() -> None:
     virt = Virt()
     await virt.create(a_vm("two", a_disk("data"), phase=phases.RUNNING))
-    await written_by_a_version_that_knew_no_claims(virt, a_vm("one", a_disk("data"), a_disk("own"), phase=phases.RUNNING))
+    await written_by_a_version_that_knew_no_locks(virt, a_vm("one", a_disk("data"), a_disk("own"), phase=phases.RUNNING))
     assert await virt.enter("one", phases.UNKNOWN)
-    assert await virt.claims() == ["disk/acc/data", "disk/acc/own"]
+    assert await virt.locks() == ["disk/acc/data", "disk/acc/own"]
     assert await virt.enter("two", phases.STOPPED)
     assert await virt.enter("one", phases.RUNNING)
     await virt.create(a_vm("three", a_disk("data")))
     assert not await virt.enter("three", phases.SCHEDULED)
 
 
-async def test_a_machine_that_never_got_a_claim_does_not_give_up_that_of_another_one() -> None:
+async def test_a_machine_that_never_got_a_lock_does_not_give_up_that_of_another_one() -> None:
     virt = Virt()
     await virt.create(a_vm("two", a_disk("data"), phase=phases.RUNNING))
     for name in ("one", "four"):
-        await written_by_a_version_that_knew_no_claims(virt, a_vm(name, a_disk("data"), phase=phases.RUNNING))
+        await written_by_a_version_that_knew_no_locks(virt, a_vm(name, a_disk("data"), phase=phases.RUNNING))
     assert await virt.enter("one", phases.RUNNING)
     assert await virt.enter("one", phases.STOPPED)
     await virt.remove("four")
     await virt.create(a_vm("three", a_disk("data")))
     for name in ("one", "three"):
         assert not await virt.enter(name, phases.SCHEDULED)
-    assert await virt.claims() == ["disk/acc/data"]
+    assert await virt.locks() == ["disk/acc/data"]
 
 
-async def test_what_storage_has_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    virt, asked = Virt(), []
-    get, server = virt.storage.get, virt.server()
+class Noting(MemoryStorage):
+    """A storage that notes which keys are read one by one."""
 
-    async def counted(key: str) -> Any:
-        asked.append(key)
-        return await get(key)
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
 
-    monkeypatch.setattr(virt.storage, "get", counted)
-    monkeypatch.setattr(virt, "server", lambda: server)
-    await written_by_a_version_that_knew_no_claims(virt, a_vm("one", a_disk("data"), phase=phases.RUNNING))
+    async def get(self, key: str) -> Entry | None:
+        self.read.append(key)
+        return await super().get(key)
+
+
+class OneServer(Virt):
+    """A virt-api that is never started again, so that it remembers."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self._server = super().server()
+
+    def server(self) -> Transactions:
+        return self._server
+
+
+async def test_what_storage_has_is_looked_at_once() -> None:
+    storage = Noting()
+    virt = OneServer(storage)
+    await written_by_a_version_that_knew_no_locks(virt, a_vm("one", a_disk("data"), phase=phases.RUNNING))
     await virt.create(a_vm("two", a_disk("more"), phase=phases.RUNNING))
     for _ in range(3):
         assert await virt.enter("one", phases.RUNNING)
         assert await virt.enter("two", phases.RUNNING)
-    assert asked == [f"{ROOT}/claims/kubevirt.io/disk/acc/data"]
+    assert storage.read == [f"{ROOT}/claims/kubevirt.io/disk/acc/data"]
 
 
 @pytest.mark.parametrize("phase", [phases.PENDING, phases.SCHEDULING, phases.STOPPED, phases.SUCCEEDED, phases.FAILED])
 async def test_a_machine_without_a_guest_holds_nothing(phase: str) -> None:
     virt = Virt()
     await virt.create(a_vm("one", a_disk("data"), a_disk("more", "reads"), phase=phase))
-    assert await virt.claims() == []
+    assert await virt.locks() == []
 
 
 async def test_readers_share_with_readers_and_those_who_share_with_their_like() -> None:
@@ -204,7 +220,7 @@ async def go_together(one: dict[str, Any], two: dict[str, Any]) -> bool:
             assert virt.refusal.startswith('PersistentVolumeClaim "data" is in use by virtual machine "')
         for vm in (first, second):
             await virt.remove(vm["metadata"]["name"])
-        assert await virt.claims() == []
+        assert await virt.locks() == []
     assert found[0] == found[1]
     return found[0]
 
@@ -252,8 +268,8 @@ async def test_claims_are_of_a_namespace_and_found_in_lower_case() -> None:
     assert not await virt.enter("three", phases.SCHEDULED)
 
 
-async def test_a_claim_that_an_older_virt_api_left_behind_is_in_nobodys_way() -> None:
-    """It ended one machine and removed another without knowing of claims."""
+async def test_a_lock_that_an_older_virt_api_left_behind_is_in_nobodys_way() -> None:
+    """It ended one machine and removed another without knowing of locks."""
     virt = Virt()
     for name, use in (("one", "writes"), ("two", "reads")):
         await virt.create(a_vm(name, a_disk(name, use), phase=phases.RUNNING))  # type: ignore[arg-type]  # of a loop
@@ -263,7 +279,7 @@ async def test_a_claim_that_an_older_virt_api_left_behind_is_in_nobodys_way() ->
     )
     await virt.create(a_vm("three", a_disk("one"), a_disk("two")))
     assert await virt.enter("three", phases.SCHEDULED)
-    assert await virt.claims() == ["disk/acc/one", "disk/acc/two"]
+    assert await virt.locks() == ["disk/acc/one", "disk/acc/two"]
 
 
 async def test_what_cannot_be_read_as_a_machine_holds_nothing() -> None:
@@ -288,7 +304,7 @@ async def test_what_cannot_be_read_as_a_machine_holds_nothing() -> None:
         vm = a_vm(name, phase=phases.RUNNING)
         vm["spec"]["domain"] = domain
         await virt.create(vm)
-    assert await virt.claims() == []
+    assert await virt.locks() == []
 
 
 async def test_no_history_of_phases_brings_two_guests_onto_a_disk() -> None:
@@ -312,12 +328,12 @@ async def test_no_history_of_phases_brings_two_guests_onto_a_disk() -> None:
                 for two in guests[position + 1 :]:
                     mine, theirs = (disk_uses.uses(each["spec"]["domain"]) for each in (one, two))
                     assert not [claim for claim in mine if claim in theirs and disk_uses.clash(mine[claim], theirs[claim])]
-                    held, others = (disk_uses.holds(each["spec"]["domain"], each["metadata"]["uid"]) for each in (one, two))
+                    held, others = (disk_uses.locks(each["spec"]["domain"], each["metadata"]["uid"]) for each in (one, two))
                     pairs = [(ours.group, other.group) for ours in held for other in others if ours.what == other.what]
                     assert not [pair for pair in pairs if pair[0] != pair[1] or disk_uses.ALONE in pair]
         for name in names:
             await virt.remove(name)
-        assert await virt.claims() == []
+        assert await virt.locks() == []
 
 
 def on_node(name: str, path: str, node: str, *, namespace: str = "acc", read_only: bool = False) -> dict[str, Any]:
@@ -376,7 +392,7 @@ async def test_a_disk_of_a_server_is_one_machines_of_its_namespace_and_others_of
     assert await virt.enter("two", phases.SCHEDULED)
     for name in ("one", "two", "three", "four"):
         await virt.remove(name)
-    assert await virt.claims() == []
+    assert await virt.locks() == []
 
 
 @pytest.mark.parametrize("said", [{"readOnly": True}, {"shareable": True}], ids=str)
@@ -392,7 +408,7 @@ async def test_machines_that_read_or_share_a_disk_of_a_server_do_so_with_their_l
 async def test_guests_that_have_had_one_disk_of_a_server_since_before_an_upgrade_keep_it_and_the_second_start_waits() -> None:
     virt = Virt()
     for name in ("one", "two"):
-        await written_by_a_version_that_knew_no_claims(virt, {**of_server(name), "status": {"phase": phases.RUNNING}})
+        await written_by_a_version_that_knew_no_locks(virt, {**of_server(name), "status": {"phase": phases.RUNNING}})
     for phase in (phases.UNKNOWN, phases.RUNNING):
         assert await virt.enter("one", phase)
         assert await virt.enter("two", phase)
@@ -409,7 +425,7 @@ async def test_a_share_of_its_own_that_was_left_behind_is_no_leave_to_have_a_cla
     left = f"{ROOT}/claims/kubevirt.io/disk/acc/data/reads/acc/one"
     await virt.storage.commit([], [Put(left, virt.items["one"].key.encode())])
     assert not await virt.enter("one", phases.SCHEDULED)
-    assert await virt.claims() == ["disk/acc/data/reads/acc/two"]
+    assert await virt.locks() == ["disk/acc/data/reads/acc/two"]
 
 
 async def test_what_a_machine_left_behind_is_in_nobodys_way_while_it_has_others() -> None:

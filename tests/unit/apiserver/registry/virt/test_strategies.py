@@ -395,16 +395,16 @@ def test_priorities_of_migrations_have_bounds(priority: int, wrong: list[str]) -
 def test_an_unfinished_migration_claims_its_machine_and_a_final_one_does_not() -> None:
     strategy = MigrationStrategy()
     obj: dict[str, Any] = {"metadata": {"namespace": "acc", "name": "m2"}, "spec": {"selector": {"name": "vm1"}}}
-    assert strategy.claims(obj) == {"migrating/acc/vm1"}
+    assert strategy.locks(obj) == {"migrating/acc/vm1"}
     for phase in ("Succeeded", "Failed", "Cancelled"):
-        assert strategy.claims({**obj, "status": {"phase": phase}}) == frozenset()
+        assert strategy.locks({**obj, "status": {"phase": phase}}) == frozenset()
     begun = {"metadata": {"name": "m1", "creationTimestamp": "2026-01-02T03:04:05Z"}}
-    text = strategy.claim_taken(obj, "migrating/acc/vm1", "acc/m1", begun)
+    text = strategy.lock_taken(obj, "migrating/acc/vm1", "acc/m1", begun)
     assert text == (
         'a migration of virtual machine "vm1" is already under way: "m1", begun 2026-01-02T03:04:05Z; '
         "see kubectl get migrations/m1, deleting it cancels it"
     )
-    unread = strategy.claim_taken(obj, "migrating/acc/vm1", "acc/m1", None)
+    unread = strategy.lock_taken(obj, "migrating/acc/vm1", "acc/m1", None)
     assert unread == text.replace(", begun 2026-01-02T03:04:05Z", "")
 
 
