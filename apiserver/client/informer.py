@@ -22,7 +22,7 @@ import builtins
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final
 
@@ -93,7 +93,7 @@ class Informer:
         """Return every object (of a namespace), not to be written to. Looks at all of them: use an index where it matters."""
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
-    def by_index(self, name: str, value: str) -> Iterable[Object]:
+    def by_index(self, name: str, value: Hashable) -> Iterable[Object]:
         """Return the objects for which the indexer ``name`` yields ``value``."""
         return self._store.by_index(name, value)
 

@@ -40,6 +40,7 @@ from apiserver.apis.meta.objects import (
     dig,
     is_deleting,
     is_true,
+    key_of,
     name_of,
     namespace_of,
     uid_of,
@@ -148,7 +149,7 @@ def plan(seen: Observed) -> Decision:
 def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decision | None:
     """Refuse the eviction of either pod of an unfinished migration."""
     for each in migrations:
-        if not phases.is_unfinished(each) or namespace_of(each) != namespace_of(vm) or evictions.machine_of(each) != name_of(vm):
+        if not phases.is_unfinished(each) or evictions.machine_of(each) != key_of(vm):
             continue
         phase, name = phases.phase_of(each) or phases.PENDING, name_of(each)
         if name_of(pod) == ownership.target_name(each):

@@ -151,7 +151,7 @@ class Evictions:
         except errors.Conflict:  # another migration of the machine has begun
             return decision
         except errors.StatusError as error:  # a quota of Migrations, a policy of the cluster's
-            machine, why = evictions.machine_of(migration), one_line(str(error), MAX_REFUSAL)
+            machine, why = evictions.machine_of(migration).name, one_line(str(error), MAX_REFUSAL)
             logger.warning("no migration for an eviction", extra={"namespace": namespace, "machine": machine, "error": why})
             return Decision(allowed=False, message=f"virtual machine {machine} cannot be moved, its Migration is refused: {why}")
         finally:

@@ -123,7 +123,7 @@ class Machines:
                 client,
                 VIRTUAL_MACHINES,
                 indexers={
-                    copies.BY_CLAIM: copies.claims_of_vm,
+                    copies.BY_STORAGE: copies.storage_of_vm,
                     copies.BY_MAC: copies.macs_of_vm,
                     copies.BY_WANTED_NODE: copies.wanted_node_of_vm,
                     copies.BY_AGE: copies.age_of_vm,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.apis.meta.objects import Key, Object, dig, key_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, uid_of
 
 KUBELET_SECONDS: Final = 15.0
 """For a kubelet to hear that a pod is gone, and to see its containers ended after their last signal."""
@@ -30,7 +30,7 @@ class Absences:
     def __init__(self, elapsed: Callable[[], float]) -> None:
         """``elapsed`` returns seconds that only grow, since whenever."""
         self._elapsed = elapsed
-        self._known: dict[Key, _Known] = {}
+        self._known: dict[NamespacedName, _Known] = {}
         """By machine."""
 
     def present(self, vm: Object, pod: Object) -> None:
@@ -46,7 +46,7 @@ class Absences:
             known.absent_since = self._elapsed()
         return max(0.0, known.absent_since + known.grace_seconds + KUBELET_SECONDS - self._elapsed())
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: NamespacedName) -> None:
         """Drop what is known of a machine that has no pod any more."""
         self._known.pop(key, None)
 

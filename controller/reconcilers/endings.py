@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Key, Object, dig, key_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, uid_of
 from apiserver.apis.virt import power
 from controller.reconcilers import attempts
 
@@ -31,7 +31,7 @@ class Endings:
     def __init__(self, elapsed: Callable[[], float]) -> None:
         """``elapsed`` returns seconds that only grow, since whenever."""
         self._elapsed = elapsed
-        self._newest: dict[Key, _Newest] = {}
+        self._newest: dict[NamespacedName, _Newest] = {}
 
     def rested(self, vm: Object, now: datetime) -> float:
         """Return for how many seconds the newest attempt is over; 0 while it goes on."""
@@ -46,7 +46,7 @@ class Endings:
             known.over_since = self._elapsed() - (_age(vm, number, now) if is_new else 0.0)
         return self._elapsed() - known.over_since
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: NamespacedName) -> None:
         """Drop what is known of a machine that is gone."""
         self._newest.pop(key, None)
 

@@ -8,30 +8,19 @@ from typing import Final
 
 from apiserver.apis.core.resources import EVENTS, PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Key, Object, dig, key_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import chosen_cpu, names, phases, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import attempts, disk_claims, mounted_sources, networks, ownership, pod_state, sandboxes, validation
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
-from controller.reconcilers.copies import (
-    BY_CLAIM,
-    BY_MAC,
-    BY_MACHINE,
-    BY_OWNER,
-    Informers,
-    claims_for,
-    claims_of_vm,
-    key_of_file,
-    macs_of_vm,
-    offers_kvm,
-)
+from controller.reconcilers.copies import Informers, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
 from controller.reconcilers.endings import Endings
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.node_reports import NodeReports, strangers
 from controller.reconcilers.observed import Observed
-from controller.reconcilers.ownership import Reference
+from controller.reconcilers.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
 from controller.runtime.clock import Clock
@@ -63,14 +52,14 @@ class Gathering:
         self._absences = absences
         self._endings = endings
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: NamespacedName) -> None:
         """Remember nothing of a machine that is gone."""
         self._absences.forget(key)
         self._endings.forget(key)
 
     async def gather(self, vm: Object) -> Observed:
         """Return the machine, read anew where its copy may be behind, with what is known of it."""
-        migrations = list(self._informers.migrations.by_index(BY_MACHINE, f"{namespace_of(vm)}/{name_of(vm)}"))
+        migrations = list(self._informers.migrations_of(key_of(vm)))
         references = ownership.references(vm, migrations)
         pods = self._known_pods(vm, references)
         own = ownership.of_status(vm)
@@ -146,27 +135,27 @@ class Gathering:
         if attempts.is_open(vm) and phases.phase_of(vm) != phases.SCHEDULING:
             return ()
         in_the_way = phases.WITH_GUEST if attempts.is_open(vm) else phases.WITH_POD
-        found = (each for key in claims_of_vm(vm) for each in islice(self._informers.vms.by_index(BY_CLAIM, key), MAX_NAMESAKES))
+        found = (each for storage in storage_of_vm(vm) for each in islice(self._informers.machines_with(storage), MAX_NAMESAKES))
         others = {name_of(each): each for each in found if namespace_of(each) == namespace_of(vm) and uid_of(each) != uid_of(vm)}
         return tuple(each for each in others.values() if phases.phase_of(each) in in_the_way)
 
     def _files_in_use(self, vm: Object, pod: Object | None) -> tuple[str, ...]:
         """Return which files of its pod's node a machine that is not handed over yet has to wait for, and whom."""
         node = pod_state.node_of(pod)
-        keys = map(key_of_file, disk_claims.files_of(vm))
-        found = (each for key in keys for each in islice(self._informers.vms.by_index(BY_CLAIM, key), MAX_NAMESAKES))
+        files = map(NodeFile, disk_claims.files_of(vm))
+        found = (each for file in files for each in islice(self._informers.machines_with(file), MAX_NAMESAKES))
         there = {uid_of(each): each for each in found if node and dig(each, "status", "nodeName") == node}
         others = [each for uid, each in there.items() if uid != uid_of(vm) and phases.phase_of(each) in phases.WITH_GUEST]
         return tuple(f"{path} of node {node} by {_who(vm, other)}" for other in others for path in disk_claims.contested_files(vm, other))
 
     def _namesakes(self, vm: Object) -> tuple[str, ...]:
         """Return the names of other machines with a pod that have a MAC address of this one; of many machines that share one, some."""
-        found = (each for key in macs_of_vm(vm) for each in islice(self._informers.vms.by_index(BY_MAC, key), MAX_NAMESAKES))
+        found = (each for mac in macs_of_vm(vm) for each in islice(self._informers.machines_with_mac(mac), MAX_NAMESAKES))
         return tuple(sorted({name_of(each) for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in phases.WITH_POD}))
 
     def _known_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
         """Return the machine's pods as far as the copy here tells."""
-        pods = {uid_of(each): each for each in self._informers.pods.by_index(BY_OWNER, ownership.owner_key(namespace_of(vm), uid_of(vm)))}
+        pods = {uid_of(each): each for each in self._informers.pods_of(Owner(namespace_of(vm), uid_of(vm)))}
         for reference in references:
             found = self._informers.pods.get(namespace_of(vm), reference.name)
             if found is not None and ownership.is_meant(found, reference, vm):

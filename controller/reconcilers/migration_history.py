@@ -29,7 +29,7 @@ def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
     """Return what makes the machine an owner of its Migration, and the first of its name, if it is not yet."""
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()
-    if not uid_of(vm) or evictions.machine_of(migration) != name_of(vm) or owner_uid(migration) == uid_of(vm):
+    if not uid_of(vm) or evictions.machine_of(migration).name != name_of(vm) or owner_uid(migration) == uid_of(vm):
         return ()
     return (
         AddOwner(
@@ -46,7 +46,7 @@ def owner_uid(migration: Object) -> str:
     references = dig(migration, "metadata", "ownerReferences")
     for each in references if isinstance(references, list) else ():
         is_ours = dig(each, "kind") == VIRTUAL_MACHINES.kind and str(dig(each, "apiVersion") or "").startswith(_PREFIX)
-        if is_ours and dig(each, "name") == evictions.machine_of(migration):
+        if is_ours and dig(each, "name") == evictions.machine_of(migration).name:
             return str(dig(each, "uid") or "")
     return ""
 

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Key, Object, dig, is_deleting, key_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of
 from apiserver.apis.virt import evictions, migration_attempts, phases
 from controller.reconcilers import migration_bounds, migration_retries
 from controller.reconcilers.settings import MigrationLimits
@@ -44,15 +44,15 @@ class Observed:
 
     migrations: Sequence[Object]
     """The unfinished ones of all namespaces."""
-    machines: Mapping[Key, Object]
+    machines: Mapping[NamespacedName, Object]
     """The machines that they move, by namespace and name."""
     emptied: frozenset[str]
     """Nodes that are being emptied."""
     now: datetime
     limits: MigrationLimits
-    beginning: frozenset[Key] = field(default_factory=frozenset)
+    beginning: frozenset[NamespacedName] = field(default_factory=frozenset)
     """Migrations whose target pods are being made: what is known of these is what was before that."""
-    in_vain: frozenset[Key] = field(default_factory=frozenset)
+    in_vain: frozenset[NamespacedName] = field(default_factory=frozenset)
     """Migrations that did not begin when it was their turn: a quota is in the way, or their machine's pod is not there."""
 
 
@@ -69,8 +69,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    key: Key
-    machine: Key
+    key: NamespacedName
+    machine: NamespacedName
     node: str
     """Node that its guest leaves."""
     is_drain: bool
@@ -85,7 +85,7 @@ class _Entry:
 
     @property
     def namespace(self) -> str:
-        return self.key[0]
+        return self.key.namespace
 
 
 class _Places:
@@ -115,7 +115,7 @@ def waits(migration: Object) -> bool:
     return phases.phase_of(migration) in WAITING and migration_attempts.number_of(migration) <= 1
 
 
-def turns(seen: Observed) -> dict[Key, Turn]:
+def turns(seen: Observed) -> dict[NamespacedName, Turn]:
     """Return the turn of each Migration that has not begun."""
     entries = [_entry(each, seen) for each in seen.migrations if not (is_deleting(each) and waits(each))]
     begun = [each for each in entries if not each.waits and not each.is_overdue and not is_lost(seen.machines.get(each.machine))]
@@ -124,7 +124,7 @@ def turns(seen: Observed) -> dict[Key, Turn]:
         ordinary.take(each.node)
         if each.is_drain or not each.is_slow:
             before_drains.take(each.node)
-    found: dict[Key, Turn] = {}
+    found: dict[NamespacedName, Turn] = {}
     waiting: Counter[str] = Counter()
     for each in _ordered(entries, begun, seen):
         if (full := (before_drains if each.is_drain else ordinary).full(each.node)) is not None:
@@ -141,7 +141,7 @@ def turns(seen: Observed) -> dict[Key, Turn]:
 
 def _entry(migration: Object, seen: Observed) -> _Entry:
     key = key_of(migration)
-    machine = (key[0], evictions.machine_of(migration))
+    machine = evictions.machine_of(migration)
     is_waiting = waits(migration) and key not in seen.beginning
     node = str(dig(migration, "status", "sourceNode") or dig(seen.machines.get(machine), "status", "nodeName") or "")
     node = node or evictions.node_left_by(migration)
@@ -173,7 +173,7 @@ def _ordered(entries: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed)
     waiting = sorted((each for each in entries if each.waits), key=lambda each: (-each.priority, each.created, each.key))
     aged = _aged(waiting, begun, seen)
     held = Counter(each.namespace for each in begun if not each.is_drain)
-    order: dict[Key, tuple[bool, int, int, int, datetime, Key]] = {}
+    order: dict[NamespacedName, tuple[bool, int, int, int, datetime, NamespacedName]] = {}
     for each in waiting:
         rank = 0 if each is aged else 1 if each.is_drain else 2
         order[each.key] = (each.key in seen.in_vain, rank, -each.priority, held[each.namespace], each.created, each.key)

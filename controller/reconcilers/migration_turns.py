@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Final
 
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Key, Object, key_of, name_of, namespace_of
+from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of
 from apiserver.apis.virt import evictions, phases, structure
 from controller.reconcilers import emptied_nodes, migration_queue
-from controller.reconcilers.copies import BY_STATE, UNFINISHED, Informers
+from controller.reconcilers.copies import UNFINISHED, Informers
 from controller.reconcilers.migration_queue import Turn
 from controller.reconcilers.settings import MigrationLimits
 from controller.runtime.clock import Clock
@@ -40,10 +40,10 @@ class MigrationTurns:
         self._informers = informers
         self._limits = limits
         self._clock = clock
-        self._beginning: set[Key] = set()
-        self._in_vain: dict[Key, datetime] = {}
+        self._beginning: set[NamespacedName] = set()
+        self._in_vain: dict[NamespacedName, datetime] = {}
         """By when."""
-        self._turns: Mapping[Key, Turn] = {}
+        self._turns: Mapping[NamespacedName, Turn] = {}
         self._decided: datetime | None = None
         """None: something has changed since."""
         self._controllers: list[Controller] = []
@@ -117,17 +117,17 @@ class MigrationTurns:
         waiting = {key_of(each) for each in self._unfinished() if migration_queue.waits(each)}
         for key in sorted(waiting - self._now_in_vain(self._clock.now())):
             for controller in self._controllers:
-                controller.enqueue(*key)
+                controller.enqueue(key)
 
-    def _now_in_vain(self, now: datetime) -> frozenset[Key]:
+    def _now_in_vain(self, now: datetime) -> frozenset[NamespacedName]:
         return frozenset(key for key, at in self._in_vain.items() if abs((now - at).total_seconds()) < IN_VAIN_SECONDS)
 
     def _unfinished(self) -> tuple[Object, ...]:
-        return tuple(self._informers.migrations.by_index(BY_STATE, UNFINISHED))
+        return tuple(self._informers.unfinished_migrations())
 
     def _observed(self, now: datetime) -> migration_queue.Observed:
         migrations, vms = self._unfinished(), self._informers.vms
-        moved = {(namespace_of(each), evictions.machine_of(each)) for each in migrations}
+        moved = {evictions.machine_of(each) for each in migrations}
         return migration_queue.Observed(
             migrations=migrations,
             machines={key: vm for key in moved if (vm := vms.get(*key)) is not None},

@@ -10,14 +10,14 @@ from typing import Final
 
 from apiserver.apis.core.resources import NAMESPACES, NODES, PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, name_of, namespace_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, name_of, namespace_of
 from apiserver.apis.virt import evictions, migration_attempts, migration_policies, phases, structure
 from apiserver.apis.virt.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import emptied_nodes, ended_drains, migration_history, ownership, pod_state
 from controller.reconcilers import migration_plan as planning
 from controller.reconcilers.actions import REFUSED_SECONDS, Action, Deeds, PodRefused, RemoveFinalizer, sooner
-from controller.reconcilers.copies import BY_MACHINE, BY_STATE, UNFINISHED, Informers, claims_for
+from controller.reconcilers.copies import Informers, claims_for
 from controller.reconcilers.migration_queue import Turn, waits
 from controller.reconcilers.migration_turns import MigrationTurns
 from controller.reconcilers.node_reports import strangers
@@ -65,26 +65,25 @@ class Migrations:
 
         def migration_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
-            controller.enqueue(namespace_of(obj), name_of(obj))
+            controller.enqueue(key_of(obj))
             if old is not None and new is not None and ownership.held_by(old) and not ownership.held_by(new):
-                of_machine(namespace_of(new), evictions.machine_of(new))  # an older one may be one too many now
+                of_machine(evictions.machine_of(new))  # an older one may be one too many now
 
-        def of_machine(namespace: str, name: str) -> None:
-            for each in self._informers.migrations.by_index(BY_MACHINE, f"{namespace}/{name}"):
-                controller.enqueue(namespace_of(each), name_of(each))
+        def of_machine(machine: NamespacedName) -> None:
+            for each in self._informers.migrations_of(machine):
+                controller.enqueue(key_of(each))
 
         def machine_changed(old: Object | None, new: Object | None) -> None:
-            obj = new or old or {}
-            of_machine(namespace_of(obj), name_of(obj))
+            of_machine(key_of(new or old or {}))
 
         def pod_changed(old: Object | None, new: Object | None) -> None:
-            for namespace, machine in ownership.owner_names(old, new):
-                of_machine(namespace, machine)
+            for machine in ownership.owner_names(old, new):
+                of_machine(machine)
 
         def node_changed(old: Object | None, new: Object | None) -> None:
             if emptied_nodes.is_being_emptied(old) and not emptied_nodes.is_being_emptied(new):
-                for each in filter(ended_drains.may_end, self._informers.migrations.by_index(BY_STATE, UNFINISHED)):
-                    controller.enqueue(namespace_of(each), name_of(each))
+                for each in filter(ended_drains.may_end, self._informers.unfinished_migrations()):
+                    controller.enqueue(key_of(each))
 
         self._turns.subscribe(controller)
         self._informers.nodes.subscribe(node_changed)
@@ -99,7 +98,7 @@ class Migrations:
             return Result()
         if not ownership.held_by(migration):
             return await self._put_away(migration)
-        if adopting := migration_history.adopt(migration, self._informers.vms.get(request.namespace, evictions.machine_of(migration))):
+        if adopting := migration_history.adopt(migration, self._informers.vms.get(*evictions.machine_of(migration))):
             await self._deeds.carry_out(migration, adopting)
             migration = self._informers.migrations.get(request.namespace, request.name) or migration
         if ended_drains.may_end(migration) and not is_deleting(migration) and await self._is_drain_over(migration):
@@ -130,7 +129,7 @@ class Migrations:
 
     async def _put_away(self, migration: Object) -> Result:
         """See to one that is over and tidied up, by the copy here alone: of these each look would cost the server three reads."""
-        others = self._informers.migrations.by_index(BY_MACHINE, f"{namespace_of(migration)}/{evictions.machine_of(migration)}")
+        others = self._informers.migrations_of(evictions.machine_of(migration))
         actions = migration_history.put_away(migration, others, self._limits.kept, self._clock.now())
         return Result(await self._deeds.carry_out(migration, actions))
 

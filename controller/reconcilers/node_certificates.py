@@ -153,7 +153,7 @@ class Signing:
         self._requests = signing_requests(client)
         reconciler = NodeCertificates(client, self._requests, namespace, lifetime, clock)
         self.loop = Controller("nodecertificates", reconciler, workers=2, observer=observer)
-        self._requests.subscribe(lambda _, new: self.loop.enqueue("", objects.name_of(new)) if new is not None else None)
+        self._requests.subscribe(lambda _, new: self.loop.enqueue(objects.key_of(new)) if new is not None else None)
 
     async def run(self) -> None:
         """Sign until cancelled."""

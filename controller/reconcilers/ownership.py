@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from apiserver.apis.meta.objects import Object, controller_of, dig, finalizers_of, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, controller_of, dig, finalizers_of, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import layout, migration_attempts, names, phases
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 
@@ -63,25 +63,28 @@ def owner_of(pod: Object) -> Object | None:
     return found
 
 
-def owner_key(namespace: str, uid: str) -> str:
-    """Return what a pod of this machine has in the index of :func:`owners_of`."""
-    return f"{namespace}/{uid}"
+class Owner(NamedTuple):
+    """A machine as an ``ownerReference`` means it: in the namespace of what it owns."""
+
+    namespace: str
+    uid: str
 
 
-def owners_of(pod: Object) -> list[str]:
-    """Index function of pods: ``namespace/uid`` of the machine that controls the pod."""
+def owners_of(pod: Object) -> list[Owner]:
+    """Index function of pods: the machine that controls the pod."""
     owner = owner_of(pod)
-    return [owner_key(namespace_of(pod), owner["uid"])] if owner is not None and owner.get("uid") else []
+    return [Owner(namespace_of(pod), str(owner["uid"]))] if owner is not None and owner.get("uid") else []
 
 
-def owner_names(*pods: Object | None) -> set[tuple[str, str]]:
-    """Return (namespace, name) of the machines that control these pods: for one state of a pod and the next, before and after an edit."""
-    return {(namespace_of(pod), str(owner.get("name") or "")) for pod in pods if pod is not None and (owner := owner_of(pod)) is not None}
+def owner_names(*pods: Object | None) -> set[NamespacedName]:
+    """Return the names of the machines that control these pods: for one state of a pod and the next, before and after an edit."""
+    owned = ((pod, owner) for pod in pods if pod is not None and (owner := owner_of(pod)) is not None)
+    return {NamespacedName(namespace_of(pod), str(owner.get("name") or "")) for pod, owner in owned}
 
 
 def is_controlled_by(pod: Object, vm: Object) -> bool:
     """True if this is a launcher pod whose controller is this machine."""
-    return owners_of(pod) == [owner_key(namespace_of(vm), uid_of(vm))]
+    return owners_of(pod) == [Owner(namespace_of(vm), uid_of(vm))]
 
 
 def is_labelled(pod: Object) -> bool:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 
-from apiserver.apis.meta.objects import Key, Object, dig, key_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, uid_of
 from apiserver.apis.virt import evictions, phases
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
@@ -14,7 +14,7 @@ from controller.reconcilers import ownership, pod_state, readiness, validation
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
 from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
-from controller.reconcilers.copies import BY_CLAIM, BY_NODE, BY_WANTED_NODE, Informers, claims_of_vm
+from controller.reconcilers.copies import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
 from controller.reconcilers.endings import Endings
 from controller.reconcilers.gathering import Gathering
 from controller.reconcilers.node_reports import NodeReports
@@ -28,7 +28,7 @@ from controller.runtime.recorder import Recorder
 
 def _migration_changed(controller: Controller, old: Object | None, new: Object | None) -> None:
     if phases.phase_of(old or {}) != phases.phase_of(new or {}) and (migration := new or old) is not None:
-        controller.enqueue(namespace_of(migration), evictions.machine_of(migration))
+        controller.enqueue(evictions.machine_of(migration))
 
 
 class VirtualMachines:
@@ -49,7 +49,7 @@ class VirtualMachines:
         self._informers = informers
         self._reports = reports
         self._gathering = Gathering(client, clock, settings, informers, reports, absences, endings)
-        self._told: dict[Key, frozenset[str]] = {}
+        self._told: dict[NamespacedName, frozenset[str]] = {}
         """By machine: the uids of its unwatched pods, of which was told."""
         self._deeds = Deeds(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
 
@@ -60,19 +60,18 @@ class VirtualMachines:
             obj = new or old or {}
             if phases.phase_of(old or {}) == phases.UNKNOWN and phases.phase_of(obj) in phases.OWNED_BY_HANDLER:
                 self._reports.heard(dig(obj, "status", "nodeName") or "")  # nobody but its virt-handler takes Unknown back
-            controller.enqueue(namespace_of(obj), name_of(obj))
+            controller.enqueue(key_of(obj))
             for each in self._who_may_wait_for_its_disks(old, new):
-                controller.enqueue(namespace_of(each), name_of(each))
+                controller.enqueue(key_of(each))
 
         def pod_changed(old: Object | None, new: Object | None) -> None:
-            for namespace, machine in ownership.owner_names(old, new):  # an owner that was taken off is owed a look, too
-                controller.enqueue(namespace, machine)
+            for machine in ownership.owner_names(old, new):  # an owner that was taken off is owed a look, too
+                controller.enqueue(machine)
 
         def claim_changed(old: Object | None, new: Object | None) -> None:
             if old is not None and new is not None:
                 return  # what matters of a claim never changes while it exists
-            claim = new or old or {}
-            for vm in self._informers.vms.by_index(BY_CLAIM, f"{namespace_of(claim)}/{name_of(claim)}"):
+            for vm in self._informers.machines_with(key_of(new or old or {})):
                 machine_changed(None, vm)
 
         def node_changed(node: str) -> None:
@@ -91,8 +90,8 @@ class VirtualMachines:
         """Bring one machine's pod and status closer to what they should be."""
         vm = self._informers.vms.get(request.namespace, request.name)
         if vm is None:
-            self._told.pop((request.namespace, request.name), None)
-            self._gathering.forget((request.namespace, request.name))
+            self._told.pop(request, None)
+            self._gathering.forget(request)
             return Result()  # its pods have it as their owner and follow it
         seen = await self._gathering.gather(validation.as_far_as_sound(vm))
         vm = seen.vm
@@ -107,10 +106,10 @@ class VirtualMachines:
             return Result(sooner(REFUSED_SECONDS, poll))
 
     def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
-        """Yield the machines with a claim of one that has just lost its pod."""
+        """Yield the machines with a disk of one that has just lost its pod."""
         if phases.phase_of(old or {}) in phases.WITH_POD and phases.phase_of(new or {}) not in phases.WITH_POD:
-            for key in claims_of_vm(old or {}):
-                yield from self._informers.vms.by_index(BY_CLAIM, key)
+            for storage in storage_of_vm(old or {}):
+                yield from self._informers.machines_with(storage)
 
     def _tell_unwatched(self, seen: Observed) -> bool:
         """Say once of each pod that it lost what leads to it; return whether there is one."""

@@ -80,7 +80,7 @@ def _kept(migration: Object, before: Object | None) -> Object:
             "labels": {names.WORKLOAD_UPDATE_LABEL: labels_of(migration)[names.WORKLOAD_UPDATE_LABEL]},
             "ownerReferences": references,
         },
-        "spec": {"selector": {"name": evictions.machine_of(migration)}},
+        "spec": {"selector": {"name": evictions.machine_of(migration).name}},
         "status": status,
     }
 

@@ -23,7 +23,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.backoff import pause_seconds
-from apiserver.apis.meta.objects import Key, Object, dig, is_deleting, is_true, key_of, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, is_true, key_of, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import evictions, names, phases, power
 from controller.reconcilers import migration_history, migration_queue, outdated, pod_state
@@ -55,14 +55,14 @@ class Observed:
     candidates: Sequence[Candidate]
     migrations: Sequence[Object]
     """Of all namespaces, with those of upgrades that were deleted."""
-    nodes: Mapping[Key, str]
+    nodes: Mapping[NamespacedName, str]
     """The nodes of the machines that unfinished ones of these move, by namespace and name; of machines that are known to be somewhere."""
     now: datetime
     settings: Settings
     limits: MigrationLimits
     evicted: Mapping[str, datetime] = field(default_factory=dict)
     """Pods that were evicted for the update, by uid, and when."""
-    refused: frozenset[Key] = field(default_factory=frozenset)
+    refused: frozenset[NamespacedName] = field(default_factory=frozenset)
     """Machines for which a server took no Migration or eviction a moment ago."""
 
 
@@ -123,7 +123,7 @@ def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Objec
 
     ``held``: what each namespace has of this batch already.
     """
-    order: list[tuple[int, int, Key, _Movable]] = []
+    order: list[tuple[int, int, NamespacedName, _Movable]] = []
     for each in sorted(found, key=lambda each: (each.tries, key_of(each.vm))):
         order.append((held[namespace_of(each.vm)], each.tries, key_of(each.vm), each))
         held[namespace_of(each.vm)] += 1
@@ -132,7 +132,7 @@ def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Objec
 
 def _movable(seen: Observed, ours: Sequence[Object]) -> Iterable[_Movable]:
     """Yield the machines whose guests may be moved or evicted now, in no order."""
-    busy = {(namespace_of(each), evictions.machine_of(each)) for each in seen.migrations if phases.is_unfinished(each)}
+    busy = {evictions.machine_of(each) for each in seen.migrations if phases.is_unfinished(each)}
     histories: dict[str, list[Object]] = {}
     for migration in ours:
         histories.setdefault(migration_history.owner_uid(migration), []).append(migration)
@@ -179,7 +179,7 @@ class _Places:
         begun = [
             each for each in seen.migrations if phases.is_unfinished(each) and (_is_ours(each, seen) or not migration_queue.waits(each))
         ]
-        left = [(evictions.node_left_by(each), seen.nodes.get((namespace_of(each), evictions.machine_of(each)))) for each in begun]
+        left = [(evictions.node_left_by(each), seen.nodes.get(evictions.machine_of(each))) for each in begun]
         self._leaving = Counter(evicted_from or node for evicted_from, node in left if node is not None)
         self._all = self._leaving.total()
 

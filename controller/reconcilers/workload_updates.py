@@ -16,12 +16,12 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Key, Object, dig, key_of, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import evictions, names, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import migration_bounds, migration_queue, ownership, workload_update_plan
-from controller.reconcilers.copies import BY_AGE, BY_STATE, OUTDATED, UNFINISHED, Informers, age_of_vm, claims_for
+from controller.reconcilers.copies import BY_AGE, OUTDATED, Informers, age_of_vm, claims_for
 from controller.reconcilers.settings import FIELD_MANAGER, MigrationLimits, Settings
 from controller.reconcilers.workload_update_memory import Memory
 from controller.reconcilers.workload_update_plan import Candidate, Observed, Plan
@@ -65,7 +65,7 @@ class WorkloadUpdates:
         self._began: datetime | None = None
         self._evicted: dict[str, datetime] = {}
         """By uid of the pod."""
-        self._refused: dict[Key, datetime] = {}
+        self._refused: dict[NamespacedName, datetime] = {}
         self._memory = Memory(clock)
 
     def subscribe(self, controller: Controller) -> None:
@@ -73,7 +73,7 @@ class WorkloadUpdates:
 
         def changed(old: Object | None, new: Object | None) -> None:
             if age_of_vm(old or {}) != age_of_vm(new or {}):
-                controller.enqueue(ALL.namespace, ALL.name)
+                controller.enqueue(ALL)
 
         self._informers.vms.subscribe(changed)
         self._informers.migrations.subscribe(self._memory.note)
@@ -108,9 +108,9 @@ class WorkloadUpdates:
 
     def _observed(self, candidates: list[Candidate], now: datetime) -> Observed:
         migrations, vms = self._informers.migrations, self._informers.vms
-        unfinished = tuple(migrations.by_index(BY_STATE, UNFINISHED))
+        unfinished = tuple(self._informers.unfinished_migrations())
         ours = tuple(migrations.by_index(BY_UPDATE, workload_update_plan.mark(self._settings)))
-        moved = {(namespace_of(each), evictions.machine_of(each)) for each in unfinished if not migration_bounds.is_overdue(each, now)}
+        moved = {evictions.machine_of(each) for each in unfinished if not migration_bounds.is_overdue(each, now)}
         return Observed(
             candidates=candidates,
             migrations=self._memory.with_forgotten({key_of(each): each for each in (*unfinished, *ours)}.values()),
@@ -137,7 +137,7 @@ class WorkloadUpdates:
             self._tell_refusal(vm, "no Migration is taken that would move the guest", error)
             return
         self._informers.migrations.remember(made)
-        logger.info("move a guest into a pod of this release", extra={"migration": f"{namespace_of(made)}/{name_of(made)}"})
+        logger.info("move a guest into a pod of this release", extra={"migration": str(key_of(made))})
 
     async def _evict(self, plan: Plan) -> None:
         for vm, pod in plan.evictions:

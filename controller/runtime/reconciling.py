@@ -15,6 +15,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import NamespacedName
 from apiserver.client.rest import TransportError
 from controller.runtime.workqueue import WorkQueue
 
@@ -27,15 +28,8 @@ MAX_WORDS: Final = 1000
 Outcome: TypeAlias = Literal["done", "requeued", "conflict", "error", "terminal"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Request:
-    """The object to look at; it may be gone. The namespace of a cluster-scoped one is empty."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+Request: TypeAlias = NamespacedName
+"""The object to reconcile; it may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +77,9 @@ class Controller:
         self._workers = workers
         self._observer = observer
 
-    def enqueue(self, namespace: str, name: str) -> None:
-        """Have an object looked at."""
-        self.queue.add(Request(namespace, name))
+    def enqueue(self, request: Request) -> None:
+        """Have an object reconciled."""
+        self.queue.add(request)
 
     async def run(self, ready: Callable[[], Awaitable[None]] | None = None) -> None:
         """Work until cancelled; ``ready`` is awaited first (informers that have to be in sync)."""

@@ -34,7 +34,7 @@ class Closed(Exception):
 
 
 class WorkQueue(Generic[T]):
-    """For one event loop; items are keys, such as (namespace, name)."""
+    """For one event loop; items are keys, such as a NamespacedName."""
 
     def __init__(self, *, first_retry_seconds: float = FIRST_RETRY_SECONDS, longest_retry_seconds: float = LONGEST_RETRY_SECONDS) -> None:
         self._waiting: OrderedDict[T, None] = OrderedDict()

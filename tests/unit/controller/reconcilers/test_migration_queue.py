@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Key
+from apiserver.apis.meta.objects import NamespacedName
 from apiserver.apis.virt import evictions, names
 from controller.reconcilers.migration_queue import AGED_SECONDS, PLACE_SECONDS, TOLD_POSITIONS, Observed, Turn, turns
 from controller.reconcilers.settings import MigrationLimits
@@ -26,12 +26,12 @@ class World:
     def __init__(self, per_node: int = 2, per_cluster: int = 5) -> None:
         self.limits = MigrationLimits(per_node=per_node, per_cluster=per_cluster)
         self.migrations: list[dict[str, Any]] = []
-        self.machines: dict[Key, dict[str, Any]] = {}
+        self.machines: dict[NamespacedName, dict[str, Any]] = {}
         self.rest: dict[str, Any] = {}
 
     def put(
         self, name: str, node: str = "a", *, phase: str = "Pending", namespace: str = "ns", ago: float | None = None, **more: Any
-    ) -> Key:
+    ) -> NamespacedName:
         started, evicted, priority = more.get("started"), more.get("evicted", False), more.get("priority")
         status: dict[str, Any] = {} if phase in ("", "Pending") else {"sourceNode": node}
         if started is not None:
@@ -52,7 +52,7 @@ class World:
             self.machines[(namespace, f"vm-{name}")] = {"status": {"phase": machine, "nodeName": node}}
         return namespace, name
 
-    def turns(self) -> dict[Key, Turn]:
+    def turns(self) -> dict[NamespacedName, Turn]:
         given: dict[str, Any] = {"emptied": frozenset(), **self.rest}
         return turns(Observed(self.migrations, self.machines, now=NOW, limits=self.limits, **given))
 

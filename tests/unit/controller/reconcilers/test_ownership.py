@@ -8,7 +8,7 @@ import pytest
 from apiserver.apis.meta.objects import uid_of
 from apiserver.apis.virt import names
 from controller.reconcilers import ownership
-from controller.reconcilers.ownership import Reference
+from controller.reconcilers.ownership import Owner, Reference
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
 OWN = an_attempt()["podName"]
@@ -37,7 +37,7 @@ def test_a_pod_is_controlled_by_the_machine_that_its_controller_reference_names(
     pod = a_pod()
     pod["metadata"]["ownerReferences"] = references
     assert ownership.is_controlled_by(pod, a_vm()) is controls
-    assert ownership.owners_of(pod) == ([f"default/{UID}"] if controls else ownership.owners_of(pod))
+    assert ownership.owners_of(pod) == ([Owner("default", UID)] if controls else ownership.owners_of(pod))
 
 
 @pytest.mark.parametrize("lost", [(), ("labels",), ("ownerReferences",), ("labels", "ownerReferences")])
@@ -57,7 +57,7 @@ def test_a_pod_of_another_namespace_is_nobodys() -> None:
     pod = a_pod()
     pod["metadata"]["namespace"] = "elsewhere"
     assert not ownership.is_controlled_by(pod, a_vm())
-    assert ownership.owners_of(pod) == [f"elsewhere/{UID}"]
+    assert ownership.owners_of(pod) == [Owner("elsewhere", UID)]
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_an_owner_takes_no_more_memory_than_others_and_stays_who_it_was(field: s
     pod["metadata"]["ownerReferences"][0][field] += TEXT
     kept = trim_pod(pod)
     assert len(json.dumps(kept)) < 4096
-    assert ownership.owners_of(kept) == [each[: len("default/") + MAX_NAME] for each in ownership.owners_of(pod)]
+    assert ownership.owners_of(kept) == [ownership.Owner(each.namespace, each.uid[:MAX_NAME]) for each in ownership.owners_of(pod)]
     assert ownership.is_controlled_by(kept, a_vm()) == ownership.is_controlled_by(pod, a_vm())
 
 
