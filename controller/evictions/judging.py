@@ -1,4 +1,4 @@
-"""Judges evictions of launcher pods, and of etcd's, for kube-apiserver, as an admission webhook: gather, plan, carry out.
+"""Judges evictions of launcher pods, and of etcd's, for kube-apiserver, as an admission webhook: gather, plan, apply.
 
 Every replica of virt-controller does, not only the leader: a request is judged by what the servers say then, and of two that decide to move
 a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
@@ -28,7 +28,7 @@ from controller.evictions.eviction_plan import Decision, Limits, Observed
 from controller.evictions.outcomes import NOTHING, Outcomes
 from controller.evictions.places import CLUSTER
 from controller.evictions.waiting import Waiting
-from controller.reconcilers import actions, disk_claims, ownership, pod_state
+from controller.reconcilers import applying, disk_claims, ownership, pod_state
 from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.clock import Clock
 
@@ -135,7 +135,7 @@ class Evictions:
 
     async def _say_so(self, vm: Object, decision: Decision, status: Object) -> Decision:
         """Write that the guest's pod is evicted; where the machine has changed meanwhile, it is to be judged again."""
-        name, patch = name_of(vm), actions.status_patch(vm, status)
+        name, patch = name_of(vm), applying.status_patch(vm, status)
         try:
             await self._client.patch(VIRTUAL_MACHINES, name, patch, namespace_of(vm), subresource="status", field_manager=FIELD_MANAGER)
         except (errors.Conflict, errors.NotFound):

@@ -20,7 +20,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import condition, dig, name_of, with_condition, without_condition
 from apiserver.apis.virt import conditions as words
 from controller.reconcilers import attempts, pod_state, saying
-from controller.reconcilers.actions import MIN_LOOK_SECONDS, Action, Emit, LookAgain, WriteStatus
+from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.observed import Observed, own_pod
 
 _WHO: Final[Mapping[str, str]] = MappingProxyType(
@@ -55,7 +55,7 @@ def told(seen: Observed) -> tuple[Action, ...]:
 def until_settled(seen: Observed) -> tuple[Action, ...]:
     """Return when to look again whether an eviction that was allowed happened: something else may have refused it."""
     left = _settles(seen) if _goes_on(seen) and _of_pod(seen) is None else 0.0
-    return (LookAgain(max(left, MIN_LOOK_SECONDS)),) if left else ()
+    return (Requeue(max(left, MIN_REQUEUE_SECONDS)),) if left else ()
 
 
 def added(seen: Observed, message: str) -> str:

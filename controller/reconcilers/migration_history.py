@@ -16,7 +16,7 @@ from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, nam
 from apiserver.apis.virt import evictions, names, phases
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.reconcilers import ownership
-from controller.reconcilers.actions import Action, AddOwner, DeleteObject, LookAgain
+from controller.reconcilers.actions import Action, AddOwner, DeleteObject, Requeue
 
 NEEDED_SECONDS: Final = 3600
 """From the end of a migration that an eviction caused: how long the next eviction has to wait is counted from those that failed."""
@@ -60,7 +60,7 @@ def put_away(migration: Object, others: Iterable[Object], kept: int, now: dateti
     if newer < kept:
         return ()
     left = _needed(migration, now)
-    return (LookAgain(left),) if left > 0 else (DeleteObject(),)
+    return (Requeue(left),) if left > 0 else (DeleteObject(),)
 
 
 def _age(migration: Object) -> tuple[str, str, str]:

@@ -33,7 +33,7 @@ from apiserver.apis.virt import chosen_cpu, evictions, migration_attempts, migra
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, memory
 from controller.reconcilers import migratable, migration_bounds, migration_queue, migration_retries, ownership, pod_state
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.migration_bounds import (
     NODE_SECONDS,
@@ -123,14 +123,14 @@ def plan(seen: Observed) -> tuple[Action, ...]:
         if migration_queue.waits(seen.migration) and not seen.turn.may_begin and seen.target is None:
             return _wait(seen)
         if rest := migration_retries.rest(seen.migration, seen.now):
-            return (LookAgain(rest),)
+            return (Requeue(rest),)
         left = migration_bounds.target_left(seen.migration, seen.target, seen.now, seen.limits, is_refused=bool(seen.refusal))
         if left is not None and left <= 0:
             return _give_up(seen)
         if phase == phases.SCHEDULING and migration_bounds.is_to_note_node(seen.migration, seen.target, seen.limits):
             return _note_node(seen)
         actions = _create_target(seen) if phase in ("", phases.PENDING) else _schedule(seen)
-        return actions if left is None or phase in migration_queue.WAITING else (*actions, LookAgain(max(left, 0.5)))
+        return actions if left is None or phase in migration_queue.WAITING else (*actions, Requeue(max(left, 0.5)))
     return _oversee(seen)
 
 
@@ -142,7 +142,7 @@ def _wait(seen: Observed) -> tuple[Action, ...]:
         return _finish(seen, phases.FAILED, QUEUED, f"its turn did not come within {NODE_SECONDS} s: {seen.turn.message}")
     status = phases.enter(_status(seen), phases.PENDING, seen.now)
     status |= {"message": seen.turn.message, "conditions": _conditions(seen, "Unknown", QUEUED, seen.turn.message)}
-    again = LookAgain(QUEUE_SECONDS)
+    again = Requeue(QUEUE_SECONDS)
     if status == (seen.migration.get("status") or {}):
         return (again,)
     known = condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
@@ -163,7 +163,7 @@ def _note_node(seen: Observed) -> tuple[Action, ...]:
     node = pod_state.node_of(seen.target)
     new = {"type": TARGET_SCHEDULED, "status": "True", "reason": "Scheduled", "message": f"the target pod has node {node}"}
     conditions = with_condition(dig(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
-    return (WriteStatus({**_status(seen), "conditions": conditions}), LookAgain(RUN_SECONDS))
+    return (WriteStatus({**_status(seen), "conditions": conditions}), Requeue(RUN_SECONDS))
 
 
 def _is_ours(seen: Observed) -> bool:
@@ -197,7 +197,7 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
 
 def _create_target(seen: Observed) -> tuple[Action, ...]:
     if seen.vm is None or seen.source is None:
-        return (LookAgain(1),)  # the copy of the pods is behind
+        return (Requeue(1),)  # the copy of the pods is behind
     now = times.to_rfc3339(seen.now)
     if seen.refusal:
         return _say(seen, phases.PENDING, "FailedCreate", seen.refusal, startTime=dig(seen.migration, "status", "startTime") or now)
@@ -260,7 +260,7 @@ def _schedule(seen: Observed) -> tuple[Action, ...]:
     return (
         WriteStatus(status),
         Emit("Normal", "Scheduled", f"target pod {name_of(target)} runs on node {node}"),
-        LookAgain(PREPARE_SECONDS),
+        Requeue(PREPARE_SECONDS),
     )
 
 
@@ -287,7 +287,7 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
         return ended
     left = _entered(seen, phases.PREPARING_TARGET) + timedelta(seconds=PREPARE_SECONDS) - seen.now
     if left > timedelta():
-        return (LookAgain(max(left.total_seconds(), 0.5)),)
+        return (Requeue(max(left.total_seconds(), 0.5)),)
     node = dig(seen.migration, "status", "targetNode")
     return _finish(
         seen, phases.FAILED, "TargetNotReady", f"virt-handler of node {node} did not get the target ready in {PREPARE_SECONDS} s"
@@ -302,7 +302,7 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
     if dig(seen.vm, "status", "podName") == target_name:
         # virt-handler of the target moves the machine to itself as the last thing before it writes this, with what it took.
         if (left := _handlers_turn(seen)) > timedelta():
-            return (LookAgain(max(left.total_seconds(), 0.5)),)
+            return (Requeue(max(left.total_seconds(), 0.5)),)
         return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {dig(seen.migration, 'status', 'targetNode')}")
     if phases.phase_of(seen.vm) in phases.ENDED:
         return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
@@ -331,7 +331,7 @@ def _bound(seen: Observed) -> tuple[Action, ...]:
             # Its target may have the only copy of the guest, as long as the source cannot say so: it is a person's to delete.
             message = "neither side has said how it ended, long after its time; it goes on, and its place in the queue is another's"
             return _say(seen, phase, OVERDUE, message)
-    again = () if left is None else (LookAgain(max(left, 0.5)),)
+    again = () if left is None else (Requeue(max(left, 0.5)),)
     if (said := _say_lost(seen)) is not None:
         return (*said, *again)
     if is_deleting(seen.migration):
@@ -360,10 +360,10 @@ def _source_ended(seen: Observed) -> tuple[Action, ...]:
     message = f"source pod {name} ended: {how}"
     silence = condition(dig(seen.migration, "status", "conditions"), release.RELEASED)
     if silence is None:
-        return (WriteStatus(release.withheld(seen.migration, message, seen.now)), LookAgain(LAST_WORDS_SECONDS))
+        return (WriteStatus(release.withheld(seen.migration, message, seen.now)), Requeue(LAST_WORDS_SECONDS))
     left = times.parse(silence["lastTransitionTime"]) + timedelta(seconds=LAST_WORDS_SECONDS) - seen.now
     if left > timedelta():
-        return (LookAgain(max(left.total_seconds(), 0.5)),)
+        return (Requeue(max(left.total_seconds(), 0.5)),)
     return _finish(seen, phases.FAILED, "SourcePodEnded", message)
 
 
@@ -390,10 +390,10 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
         attempt = {**seen.migration, "status": {**_status(seen), "targetNode": node}}
         status = {**_status(seen), "attempts": migration_attempts.failed(attempt, reason, message, seen.now)}
         if phase == phases.RUNNING:
-            return (WriteStatus({**status, "message": message}), LookAgain(SOURCE_WORD_SECONDS))
+            return (WriteStatus({**status, "message": message}), Requeue(SOURCE_WORD_SECONDS))
         return _try_again(replace(seen, migration={**seen.migration, "status": status}))
     left = SOURCE_WORD_SECONDS - (_ago(seen, failure["endTime"]) if failure.get("endTime") else SOURCE_WORD_SECONDS)
-    return (LookAgain(max(left, 0.5)),) if left > 0 else _finish(seen, phases.FAILED, reason, message)
+    return (Requeue(max(left, 0.5)),) if left > 0 else _finish(seen, phases.FAILED, reason, message)
 
 
 def _has_failed(seen: Observed) -> bool:
@@ -417,14 +417,14 @@ def _try_again(seen: Observed) -> tuple[Action, ...]:
             status = {**_status(seen), "message": message}
             told = (WriteStatus(status),) if status != seen.migration.get("status") else ()
             deletion = (DeletePod(name_of(pod), uid_of(pod), migration_retries.GRACE_SECONDS),) if pod is not None else ()
-            return (*told, *deletion, LookAgain(max(seconds, 0.5)))
+            return (*told, *deletion, Requeue(max(seconds, 0.5)))
         case migration_retries.Again(status, message):
             again = replace(seen, migration={**seen.migration, "status": status})
             written = WriteStatus({**status, "conditions": _conditions(again, "Unknown", ATTEMPT_FAILED, message)})
             return (
                 written,
                 Emit("Warning", ATTEMPT_FAILED, message),
-                LookAgain(max(migration_retries.rest(again.migration, seen.now), 0.5)),
+                Requeue(max(migration_retries.rest(again.migration, seen.now), 0.5)),
             )
 
 
@@ -452,12 +452,12 @@ def _put_away(seen: Observed) -> tuple[Action, ...]:
     moved = phases.phase_of(seen.migration) == phases.SUCCEEDED
     if seen.vm is not None and moved and held == sides[0]:
         # virt-handler moves the machine before it writes Succeeded: this copy of it is older than that, and the guest in the target.
-        return (LookAgain(STALE_SECONDS),)
+        return (Requeue(STALE_SECONDS),)
     if seen.vm is not None and held not in sides:  # another run of the machine by now: the phase says which side was its own
         held = sides[1] if moved else sides[0]
     losers = [pod for pod in (seen.source, seen.target) if pod is not None and name_of(pod) in sides and name_of(pod) != held]
     if (left := _source_ends(seen, losers)) is not None:
-        return (LookAgain(left),)
+        return (Requeue(left),)
     deletions = tuple(DeletePod(name_of(pod), uid_of(pod)) for pod in losers if not is_deleting(pod))
     return (*deletions, RemoveFinalizer(names.MIGRATION_FINALIZER))
 

@@ -1,4 +1,4 @@
-"""The loop that gives every live migration its target pod and its end: gather, plan, carry out."""
+"""The loop that gives every live migration its target pod and its end: gather, plan, apply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from apiserver.apis.virt.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUA
 from apiserver.client.rest import Client
 from controller.reconcilers import emptied_nodes, ended_drains, migration_history, ownership, pod_state
 from controller.reconcilers import migration_plan as planning
-from controller.reconcilers.actions import REFUSED_SECONDS, Action, Deeds, PodRefused, RemoveFinalizer, sooner
+from controller.reconcilers.actions import Action, RemoveFinalizer
+from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
 from controller.reconcilers.copies import Informers, claims_for
 from controller.reconcilers.migration_queue import Turn, waits
 from controller.reconcilers.migration_turns import MigrationTurns
@@ -58,7 +59,7 @@ class Migrations:
         self._limits = limits or MigrationLimits()
         self._turns = MigrationTurns(informers, self._limits, clock)
         self._recorder = recorder
-        self._deeds = Deeds(client, recorder, MIGRATIONS, informers.migrations, informers.pods)
+        self._applier = Applier(client, recorder, MIGRATIONS, informers.migrations, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
         """Have a Migration looked at when it, its virtual machine, or a pod of that changes."""
@@ -99,10 +100,10 @@ class Migrations:
         if not ownership.held_by(migration):
             return await self._put_away(migration)
         if adopting := migration_history.adopt(migration, self._informers.vms.get(*evictions.machine_of(migration))):
-            await self._deeds.carry_out(migration, adopting)
+            await self._applier.apply(migration, adopting)
             migration = self._informers.migrations.get(request.namespace, request.name) or migration
         if ended_drains.may_end(migration) and not is_deleting(migration) and await self._is_drain_over(migration):
-            return Result(await self._deeds.carry_out(migration, ended_drains.end(migration, self._clock.now())))
+            return Result(await self._applier.apply(migration, ended_drains.end(migration, self._clock.now())))
         turn = self._turns.of(migration)
         with self._turns.tried(migration) if turn.may_begin and waits(migration) else nullcontext():
             return await self._move(migration, turn)
@@ -119,10 +120,10 @@ class Migrations:
                 seen = dataclasses.replace(seen, policy=await self._policy(seen.vm))
                 actions = planning.plan(seen)
             try:
-                again = await self._deeds.carry_out(migration, actions)
+                again = await self._applier.apply(migration, actions)
             except PodRefused as refused:
                 told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
-                await self._deeds.carry_out(migration, told)
+                await self._applier.apply(migration, told)
                 return Result(REFUSED_SECONDS)
         self._tell_machine(seen, actions)
         return Result(sooner(again, UNWATCHED_SECONDS if _has_unwatched(seen) else None))
@@ -131,7 +132,7 @@ class Migrations:
         """See to one that is over and tidied up, by the copy here alone: of these each look would cost the server three reads."""
         others = self._informers.migrations_of(evictions.machine_of(migration))
         actions = migration_history.put_away(migration, others, self._limits.kept, self._clock.now())
-        return Result(await self._deeds.carry_out(migration, actions))
+        return Result(await self._applier.apply(migration, actions))
 
     async def _gather(self, migration: Object, turn: Turn) -> planning.Observed:
         namespace = namespace_of(migration)

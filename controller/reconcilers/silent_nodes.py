@@ -7,7 +7,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, dig, name_of
 from apiserver.apis.virt import phases
 from controller.reconcilers import pod_state, saying
-from controller.reconcilers.actions import MIN_LOOK_SECONDS, Action, Emit, LookAgain
+from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue
 from controller.reconcilers.observed import Observed, own_pod
 
 NODE_UNREACHABLE: Final = "NodeUnreachable"
@@ -21,7 +21,7 @@ def until_silent(seen: Observed) -> tuple[Action, ...]:
     """The last sign of life of a virt-handler runs out without an event."""
     nodes = {pod_state.node_of(pod) for pod in seen.pods if not pod_state.is_over(pod)}
     left = [seconds for node, seconds in seen.silence.of_kubelet.items() if node in nodes]
-    return (LookAgain(max(min(left), MIN_LOOK_SECONDS)),) if left else ()
+    return (Requeue(max(min(left), MIN_REQUEUE_SECONDS)),) if left else ()
 
 
 def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:

@@ -49,14 +49,14 @@ from controller.reconcilers import (
     silent_nodes,
 )
 from controller.reconcilers.actions import (
-    MIN_LOOK_SECONDS,
+    MIN_REQUEUE_SECONDS,
     Action,
     AddFinalizer,
     CreatePod,
     DeletePod,
     Emit,
-    LookAgain,
     RemoveFinalizer,
+    Requeue,
     WriteStatus,
 )
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
@@ -203,14 +203,14 @@ def _wait_out(seen: Observed) -> tuple[Action, ...]:
     if not is_handled(seen.vm) or own_pod(seen, seen.pods) is not None or node in seen.silence.whole:
         return ()
     left = seen.silence.of_kubelet.get(node, seen.lingers)  # without its kubelet no container ends by itself
-    return (LookAgain(max(left, MIN_LOOK_SECONDS)),) if left else ()
+    return (Requeue(max(left, MIN_REQUEUE_SECONDS)),) if left else ()
 
 
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """The guest ended by itself and its pod follows by itself, log and all; only one that hangs is deleted."""
     left = POD_END_SECONDS - seen.rested
     if left > 0 and dig(seen.vm, "status", "attempts"):
-        return (*silent_nodes.wait_for(seen, alive), LookAgain(max(left, MIN_LOOK_SECONDS)))
+        return (*silent_nodes.wait_for(seen, alive), Requeue(max(left, MIN_REQUEUE_SECONDS)))
     return (*_delete_all(alive), *silent_nodes.wait_for(seen, alive))
 
 
@@ -237,7 +237,7 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
     }
     told = power.newest_attempt(seen.vm).get("nodeName") == node  # and somebody edited the status since
     event = () if told else (Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"),)
-    return (WriteStatus(status), *event, LookAgain(attempts.start_seconds(seen.vm)))
+    return (WriteStatus(status), *event, Requeue(attempts.start_seconds(seen.vm)))
 
 
 def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -245,7 +245,7 @@ def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     unbound = _unbound(seen, pod)
     if words.waits_for_volume(seen.vm) and not unbound:
         conditions = with_condition(saying.status_of(seen).get("conditions"), _disks_ready(seen), now=times.to_rfc3339(seen.now))
-        return (WriteStatus({**saying.status_of(seen), "conditions": conditions}), LookAgain(MIN_LOOK_SECONDS))
+        return (WriteStatus({**saying.status_of(seen), "conditions": conditions}), Requeue(MIN_REQUEUE_SECONDS))
     if found is None and (told := networks.fault(seen.networks)):
         return _wait_for_networks(seen, phases.SCHEDULING, told)
     if found is None:
@@ -284,7 +284,7 @@ def _say_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if not words.waits_for_source(seen.vm) or not pod_state.has_volumes(pod):
         return ()
     message = f"pod {name_of(pod)} has its volumes; its container is being made"
-    return (*saying.write(seen, _without_lack(seen, pod, saying.ready(seen, "False", "PodNotRunning", message))), LookAgain(SLOW_SECONDS))
+    return (*saying.write(seen, _without_lack(seen, pod, saying.ready(seen, "False", "PodNotRunning", message))), Requeue(SLOW_SECONDS))
 
 
 def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -293,9 +293,9 @@ def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if again is None:
         return ()
     if (lacking := mounted_sources.fault(seen.vm, seen.mount_events)) is None:
-        return (*_say_slow(seen, pod), LookAgain(again))
+        return (*_say_slow(seen, pod), Requeue(again))
     status = {**saying.status_of(seen), "conditions": _disks_lacking(seen, *lacking)}
-    return (*saying.write(seen, status, Emit("Warning", *lacking)), LookAgain(again))
+    return (*saying.write(seen, status, Emit("Warning", *lacking)), Requeue(again))
 
 
 def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -316,7 +316,7 @@ def _wait_for_networks(seen: Observed, phase: str, told: tuple[str, str], *other
     }
     for each in (lacking, *others):
         status["conditions"] = with_condition(status["conditions"], each, now=times.to_rfc3339(seen.now))
-    return (*saying.write(seen, status, Emit("Warning", *told)), LookAgain(networks.LOOK_SECONDS))
+    return (*saying.write(seen, status, Emit("Warning", *told)), Requeue(networks.LOOK_SECONDS))
 
 
 def _say_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -326,11 +326,11 @@ def _say_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
         return ()
     if words.waits_for_network(seen.vm):
         message = f"pod {name_of(pod)} has its networks; its container is being made"
-        return (*saying.write(seen, _without_network_lack(seen, message)), LookAgain(networks.LOOK_SECONDS))
+        return (*saying.write(seen, _without_network_lack(seen, message)), Requeue(networks.LOOK_SECONDS))
     left = (times.parse(bound_at) - seen.now).total_seconds() + SLOW_SECONDS
     if left > 0:
         most = networks.LOOK_SECONDS if attachments.of(seen.vm) else SLOW_SECONDS
-        return (LookAgain(min(max(left, MIN_LOOK_SECONDS), most)),)
+        return (Requeue(min(max(left, MIN_REQUEUE_SECONDS), most)),)
     pod_name, node = name_of(pod), pod_state.node_of(pod)
     message = f"node {node} has not got the volumes, the network or the image of pod {pod_name} ready yet: kubectl describe pod {pod_name}"
     return saying.say(seen, "False", "ContainerCreating", message, warn=True)
@@ -342,7 +342,7 @@ def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if left is None:
         return ()
     if left > timedelta():
-        return (LookAgain(max(left.total_seconds(), MIN_LOOK_SECONDS)),)
+        return (Requeue(max(left.total_seconds(), MIN_REQUEUE_SECONDS)),)
     message = f"the guest did not run within {attempts.start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}"
     return (*saying.say(seen, "False", words.START_TIMEOUT, message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
 
@@ -432,10 +432,10 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if dig(seen.vm, "spec", "nodeName") in seen.silence.missing:
         return silent_nodes.wait_for_node(seen)
     if pause := attempts.pause_before(wish, seen.rested):
-        return (*_clean_up(seen), *_say_pause(seen, wish), LookAgain(pause))
+        return (*_clean_up(seen), *_say_pause(seen, wish), Requeue(pause))
     name = names.launcher_pod_name(name_of(seen.vm), uid_of(seen.vm), wish.attempt)
     if namesakes := tuple(each for each in seen.pods if name_of(each) == name):  # over: the deletion makes room
-        return (*_delete_all(namesakes), LookAgain(MIN_LOOK_SECONDS))
+        return (*_delete_all(namesakes), Requeue(MIN_REQUEUE_SECONDS))
     return (*_clean_up(seen), *_begin(seen, wish))
 
 

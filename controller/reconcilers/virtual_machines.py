@@ -1,4 +1,4 @@
-"""The loop that keeps a pod for every virtual machine that should be on: gather, plan, carry out."""
+"""The loop that keeps a pod for every virtual machine that should be on: gather, plan, apply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.client.rest import Client
 from controller.reconcilers import ownership, pod_state, readiness, validation
 from controller.reconcilers import virtual_machine_plan as planning
 from controller.reconcilers.absences import Absences
-from controller.reconcilers.actions import REFUSED_SECONDS, Deeds, PodRefused, sooner
+from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
 from controller.reconcilers.copies import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
 from controller.reconcilers.endings import Endings
 from controller.reconcilers.gathering import Gathering
@@ -51,7 +51,7 @@ class VirtualMachines:
         self._gathering = Gathering(client, clock, settings, informers, reports, absences, endings)
         self._told: dict[NamespacedName, frozenset[str]] = {}
         """By machine: the uids of its unwatched pods, of which was told."""
-        self._deeds = Deeds(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
+        self._applier = Applier(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
         """Have a machine looked at when it, a pod of it, a claim it waits for, its node, or the phase of a Migration of it changes."""
@@ -96,13 +96,13 @@ class VirtualMachines:
         seen = await self._gathering.gather(validation.as_far_as_sound(vm))
         vm = seen.vm
         # First, since a Service waits for it: while a guest moves, no pod of it is ready.
-        refused = await self._deeds.carry_out(vm, readiness.plan(vm, seen.pods, seen.now))
+        refused = await self._applier.apply(vm, readiness.plan(vm, seen.pods, seen.now))
         poll = sooner(refused, UNWATCHED_SECONDS if self._tell_unwatched(seen) else None)
         try:
-            return Result(sooner(await self._deeds.carry_out(vm, planning.plan(seen)), poll))
+            return Result(sooner(await self._applier.apply(vm, planning.plan(seen)), poll))
         except PodRefused as refused:
             told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
-            await self._deeds.carry_out(vm, told)
+            await self._applier.apply(vm, told)
             return Result(sooner(REFUSED_SECONDS, poll))
 
     def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:

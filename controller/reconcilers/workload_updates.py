@@ -1,4 +1,4 @@
-"""The loop that takes guests into pods of the release after an upgrade, a few at a time: gather, plan, carry out.
+"""The loop that takes guests into pods of the release after an upgrade, a few at a time: gather, plan, apply.
 
 It looks at all machines at once, for they share the pace, and again every ``LOOK_SECONDS`` while there is one that is outdated: time passes
 without an event. Three things are remembered here alone, and forgotten with the process: who was evicted, for whom a server took nothing,

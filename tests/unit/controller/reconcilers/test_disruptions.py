@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.apis.meta.objects import condition, name_of
 from controller.reconcilers import disruptions
-from controller.reconcilers.actions import Emit, LookAgain, WriteStatus
+from controller.reconcilers.actions import Emit, Requeue, WriteStatus
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import plan
@@ -114,9 +114,9 @@ def test_an_eviction_that_was_allowed_may_still_come(since: str, left: float) ->
 
     assert told(vm, a_pod()) == ()
     (again,) = disruptions.until_settled(observed)
-    assert isinstance(again, LookAgain)
+    assert isinstance(again, Requeue)
     assert again.seconds == pytest.approx(left)
-    assert [each for each in plan(observed) if isinstance(each, LookAgain)] == [again]
+    assert [each for each in plan(observed) if isinstance(each, Requeue)] == [again]
 
 
 @pytest.mark.parametrize("since", ["2026-01-01T00:00:50Z", None])

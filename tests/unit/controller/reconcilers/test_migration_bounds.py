@@ -13,7 +13,7 @@ from apiserver.apis.virt import evictions, names, phases, release
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.evictions import places
 from controller.reconcilers import migration_bounds, migration_queue
-from controller.reconcilers.actions import Action, DeletePod, Emit, LookAgain, WriteStatus
+from controller.reconcilers.actions import Action, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.migration_bounds import (
     BEGIN_SECONDS,
     END_SECONDS,
@@ -63,7 +63,7 @@ def written(actions: tuple[Action, ...]) -> dict[str, Any]:
 )
 def test_a_source_that_never_begins_ends_the_migration_of_which_nothing_moved(phase: str, reason: str, *, deleting: bool) -> None:
     actions = planned(under_way(phases.TARGET_READY, HANDED_OVER - 2, deleting=deleting))
-    assert actions[-1] == LookAgain(2.0)
+    assert actions[-1] == Requeue(2.0)
     status = written(planned(under_way(phases.TARGET_READY, HANDED_OVER, deleting=deleting)))
     found = condition(status["conditions"], "Succeeded") or {}
     assert (status["phase"], found["status"], found["reason"]) == (phase, "False", reason)
@@ -73,7 +73,7 @@ def test_a_source_that_never_begins_ends_the_migration_of_which_nothing_moved(ph
 def test_a_guest_that_was_released_is_not_said_to_have_stayed() -> None:
     released = {"type": release.RELEASED, "status": "True", "reason": release.BY_POD, "message": "", "lastTransitionTime": ago(9)}
     migration = under_way(phases.TARGET_READY, HANDED_OVER, conditions=[released])
-    assert planned(migration) == (LookAgain(600.0 + END_SECONDS),)
+    assert planned(migration) == (Requeue(600.0 + END_SECONDS),)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_guest_that_was_released_is_not_said_to_have_stayed() -> None:
 )
 def test_one_that_never_ends_is_said_to_be_overdue_and_its_place_is_anothers(options: dict[str, Any], allowed: int) -> None:
     whole = HANDED_OVER + allowed + END_SECONDS
-    assert planned(under_way(phases.RUNNING, whole - 3, options=options)) == (LookAgain(3.0),)
+    assert planned(under_way(phases.RUNNING, whole - 3, options=options)) == (Requeue(3.0),)
     overdue = under_way(phases.RUNNING, whole, options=options)
     actions = planned(overdue)
     status = written(actions)
@@ -171,7 +171,7 @@ def test_a_guest_on_a_node_that_does_not_report_holds_no_place_before_evictions_
         "node node1 does not report, and nobody else knows how far the guest is",
     )
     assert (full(moving), full(lost)) == ([True, True], [False, False])
-    assert isinstance(actions[-1], LookAgain)
+    assert isinstance(actions[-1], Requeue)
     assert planned(lost, vm=vm) == actions[-1:], "it is said once"
     back = {**lost, "status": written(planned(lost))}
     assert (full(back), back["status"]["message"], condition(back["status"]["conditions"], "Succeeded")) == ([True, True], "", None)
@@ -266,7 +266,7 @@ def test_a_target_that_may_look_for_a_node_for_ever_has_no_more_time_on_it_whate
     migration = a_migration(phase=phases.SCHEDULING, startTime=ago(1e6), attempt=1, targetPod=TARGET)
     given = {"target": target, "limits": MigrationLimits(scheduling_seconds=0)}
     actions = planned(migration, **given)
-    assert actions[1:] == (LookAgain(RUN_SECONDS),)
+    assert actions[1:] == (Requeue(RUN_SECONDS),)
     status = written(actions)
     noted = next(each for each in status["conditions"] if each["type"] == "TargetScheduled")
     assert (noted["status"], noted["message"], noted["lastTransitionTime"]) == (
@@ -275,7 +275,7 @@ def test_a_target_that_may_look_for_a_node_for_ever_has_no_more_time_on_it_whate
         times.to_rfc3339(NOW),
     )
     noted["lastTransitionTime"] = ago(RUN_SECONDS - 3)
-    assert planned({**migration, "status": status}, **given) == (LookAgain(3.0),), "it is written once"
+    assert planned({**migration, "status": status}, **given) == (Requeue(3.0),), "it is written once"
     noted["lastTransitionTime"] = ago(RUN_SECONDS)
     assert written(planned({**migration, "status": status}, **given))["phase"] == phases.FAILED
 

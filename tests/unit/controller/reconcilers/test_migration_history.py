@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.virt import evictions, names
-from controller.reconcilers.actions import AddOwner, DeleteObject, LookAgain
+from controller.reconcilers.actions import AddOwner, DeleteObject, Requeue
 from controller.reconcilers.migration_history import NEEDED_SECONDS, adopt, owner_uid, put_away
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_vm
 
@@ -124,7 +124,7 @@ def test_machines_do_not_mix_under_one_name() -> None:
 
 def test_those_that_evictions_caused_are_kept_for_as_long_as_their_ends_count() -> None:
     recent, newer = over(1, evicted=True, ago=NEEDED_SECONDS - 1), [over(2), over(3)]
-    assert put_away(recent, [recent, *newer], 2, NOW) == (LookAgain(1.0),)
+    assert put_away(recent, [recent, *newer], 2, NOW) == (Requeue(1.0),)
     past = over(1, evicted=True, ago=NEEDED_SECONDS)
     assert put_away(past, [past, *newer], 2, NOW) == (DeleteObject(),)
     assert put_away(recent, [recent, newer[0]], 2, NOW) == ()
@@ -136,7 +136,7 @@ def test_one_without_an_end_counts_from_when_it_was_made() -> None:
     assert put_away(old, [old, newer], 1, NOW) == (DeleteObject(),)
     old["metadata"]["creationTimestamp"] = times.to_rfc3339(NOW - timedelta(seconds=NEEDED_SECONDS - 5))
     newer["metadata"]["creationTimestamp"] = times.to_rfc3339(NOW)
-    assert put_away(old, [old, newer], 1, NOW) == (LookAgain(5.0),)
+    assert put_away(old, [old, newer], 1, NOW) == (Requeue(5.0),)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "x", {"a": 1}, [None, 5, "x", {"kind": "VirtualMachine", "name": "testvm"}]])

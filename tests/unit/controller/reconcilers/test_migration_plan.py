@@ -15,7 +15,7 @@ from apiserver.apis.virt import names, phases, release
 from apiserver.apis.virt.migration_policies import Defaults
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers import pod_state
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.migration_bounds import PREPARE_SECONDS
 from controller.reconcilers.migration_plan import (
     HANDLER_SECONDS,
@@ -281,7 +281,7 @@ def test_it_is_said_where_connections_are_to_be_passed_on_to(addresses: dict[str
 def test_a_target_node_that_stays_silent_fails_the_migration_before_it_began() -> None:
     stamps = [{"phase": "PreparingTarget", "time": "2026-01-01T00:01:00.000000Z"}]
     migration = a_migration(phase="PreparingTarget", phaseTransitionTimestamps=stamps, targetNode="node2", **SIDES)
-    assert plan(seen(migration, target=a_target())) == (LookAgain(float(PREPARE_SECONDS)),)
+    assert plan(seen(migration, target=a_target())) == (Requeue(float(PREPARE_SECONDS)),)
     late = plan(seen(migration, target=a_target(), now=NOW + timedelta(seconds=PREPARE_SECONDS)))
     assert outcome(late)[0] == "Failed"
 
@@ -331,13 +331,13 @@ def test_the_pod_without_the_guest_is_deleted_at_the_end(phase: str, holder: str
 def test_a_machine_that_is_read_older_than_the_success_of_its_migration_costs_no_pod() -> None:
     now = NOW + timedelta(seconds=SOURCE_END_SECONDS)
     migration = a_migration(phase="Succeeded", endTime=ENDED, **SIDES)
-    assert kinds(plan(seen(migration, vm=a_running_vm(SOURCE), target=a_target(), now=now))) == ["LookAgain"]
+    assert kinds(plan(seen(migration, vm=a_running_vm(SOURCE), target=a_target(), now=now))) == ["Requeue"]
 
 
 def test_the_source_may_end_by_itself_before_it_is_deleted() -> None:
     migration = a_migration(phase="Succeeded", endTime=ENDED, **SIDES)
     rest: dict[str, Any] = {"vm": a_running_vm(TARGET), "target": a_target()}
-    assert plan(seen(migration, **rest)) == (LookAgain(float(SOURCE_END_SECONDS)),)
+    assert plan(seen(migration, **rest)) == (Requeue(float(SOURCE_END_SECONDS)),)
     assert kinds(plan(seen(migration, source=None, **rest))) == ["RemoveFinalizer"]
     assert kinds(plan(seen(migration, source=a_pod(phase="Succeeded", exit_code=0), **rest))) == ["DeletePod", "RemoveFinalizer"]
 
@@ -363,10 +363,10 @@ def test_the_last_words_of_the_source_release_the_guest_when_nobody_else_heard_t
 def test_a_source_that_ended_without_saying_that_the_guest_left_fails_the_migration_after_a_while(source: dict[str, Any] | None) -> None:
     observed = seen(a_migration(phase="Running", **SIDES), source=source, target=a_target())
     actions = plan(observed)
-    assert kinds(actions) == ["WriteStatus", "LookAgain"]
+    assert kinds(actions) == ["WriteStatus", "Requeue"]
     later = apply(observed, actions)
     assert not release.is_released(later.migration)
-    assert kinds(plan(later)) == ["LookAgain"]
+    assert kinds(plan(later)) == ["Requeue"]
     late = dataclasses.replace(later, now=NOW + timedelta(seconds=LAST_WORDS_SECONDS))
     assert outcome(plan(late))[0] == "Failed"
     released = {**later.migration, "status": release.released(later.migration, release.BY_HANDLER, "", NOW)}
@@ -420,8 +420,8 @@ def test_the_targets_virt_handler_has_a_moment_to_write_the_end_with_what_it_too
         vm["status"]["migration"] = {"uid": uid, "phase": "Succeeded", "endTime": times.to_rfc3339(NOW + ended)}
         return plan(seen(a_migration(phase="Running", targetNode="node2", **SIDES), vm=vm, target=a_target()))
 
-    assert of(timedelta()) == (LookAgain(HANDLER_SECONDS),)
-    assert of(timedelta(seconds=-HANDLER_SECONDS + 1)) == (LookAgain(1),)
+    assert of(timedelta()) == (Requeue(HANDLER_SECONDS),)
+    assert of(timedelta(seconds=-HANDLER_SECONDS + 1)) == (Requeue(1),)
     for ended, uid in (
         (timedelta(seconds=-HANDLER_SECONDS), "migration-uid"),
         (timedelta(hours=1), "migration-uid"),  # of a node whose clock is ahead
@@ -479,7 +479,7 @@ def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
 @given(OBSERVED)
 def test_a_plan_carried_out_leads_to_rest(observed: Observed) -> None:
     for _ in range(8):
-        actions = tuple(each for each in plan(observed) if not isinstance(each, LookAgain))
+        actions = tuple(each for each in plan(observed) if not isinstance(each, Requeue))
         if not actions:
             return
         observed = apply(observed, actions)

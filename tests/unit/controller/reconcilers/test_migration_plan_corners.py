@@ -11,7 +11,7 @@ import pytest
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition, name_of, uid_of
 from apiserver.apis.virt import names, release
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, RemoveFinalizer, WriteStatus
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.migration_bounds import PREPARE_SECONDS, RUN_SECONDS
 from controller.reconcilers.migration_plan import (
     LAST_WORDS_SECONDS,
@@ -118,7 +118,7 @@ def test_a_machine_in_another_pod_than_the_one_that_was_to_be_left_was_restarted
 
 
 def test_a_machine_whose_pod_is_not_seen_yet_is_looked_at_again() -> None:
-    assert plan(seen(a_migration(), source=None, target=None)) == (LookAgain(1),)
+    assert plan(seen(a_migration(), source=None, target=None)) == (Requeue(1),)
 
 
 @pytest.mark.parametrize("node", ["node1", "", "node7"])
@@ -193,11 +193,11 @@ def test_an_evacuation_whose_target_does_not_run_ends_so_that_the_next_guest_has
 ) -> None:
     early = plan(seen(an_evacuation(limit - 1), target=a_target(**target)))
     assert [each for each in early if isinstance(each, WriteStatus)] == []
-    assert [each.seconds for each in early if isinstance(each, LookAgain)] == [1.0]
+    assert [each.seconds for each in early if isinstance(each, Requeue)] == [1.0]
     for age in (limit, limit + 7200):
         assert told(plan(seen(an_evacuation(age), target=a_target(**target)))) == ("Failed", "False", reason, message)
     nearly = plan(seen(an_evacuation(limit), now=NOW - timedelta(seconds=0.1), target=a_target(**target)))
-    assert [each.seconds for each in nearly if isinstance(each, LookAgain)] == [0.5]
+    assert [each.seconds for each in nearly if isinstance(each, Requeue)] == [0.5]
 
 
 def test_an_evacuation_of_which_no_target_can_be_made_ends_too() -> None:
@@ -227,7 +227,7 @@ def by_people(began: float, **status: Any) -> dict[str, Any]:
 
 def test_a_migration_that_people_made_has_its_own_time_to_find_a_node() -> None:
     target, limits = a_target(**UNBOUND), MigrationLimits(scheduling_seconds=200)
-    assert plan(seen(by_people(198), target=target, limits=limits)) == (LookAgain(2.0),)
+    assert plan(seen(by_people(198), target=target, limits=limits)) == (Requeue(2.0),)
     for age in (200, 9999):
         said = "no node for the target within 200 s: pod x: 0/2 nodes"
         assert told(plan(seen(by_people(age), target=target, limits=limits))) == ("Failed", "False", "Unschedulable", said)
@@ -238,14 +238,14 @@ def test_a_migration_that_people_made_has_its_own_time_to_find_a_node() -> None:
 def test_a_migration_that_people_made_has_its_own_time_for_its_target_to_run() -> None:
     bound = times.to_rfc3339(NOW - timedelta(seconds=RUN_SECONDS - 3))
     migration, patient = by_people(9999), MigrationLimits(scheduling_seconds=9999)
-    assert plan(seen(migration, target=a_target(**PULLING, bound_at=bound), limits=patient)) == (LookAgain(3.0),)
+    assert plan(seen(migration, target=a_target(**PULLING, bound_at=bound), limits=patient)) == (Requeue(3.0),)
     late = plan(seen(migration, now=NOW + timedelta(seconds=3), target=a_target(**PULLING, bound_at=bound), limits=patient))
     said = f"the target pod did not run on node node2 within {RUN_SECONDS} s: pod x: 0/2 nodes"
     assert told(late) == ("Failed", "False", "TargetNotRunning", said)
     unknown = a_target(**PULLING)
     del unknown["status"]["conditions"]
     assert told(plan(seen(migration, target=unknown)))[2] == "TargetNotRunning"
-    assert plan(seen(by_people(RUN_SECONDS - 1), target=unknown)) == (LookAgain(1.0),)
+    assert plan(seen(by_people(RUN_SECONDS - 1), target=unknown)) == (Requeue(1.0),)
 
 
 @pytest.mark.parametrize("made", [an_evacuation, by_people])
@@ -269,13 +269,13 @@ WAITS = Turn(may_begin=False, message="2 migrations leave node node1; 1st in the
 def test_one_whose_turn_it_is_not_waits_and_says_so(phase: str) -> None:
     actions = plan(seen(a_migration(phase=phase), target=None, turn=WAITS))
     assert told(actions) == ("Pending", "Unknown", "Queued", WAITS.message)
-    assert [type(each).__name__ for each in actions] == ["WriteStatus", "Emit", "LookAgain"]
+    assert [type(each).__name__ for each in actions] == ["WriteStatus", "Emit", "Requeue"]
     assert events(actions) == [Emit("Normal", "Queued", WAITS.message)]
-    assert actions[-1] == LookAgain(QUEUE_SECONDS)
+    assert actions[-1] == Requeue(QUEUE_SECONDS)
     waiting = {**a_migration(phase="Pending"), "status": written(actions)}
-    assert plan(seen(waiting, target=None, turn=WAITS)) == (LookAgain(QUEUE_SECONDS),)
+    assert plan(seen(waiting, target=None, turn=WAITS)) == (Requeue(QUEUE_SECONDS),)
     moved_up = plan(seen(waiting, target=None, turn=Turn(may_begin=False, message="1 migration leaves node node1; 1st in the queue")))
-    assert [type(each).__name__ for each in moved_up] == ["WriteStatus", "LookAgain"]  # no Event for each step
+    assert [type(each).__name__ for each in moved_up] == ["WriteStatus", "Requeue"]  # no Event for each step
     assert any(isinstance(each, CreatePod) for each in plan(seen(waiting, target=None)))
 
 
@@ -325,7 +325,7 @@ def test_a_target_that_runs_is_given_its_time() -> None:
         "message": "virt-handler of node node2 prepares the target",
     }
     assert event == Emit("Normal", "Scheduled", f"target pod {TARGET} runs on node node2")
-    assert again == LookAgain(PREPARE_SECONDS)
+    assert again == Requeue(PREPARE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_a_target_is_given_its_time_from_when_it_ran_and_no_more(waited: float, 
     migration = a_migration(phase="PreparingTarget", phaseTransitionTimestamps=stamps, targetNode="node2", **SIDES)
     actions = plan(seen(migration, now=NOW + timedelta(seconds=waited)))
     if left is not None:
-        assert actions == (LookAgain(left),)
+        assert actions == (Requeue(left),)
     else:
         message = f"virt-handler of node node2 did not get the target ready in {PREPARE_SECONDS} s"
         assert told(actions) == ("Failed", "False", "TargetNotReady", message)
@@ -395,13 +395,13 @@ def test_a_source_that_ended_without_a_word_of_the_guest_is_waited_for_and_then_
     migration = a_migration(phase="Running", **SIDES)
     write, again = plan(seen(migration, source=source))
     assert isinstance(write, WriteStatus)
-    assert again == LookAgain(LAST_WORDS_SECONDS)
+    assert again == Requeue(LAST_WORDS_SECONDS)
     found = condition(write.status["conditions"], release.RELEASED)
     assert found is not None
     assert (found["status"], found["message"]) == ("False", message)
     later = {**migration, "status": write.status}
     for waited, left in ((0.0, LAST_WORDS_SECONDS), (LAST_WORDS_SECONDS - 2.0, 2.0), (LAST_WORDS_SECONDS - 0.1, 0.5)):
-        assert plan(seen(later, source=source, now=NOW + timedelta(seconds=waited))) == (LookAgain(left),)
+        assert plan(seen(later, source=source, now=NOW + timedelta(seconds=waited))) == (Requeue(left),)
     for waited in (LAST_WORDS_SECONDS, LAST_WORDS_SECONDS + 1):
         late = plan(seen(later, source=source, now=NOW + timedelta(seconds=waited)))
         assert told(late) == ("Failed", "False", "SourcePodEnded", message)
@@ -424,7 +424,7 @@ def test_a_source_is_deleted_once_it_had_its_time_to_end(waited: float, left: fl
     migration = a_migration(phase="Succeeded", endTime=NOW_TEXT, **SIDES)
     actions = plan(seen(migration, vm=a_machine(pod=TARGET), now=NOW + timedelta(seconds=waited)))
     if left is not None:
-        assert actions == (LookAgain(left),)
+        assert actions == (Requeue(left),)
     else:
         assert actions == (DeletePod(SOURCE, uid_of(a_pod())), RemoveFinalizer(names.MIGRATION_FINALIZER))
 
@@ -458,7 +458,7 @@ def test_a_pod_that_took_no_part_is_left_alone() -> None:
 
 
 def test_a_machine_that_is_older_than_the_success_is_looked_at_again_soon() -> None:
-    assert plan(seen(a_migration(phase="Succeeded", endTime=NOW_TEXT, **SIDES), source=None)) == (LookAgain(STALE_SECONDS),)
+    assert plan(seen(a_migration(phase="Succeeded", endTime=NOW_TEXT, **SIDES), source=None)) == (Requeue(STALE_SECONDS),)
 
 
 def test_of_an_ended_migration_that_was_tidied_up_nothing_is_done() -> None:

@@ -14,7 +14,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition, name_of, uid_of
 from apiserver.apis.virt import migration_attempts, names, phases, progress, release
 from apiserver.apis.virt.v1alpha1 import status_validation
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, LookAgain, WriteStatus
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.migration_bounds import NODE_SECONDS
 from controller.reconcilers.migration_plan import SOURCE_WORD_SECONDS, Observed, plan, relies_on_node
 from controller.reconcilers.migration_queue import Turn
@@ -95,7 +95,7 @@ def test_an_attempt_whose_connection_broke_is_followed_by_another_once_its_targe
     ]
     first = seen(status={"attempts": [BROKE], "progress": {"totalBytes": 1}, "conditions": conditions})
     actions = plan(first)
-    assert kinds(actions) == ["WriteStatus", "Emit", "LookAgain"]
+    assert kinds(actions) == ["WriteStatus", "Emit", "Requeue"]
     status = written(actions)
     assert (status["phase"], status["attempt"], status["attempts"]) == ("Pending", 2, [BROKE])
     assert not {"targetNode", "targetPod", "targetPodUID", "targetPodIPs", "targetAddress", "progress"} & status.keys()
@@ -108,14 +108,14 @@ def test_an_attempt_whose_connection_broke_is_followed_by_another_once_its_targe
     message = f"attempt 1 of 3 failed: the connection broke; the next one begins in {BACK_OFF_SECONDS[0]} s"
     assert (status["message"], told["message"]) == (message, message)
     assert actions[1] == Emit("Warning", "AttemptFailed", message)
-    assert actions[2] == LookAgain(BACK_OFF_SECONDS[0])
+    assert actions[2] == Requeue(BACK_OFF_SECONDS[0])
 
 
 @pytest.mark.parametrize("phase", ["Running", "PreparingTarget", "TargetReady"])
 def test_no_attempt_begins_while_anything_may_run_in_the_target_of_the_last(phase: str) -> None:
     """A paused QEMU that nobody ended may hold locks of the disks."""
     actions = plan(seen(phase, status={"attempts": [BROKE]}, target=a_target()))
-    assert kinds(actions) == ["WriteStatus", "DeletePod", "LookAgain"]
+    assert kinds(actions) == ["WriteStatus", "DeletePod", "Requeue"]
     assert actions[1] == DeletePod(TARGET, f"uid-of-{TARGET}", GRACE_SECONDS)
     status = written(actions)
     assert (status["phase"], status["attempt"]) == (phase, 1)
@@ -123,7 +123,7 @@ def test_no_attempt_begins_while_anything_may_run_in_the_target_of_the_last(phas
     going = a_target(deleting=True)
     going["metadata"] |= {"deletionTimestamp": ago(0), "deletionGracePeriodSeconds": GRACE_SECONDS}
     waiting = {"attempts": [BROKE], "message": status["message"]}
-    assert plan(seen(phase, status=waiting, target=going)) == (LookAgain(END_SECONDS),)
+    assert plan(seen(phase, status=waiting, target=going)) == (Requeue(END_SECONDS),)
     going["metadata"]["deletionGracePeriodSeconds"] = 120
     assert DeletePod(TARGET, f"uid-of-{TARGET}", GRACE_SECONDS) in plan(seen(phase, status=waiting, target=going))
     over = a_target(phase="Failed", exit_code=1, deleting=True)
@@ -140,7 +140,7 @@ def test_a_target_that_does_not_end_is_the_end() -> None:
 
 
 def test_the_next_attempt_waits_a_while_and_goes_to_another_pod() -> None:
-    assert plan(a_retry(1)) == (LookAgain(BACK_OFF_SECONDS[0] - 1),)
+    assert plan(a_retry(1)) == (Requeue(BACK_OFF_SECONDS[0] - 1),)
     waiting = Turn(may_begin=False, message="others are first")
     for turn in (Turn(), waiting):  # its turn was never given back
         actions = plan(a_retry(turn=turn))
@@ -261,9 +261,9 @@ def test_while_the_guest_moves_the_end_of_the_target_waits_for_the_word_of_the_s
     actions = plan(seen(target=a_target(phase="Failed", exit_code=1)))
     status = written(actions)
     assert (status["phase"], status["attempt"], status["attempts"][0]["reason"]) == ("Running", 1, "TargetPodEnded")
-    assert actions[-1] == LookAgain(SOURCE_WORD_SECONDS)
+    assert actions[-1] == Requeue(SOURCE_WORD_SECONDS)
     silent = {"attempts": [ENDED]}
-    assert plan(seen(status=silent)) == (LookAgain(SOURCE_WORD_SECONDS),)
+    assert plan(seen(status=silent)) == (Requeue(SOURCE_WORD_SECONDS),)
     assert written(plan(seen(status=silent, now=NOW + timedelta(seconds=SOURCE_WORD_SECONDS))))["phase"] == "Failed"
     assert written(plan(seen(status={"attempts": [{**BROKE, "endTime": ENDED["endTime"]}]})))["phase"] == "Pending"
 

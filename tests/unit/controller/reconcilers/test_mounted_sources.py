@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.apis.meta.objects import condition, name_of
 from controller.reconcilers import mounted_sources
-from controller.reconcilers.actions import Action, Emit, LookAgain, WriteStatus
+from controller.reconcilers.actions import Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.mounted_sources import fault, of, trim_event
@@ -184,8 +184,8 @@ def written(actions: tuple[Action, ...]) -> list[dict[str, Any]]:
 def test_a_pod_that_waits_is_looked_at_more_and_more_seldom() -> None:
     pod = a_pod(phase="Pending")
     waits = {after: planned(pending(), pod, after) for after in (-3600, 0, 5, 20, 45)}
-    assert waits[-3600] == (LookAgain(60.0), LookAgain(2.0))
-    assert [waits[after][-1] for after in (0, 5, 20, 45)] == [LookAgain(2.0), LookAgain(5.0), LookAgain(20.0), LookAgain(30.0)]
+    assert waits[-3600] == (Requeue(60.0), Requeue(2.0))
+    assert [waits[after][-1] for after in (0, 5, 20, 45)] == [Requeue(2.0), Requeue(5.0), Requeue(20.0), Requeue(30.0)]
     assert [mounted_sources.is_to_look(pending(), pod, BOUND + timedelta(seconds=after)) for after in (-1, 0, 1, 1.5)] == [
         True,
         False,
@@ -211,10 +211,10 @@ def test_a_missing_secret_is_told_once_and_taken_back_when_the_pod_runs() -> Non
     assert ready is not None
     assert (disks["status"], disks["reason"], disks["message"]) == ("False", "SecretNotFound", message)
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "DisksNotReady", message)
-    assert told[1:] == (Emit("Warning", "SecretNotFound", message), LookAgain(3.0))
+    assert told[1:] == (Emit("Warning", "SecretNotFound", message), Requeue(3.0))
 
     waiting = pending(conditions=conditions)
-    assert planned(waiting, pod, 90, event) == (LookAgain(30.0),)
+    assert planned(waiting, pod, 90, event) == (Requeue(30.0),)
     handed = condition(written(planned(waiting, a_pod(), 91)), "DisksReady")
     assert handed is not None
     assert handed["status"] == "True"
@@ -246,8 +246,8 @@ def test_a_secret_that_is_mounted_is_not_missing_while_the_image_is_pulled() -> 
         "DisksReady": ("True", "NoClaims"),
         "Ready": ("False", "PodNotRunning"),
     }
-    assert told[1:] == (LookAgain(60.0),)
-    assert planned(pending(conditions=conditions), pod, 30, event) == (LookAgain(30.0),)
+    assert told[1:] == (Requeue(60.0),)
+    assert planned(pending(conditions=conditions), pod, 30, event) == (Requeue(30.0),)
     late = condition(written(planned(pending(conditions=conditions), pod, 61, event)), "Ready")
     assert late is not None
     assert late["reason"] == "ContainerCreating"

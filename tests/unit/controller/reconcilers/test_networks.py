@@ -11,7 +11,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition
 from apiserver.client.rest import Client
 from controller.reconcilers import networks
-from controller.reconcilers.actions import CreatePod, Emit, LookAgain, WriteStatus
+from controller.reconcilers.actions import CreatePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.networks import Definition, Found
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
@@ -64,16 +64,16 @@ def test_without_its_network_no_pod_is_made() -> None:
         assert (told["status"], told["reason"]) == ("False", "NetworkNotFound")
         assert "not found: default/lan, default/wan;" in told["message"]
     assert [each.reason for each in actions if isinstance(each, Emit)] == ["NetworkNotFound"]
-    assert LookAgain(networks.LOOK_SECONDS) in actions
+    assert Requeue(networks.LOOK_SECONDS) in actions
 
 
 def test_a_network_that_went_while_the_pod_was_made_is_told_and_the_attempt_goes_on() -> None:
     actions = plan(seen(a_starting_vm(), pending(), missing=("default/lan",)))
     assert status_of(actions)["phase"] == "Scheduling"
     assert (condition(status_of(actions)["conditions"], "NetworkReady") or {})["reason"] == "NetworkNotFound"
-    assert {type(each) for each in actions} == {WriteStatus, Emit, LookAgain}
+    assert {type(each) for each in actions} == {WriteStatus, Emit, Requeue}
     again = plan(seen({**a_starting_vm(lacks=True)}, pending(), missing=("default/lan",)))
-    assert [type(each) for each in again] == [LookAgain]  # said once
+    assert [type(each) for each in again] == [Requeue]  # said once
 
 
 def test_when_the_network_is_there_nothing_is_said_of_it_any_more() -> None:
@@ -84,9 +84,9 @@ def test_when_the_network_is_there_nothing_is_said_of_it_any_more() -> None:
 
 
 def test_while_a_pod_with_networks_is_made_they_are_looked_for_again() -> None:
-    assert plan(seen(a_starting_vm(), pending())) == (LookAgain(networks.LOOK_SECONDS),)
+    assert plan(seen(a_starting_vm(), pending())) == (Requeue(networks.LOOK_SECONDS),)
     (plain,) = plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), pending()))
-    assert isinstance(plain, LookAgain)
+    assert isinstance(plain, Requeue)
     assert plain.seconds > networks.LOOK_SECONDS
 
 

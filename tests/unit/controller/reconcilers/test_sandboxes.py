@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta.objects import condition
 from controller.reconcilers import networks, pod_state, sandboxes
-from controller.reconcilers.actions import Emit, LookAgain, WriteStatus
+from controller.reconcilers.actions import Emit, Requeue, WriteStatus
 from controller.reconcilers.networks import Definition, Found
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.sandboxes import fault, is_to_look, trim_event
@@ -126,8 +126,8 @@ def test_the_machine_says_it_once_and_no_more_once_the_pod_has_its_sandbox() -> 
     assert (condition(written.status["conditions"], "DisksReady") or {})["status"] == "True"
     assert isinstance(emitted, Emit)
     assert emitted.reason == "NetworkNotUsable"
-    assert again == LookAgain(networks.LOOK_SECONDS)
+    assert again == Requeue(networks.LOOK_SECONDS)
     vm["status"] = written.status
-    assert plan(seen(vm, pending(), event)) == (LookAgain(networks.LOOK_SECONDS),)
+    assert plan(seen(vm, pending(), event)) == (Requeue(networks.LOOK_SECONDS),)
     later = next(each.status for each in plan(seen(vm, a_pod())) if isinstance(each, WriteStatus))
     assert condition(later["conditions"], "NetworkReady") is None

@@ -23,13 +23,12 @@ from controller.reconcilers.actions import (
     DeleteObject,
     DeletePod,
     Emit,
-    LookAgain,
-    PodRefused,
     RemoveFinalizer,
+    Requeue,
     SetPodCondition,
     WriteStatus,
-    status_patch,
 )
+from controller.reconcilers.applying import PodRefused, status_patch
 from controller.reconcilers.attempts import failed_nodes
 from controller.reconcilers.node_reports import Silence
 from controller.reconcilers.observed import Observed
@@ -159,10 +158,10 @@ def test_a_guest_may_outlive_the_object_of_its_pod_and_nothing_is_decided_until_
     vm, gone = a_vm(phase=phase, attempts=[an_attempt()]), a_vm(phase=phase, attempts=[an_attempt()], deleting=True)
     vm["status"]["nodeName"] = gone["status"]["nodeName"] = "node1"
     for each in (vm, gone):
-        assert plan(seen(each, lingers=50.0)) == (LookAgain(50.0),)
-        assert plan(seen(each, lingers=0.0, silence=MUTE)) == (LookAgain(17.0),)  # without its kubelet no container ends
-        assert "LookAgain" not in kinds(plan(seen(each, lingers=50.0, silence=LOST)))  # a person's word that the node is off
-        assert "LookAgain" not in kinds(plan(seen(each, lingers=0.0)))
+        assert plan(seen(each, lingers=50.0)) == (Requeue(50.0),)
+        assert plan(seen(each, lingers=0.0, silence=MUTE)) == (Requeue(17.0),)  # without its kubelet no container ends
+        assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, silence=LOST)))  # a person's word that the node is off
+        assert "Requeue" not in kinds(plan(seen(each, lingers=0.0)))
     assert kinds(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), lingers=50.0)))[0] == "WriteStatus"  # no guest was in it
 
 
@@ -233,15 +232,15 @@ def test_what_is_waited_for_before_the_container_runs_ends_no_attempt(reason: st
     vm["status"] = written(actions)
     assert plan(seen(vm, pod, now=late)) == ()
     handed = plan(seen(vm, a_pod(), now=late))
-    assert (written(handed)["phase"], handed[-1]) == ("Scheduled", LookAgain(180))
+    assert (written(handed)["phase"], handed[-1]) == ("Scheduled", Requeue(180))
     vm["status"] = written(handed)
-    assert plan(seen(vm, a_pod(), now=late + timedelta(seconds=30))) == (LookAgain(150.0),)
+    assert plan(seen(vm, a_pod(), now=late + timedelta(seconds=30))) == (Requeue(150.0),)
 
 
 def test_a_pod_that_a_node_prepares_is_worth_a_word_after_a_minute() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
-    assert plan(seen(vm, pod, now=NOW - timedelta(seconds=20))) == (LookAgain(20.0),)
-    assert plan(seen(vm, pod, now=NOW - timedelta(days=1))) == (LookAgain(60.0),)  # its clock is not ours
+    assert plan(seen(vm, pod, now=NOW - timedelta(seconds=20))) == (Requeue(20.0),)
+    assert plan(seen(vm, pod, now=NOW - timedelta(days=1))) == (Requeue(60.0),)  # its clock is not ours
     ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
     assert ready is not None
     assert f"kubectl describe pod {name_of(pod)}" in ready["message"]
@@ -273,7 +272,7 @@ def test_the_wait_for_an_image_has_no_limit_and_the_start_after_it_has_the_whole
     assert plan(seen(waiting_for_an_image(reason="ClaimTooSmall"), a_pod(), now=late)) == ()
 
     found = waiting_for_an_image("True", since="2026-01-02T00:00:50Z")
-    assert plan(seen(found, a_pod(), now=late)) == (LookAgain(170.0),)
+    assert plan(seen(found, a_pod(), now=late)) == (Requeue(170.0),)
     assert "DeletePod" in kinds(plan(seen(found, a_pod(), now=late + timedelta(seconds=170))))
 
 
@@ -281,7 +280,7 @@ def test_the_wait_for_an_image_has_no_limit_and_the_start_after_it_has_the_whole
 def test_a_wait_for_an_image_that_a_node_lets_end_in_the_future_gives_the_start_no_longer_limit(since: str) -> None:
     """Before, the limit was that much longer, and with the last moment that there is the plan failed."""
     late = NOW + timedelta(days=1)
-    assert plan(seen(waiting_for_an_image("True", since=since), a_pod(), now=late)) == (LookAgain(180.0),)
+    assert plan(seen(waiting_for_an_image("True", since=since), a_pod(), now=late)) == (Requeue(180.0),)
 
 
 def test_a_machine_that_waits_for_an_image_can_be_stopped_and_deleted() -> None:
@@ -308,7 +307,7 @@ def test_a_machine_that_ended_is_on_no_node() -> None:
 @pytest.mark.parametrize(("rerun", "left"), [({}, 120.0), ({"startTimeoutSeconds": 100}, 40.0)])
 def test_in_time_the_deadline_is_waited_for(rerun: dict[str, Any], left: float) -> None:
     actions = plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()], rerun=rerun), a_pod()))
-    assert actions == (LookAgain(left),)
+    assert actions == (Requeue(left),)
 
 
 @pytest.mark.parametrize("kind", ["DisksReady", "NetworkReady"])
@@ -320,9 +319,9 @@ def test_a_plugin_that_fails_takes_no_time_of_the_start(kind: str, reason: str) 
     vm["status"]["conditions"] = [told]
     assert plan(seen(vm, a_pod())) == ()
     vm["status"]["conditions"] = [{**told, "status": "True", "reason": "Ready"}]
-    assert plan(seen(vm, a_pod())) == (LookAgain(1.0),)
+    assert plan(seen(vm, a_pod())) == (Requeue(1.0),)
     vm["status"]["conditions"] = [{**told, "reason": "NetworkNotReady"}]
-    assert plan(seen(vm, a_pod())) not in ((), (LookAgain(1.0),))
+    assert plan(seen(vm, a_pod())) not in ((), (Requeue(1.0),))
 
 
 @pytest.mark.parametrize(
@@ -395,7 +394,7 @@ def test_how_a_guest_ended_that_moved_is_said_by_no_pod_but_its_target() -> None
 def test_a_handler_that_ends_a_guest_is_not_contradicted_when_its_kubelet_is_silent() -> None:
     silence = Silence(of_kubelet={"node1": 30.0})
     actions = plan(seen(a_vm(phase="Running", attempts=[an_attempt()], deleting=True), a_pod(), silence=silence))
-    assert kinds(actions) == ["DeletePod", "LookAgain"]
+    assert kinds(actions) == ["DeletePod", "Requeue"]
 
 
 def test_what_a_launcher_says_of_its_end_is_one_bounded_line() -> None:
@@ -596,8 +595,8 @@ def test_a_living_handler_is_not_contradicted_when_its_kubelet_is_silent(phase: 
     vm = a_vm(phase=phase, attempts=[an_attempt()])
     pod = a_pod(bound_at="2026-01-01T00:01:00Z")
     actions = plan(seen(vm, pod, silence=MUTE))
-    assert {type(each) for each in actions} == {LookAgain}
-    assert LookAgain(17.0) in actions
+    assert {type(each) for each in actions} == {Requeue}
+    assert Requeue(17.0) in actions
 
 
 def test_the_silence_of_the_other_side_of_a_migration_is_not_the_machines() -> None:
@@ -618,7 +617,7 @@ def test_a_pod_that_cannot_end_without_its_kubelet_is_said_once_and_taken_back()
     assert ready is not None
     assert (vm["status"]["phase"], ready["status"], ready["reason"]) == ("Stopped", "False", "KubeletUnreachable")
     assert "do not delete the pod by force" in ready["message"]
-    assert plan(seen(vm, a_pod(deleting=True), silence=MUTE)) == (LookAgain(17.0),)
+    assert plan(seen(vm, a_pod(deleting=True), silence=MUTE)) == (Requeue(17.0),)
     after = condition(written(plan(seen(vm)))["conditions"], "Ready")
     assert after is not None
     assert after["reason"] != "KubeletUnreachable"
@@ -632,7 +631,7 @@ def test_a_pod_that_waits_on_a_silent_node_is_said_once_whatever_else_is_in_its_
     pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": "ImagePullBackOff", "message": "no such image"}
     vm["status"] = written(plan(seen(vm, pod, silence=silence)))
     again = plan(seen(vm, pod, silence=silence, now=NOW + timedelta(hours=1)))
-    assert [each for each in again if not isinstance(each, LookAgain)] == []
+    assert [each for each in again if not isinstance(each, Requeue)] == []
 
 
 @pytest.mark.parametrize(
@@ -729,23 +728,23 @@ def test_a_start_with_the_mac_address_of_another_machine_is_told() -> None:
 
 def test_what_was_told_is_not_told_again_when_somebody_edited_the_phase() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
-    assert kinds(plan(seen(vm, a_pod()))) == ["WriteStatus", "Emit", "LookAgain"]
+    assert kinds(plan(seen(vm, a_pod()))) == ["WriteStatus", "Emit", "Requeue"]
     vm["status"]["attempts"][0]["nodeName"] = "node1"
-    assert kinds(plan(seen(vm, a_pod()))) == ["WriteStatus", "LookAgain"]
+    assert kinds(plan(seen(vm, a_pod()))) == ["WriteStatus", "Requeue"]
 
 
 def test_failures_in_a_row_are_followed_by_growing_pauses() -> None:
     attempts = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:58Z") for number in (1, 2)]
     vm = a_vm(phase="Failed", attempts=attempts, runStrategy="Always")
     actions = plan(seen(vm, rested=2.0))
-    assert actions[-1] == LookAgain(3.0)
+    assert actions[-1] == Requeue(3.0)
     ready = condition(written(actions)["conditions"], "Ready")
     assert ready is not None
     assert (ready["reason"], "attempt 3 begins 5 s after" in ready["message"]) == ("CrashLoopBackOff", True)
     told = {**vm, "status": written(actions)}
-    assert plan(seen(told, rested=3.0)) == (LookAgain(2.0),)
+    assert plan(seen(told, rested=3.0)) == (Requeue(2.0),)
     for skew in (timedelta(days=-1), timedelta(minutes=5), timedelta(days=1)):
-        assert plan(seen(vm, rested=0.5, now=NOW + skew))[-1] == LookAgain(4.5)
+        assert plan(seen(vm, rested=0.5, now=NOW + skew))[-1] == Requeue(4.5)
         assert "CreatePod" in kinds(plan(seen(vm, rested=5.0, now=NOW + skew)))
 
 
@@ -753,12 +752,12 @@ def test_a_guest_that_powers_off_at_once_does_not_run_round_in_circles() -> None
     attempts = [
         an_attempt(number, result="Succeeded", runningTime="2026-01-01T00:00:00Z", endTime="2026-01-01T00:00:01Z") for number in (1, 2)
     ]
-    assert plan(seen(a_vm(phase="Succeeded", attempts=attempts, runStrategy="Always")))[-1] == LookAgain(5.0)
+    assert plan(seen(a_vm(phase="Succeeded", attempts=attempts, runStrategy="Always")))[-1] == Requeue(5.0)
 
 
 def test_a_guest_that_ended_may_take_its_pod_along_in_its_own_time() -> None:
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime="2026-01-01T00:00:50Z")])
-    assert plan(seen(vm, a_pod(), rested=10.0, now=NOW - timedelta(hours=1))) == (LookAgain(20.0),)
+    assert plan(seen(vm, a_pod(), rested=10.0, now=NOW - timedelta(hours=1))) == (Requeue(20.0),)
     assert kinds(plan(seen(vm, a_pod(), rested=30.0))) == ["DeletePod"]
 
 
@@ -839,7 +838,7 @@ def observations(draw: st.DrawFn) -> Observed:
 
 
 def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
-    """The world after the actions: a model of what :class:`controller.reconcilers.actions.Deeds` does."""
+    """The world after the actions: a model of what :class:`controller.reconcilers.applying.Applier` does."""
     vm, pods, made = copy.deepcopy(observed.vm), {name_of(pod): copy.deepcopy(pod) for pod in observed.pods}, ""
     for action in actions:
         match action:
@@ -863,7 +862,7 @@ def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
                 vm["metadata"]["finalizers"].append(action.finalizer)
             case RemoveFinalizer():
                 vm["metadata"]["finalizers"].remove(action.finalizer)
-            case Emit() | LookAgain() | SetPodCondition() | AddOwner() | DeleteObject():  # the last three are other plans'
+            case Emit() | Requeue() | SetPodCondition() | AddOwner() | DeleteObject():  # the last three are other plans'
                 pass
     return dataclasses.replace(observed, vm=vm, pods=tuple(pods.values()))
 
@@ -871,7 +870,7 @@ def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
 @given(observations())
 def test_a_plan_carried_out_leads_to_rest(observed: Observed) -> None:
     for _ in range(8):
-        actions = tuple(each for each in plan(observed) if not isinstance(each, LookAgain))
+        actions = tuple(each for each in plan(observed) if not isinstance(each, Requeue))
         if not actions:
             return
         observed = apply(observed, actions)

@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta.objects import Object, condition, name_of, uid_of
 from apiserver.apis.virt import layout, names, phases, power, summary
-from controller.reconcilers.actions import MIN_LOOK_SECONDS, Action, CreatePod, DeletePod, Emit, LookAgain, WriteStatus
+from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.observed import Observed
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machine_plan import is_handled, plan
@@ -106,7 +106,7 @@ def test_virt_handler_writes_the_end_of_what_may_have_a_guest(phase: str, attemp
     assert is_handled(a_vm(phase=phase, attempts=[an_attempt(**attempt)])) is handled
 
 
-@pytest.mark.parametrize(("rested", "expected"), [(29.5, "LookAgain"), (30.0, "DeletePod"), (31.0, "DeletePod")])
+@pytest.mark.parametrize(("rested", "expected"), [(29.5, "Requeue"), (30.0, "DeletePod"), (31.0, "DeletePod")])
 def test_a_pod_has_half_a_minute_to_follow_its_guest(rested: float, expected: str) -> None:
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime=ENDED)])
     assert kinds(plan(seen(vm, a_pod(), rested=rested))) == [expected]
@@ -122,7 +122,7 @@ def test_the_address_of_the_pod_is_handed_over() -> None:
 
 def test_the_last_half_second_of_a_minute_is_waited_for() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
-    assert plan(seen(vm, pod, now=NOW - timedelta(seconds=0.5))) == (LookAgain(MIN_LOOK_SECONDS),)
+    assert plan(seen(vm, pod, now=NOW - timedelta(seconds=0.5))) == (Requeue(MIN_REQUEUE_SECONDS),)
 
 
 def test_what_is_in_the_way_is_a_warning() -> None:
@@ -205,7 +205,7 @@ def test_the_log_of_the_last_failed_attempt_stays_until_the_next_and_no_other(re
 def test_only_a_pod_of_the_same_name_makes_room_first() -> None:
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime=ENDED)], runStrategy="Always")
     namesake = plan(seen(vm, over(1), over(2), rested=1000.0))
-    assert (deletions(namesake), kinds(namesake)) == ([(pod_name(2), None)], ["DeletePod", "LookAgain"])
+    assert (deletions(namesake), kinds(namesake)) == ([(pod_name(2), None)], ["DeletePod", "Requeue"])
     (made,) = (each for each in plan(seen(vm, over(1), over(7), rested=1000.0)) if isinstance(each, CreatePod))
     assert name_of(made.pod) == pod_name(2)
 
