@@ -17,7 +17,7 @@ from typing import Final
 from apiserver.apis.core.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from apiserver.apis.meta import errors, names
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, labels_of, name_of, namespace_of
+from apiserver.apis.meta.objects import Object, key_of, labels_of, name_of, namespace_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import evictions
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
@@ -74,15 +74,7 @@ class Evictions:
                     return etcd.plan(await self._get(PODS, namespace, name))
                 seen = await self._gather(namespace, name)
                 decision = eviction_plan.plan(seen)
-                if dry_run:
-                    return decision
-                if decision.status is not None and seen.vm is not None:
-                    return await self._say_so(seen.vm, decision, decision.status)
-                if decision.waits_at is not None:
-                    self._waiting.note(decision.waits_at, namespace, seen.now)
-                if decision.migration is None:
-                    return decision
-                return await self._make(decision, decision.migration, peer)  # runs up to its request without a pause
+                return decision if dry_run else await self._apply(seen, decision, namespace, peer)  # up to its request without a pause
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning("judge an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
             return Decision(allowed=False, message=f"whether pod {name} may be evicted is not known now; ask again")
@@ -133,7 +125,15 @@ class Evictions:
         page = await self._client.page(resource, namespace, field_selector=f"metadata.name={name}", limit=1) if name else ()
         return page[0] if page else None
 
-    async def _say_so(self, vm: Object, decision: Decision, status: Object) -> Decision:
+    async def _apply(self, seen: Observed, decision: Decision, namespace: str, peer: str) -> Decision:
+        """Do what is to be done before the answer; return what it is then."""
+        if decision.status is not None and seen.vm is not None:
+            return await self._write_status(seen.vm, decision, decision.status)
+        if decision.waits_at is not None:
+            self._waiting.note(decision.waits_at, namespace, seen.now)
+        return decision if decision.migration is None else await self._create_migration(decision, decision.migration, peer)
+
+    async def _write_status(self, vm: Object, decision: Decision, status: Object) -> Decision:
         """Write that the guest's pod is evicted; where the machine has changed meanwhile, it is to be judged again."""
         name, patch = name_of(vm), applying.status_patch(vm, status)
         try:
@@ -142,7 +142,7 @@ class Evictions:
             return Decision(allowed=False, message=f"virtual machine {name} changes at this moment; ask again")
         return decision
 
-    async def _make(self, decision: Decision, migration: Object, peer: str) -> Decision:
+    async def _create_migration(self, decision: Decision, migration: Object, peer: str) -> Decision:
         namespace, pod_uid = namespace_of(migration), labels_of(migration)[evictions.POD_LABEL]
         self._being_made[pod_uid] = migration
         try:
@@ -156,5 +156,5 @@ class Evictions:
             return Decision(allowed=False, message=f"virtual machine {machine} cannot be moved, its Migration is refused: {why}")
         finally:
             self._being_made.pop(pod_uid, None)
-        logger.info("move a guest because its pod is evicted", extra={"migration": f"{namespace}/{name_of(made)}", "peer": peer})
+        logger.info("move a guest because its pod is evicted", extra={"migration": str(key_of(made)), "peer": peer})
         return decision

@@ -11,7 +11,7 @@ An attempt that fails because its target pod ended, or the way there broke, is f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -132,6 +132,17 @@ def plan(seen: Observed) -> tuple[Action, ...]:
         actions = _create_target(seen) if phase in ("", phases.PENDING) else _schedule(seen)
         return actions if left is None or phase in migration_queue.WAITING else (*actions, Requeue(max(left, 0.5)))
     return _oversee(seen)
+
+
+def outcome_event(migration: Object, actions: Iterable[Action]) -> Emit | None:
+    """Return the Event that says how a Migration ended to whoever looks at its machine: once, with the removal of the finalizer."""
+    phase, name = phases.phase_of(migration), name_of(migration)
+    if phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
+        return None
+    if phase == phases.SUCCEEDED:
+        source, target = dig(migration, "status", "sourceNode"), dig(migration, "status", "targetNode")
+        return Emit("Normal", "Migrated", f"migration {name} moved the guest from {source} to {target}")
+    return Emit("Warning", f"Migration{phase}", f"migration {name}: {dig(migration, 'status', 'message') or phase}")
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:

@@ -10,13 +10,13 @@ from typing import Final
 
 from apiserver.apis.core.resources import NAMESPACES, NODES, PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, name_of, namespace_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, namespace_of
 from apiserver.apis.virt import evictions, migration_attempts, migration_policies, phases, structure
 from apiserver.apis.virt.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import emptied_nodes, ended_drains, migration_history, ownership, pod_state
 from controller.reconcilers import migration_plan as planning
-from controller.reconcilers.actions import Action, RemoveFinalizer
+from controller.reconcilers.actions import Action
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
 from controller.reconcilers.copies import Informers, claims_for
 from controller.reconcilers.migration_queue import Turn, waits
@@ -125,7 +125,7 @@ class Migrations:
                 told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
                 await self._applier.apply(migration, told)
                 return Result(REFUSED_SECONDS)
-        self._tell_machine(seen, actions)
+        self._record_outcome(seen, actions)
         return Result(sooner(again, UNWATCHED_SECONDS if _has_unwatched(seen) else None))
 
     async def _put_away(self, migration: Object) -> Result:
@@ -220,17 +220,6 @@ class Migrations:
             return None
         return found if ownership.is_meant(found, reference, vm) else None
 
-    def _tell_machine(self, seen: planning.Observed, actions: tuple[Action, ...]) -> None:
-        """Record the outcome with the machine, too: that is where people look. Once, with the finalizer's removal."""
-        phase = phases.phase_of(seen.migration)
-        if seen.vm is None or phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
-            return
-        name = name_of(seen.migration)
-        if phase == phases.SUCCEEDED:
-            source, target = dig(seen.migration, "status", "sourceNode"), dig(seen.migration, "status", "targetNode")
-            self._recorder.event(
-                seen.vm, VIRTUAL_MACHINES, "Normal", "Migrated", f"migration {name} moved the guest from {source} to {target}"
-            )
-        else:
-            message = f"migration {name}: {dig(seen.migration, 'status', 'message') or phase}"
-            self._recorder.event(seen.vm, VIRTUAL_MACHINES, "Warning", f"Migration{phase}", message)
+    def _record_outcome(self, seen: planning.Observed, actions: tuple[Action, ...]) -> None:
+        if seen.vm is not None and (event := planning.outcome_event(seen.migration, actions)) is not None:
+            self._recorder.event(seen.vm, VIRTUAL_MACHINES, event.type, event.reason, event.message)

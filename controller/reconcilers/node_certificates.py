@@ -32,8 +32,8 @@ from controller.runtime.reconciling import Controller, Observer, Request, Result
 
 logger = logging.getLogger(__name__)
 
-AGAIN_SECONDS: Final = 2.0
-"""Until a request is looked at again that waits for the authority or the revocations."""
+RETRY_SECONDS: Final = 2.0
+"""Until a request is reconciled again that waits for the authority or the revocations."""
 MAX_STEPS: Final = 4
 MAX_BYTES: Final = 32 << 10
 """As JSON, of a request that is kept whole until it is decided: those of virt-handlers have 2 KiB."""
@@ -80,32 +80,34 @@ class NodeCertificates:
         """Decide one request."""
         for _ in range(MAX_STEPS):
             found = self._requests.get("", request.name)
-            if found is None:
-                return Result()
-            if not node_certificate_plan.is_open(found):
+            if found is None or not node_certificate_plan.is_open(found):
                 return Result()
             revocations = await self._revocations()
             if revocations is None:
-                return Result(requeue_after=AGAIN_SECONDS)
+                break
             action = node_certificate_plan.plan(found, self._namespace, revocations, self._clock.now())
-            match action:
-                case Nothing():
-                    return Result()
-                case Approve(node):
-                    message = f"its token is bound to a pod on node {node}"
-                    await self._condition(found, "approval", "Approved", "NodeClaim", message)
-                case Sign():
-                    if not await self._sign(found, action, revocations):
-                        return Result(requeue_after=AGAIN_SECONDS)
-                case Deny(message):
-                    logger.warning("refuse a certificate", extra={**_about(found), "why": message})
-                    await self._condition(found, "approval", "Denied", "NotItsNode", message)
-                case Fail(message):
-                    logger.warning("refuse a certificate that was approved", extra={**_about(found), "why": message})
-                    await self._condition(found, "status", "Failed", "NotItsNode", message)
-                case _:
-                    assert_never(action)
-        return Result(requeue_after=AGAIN_SECONDS)
+            if isinstance(action, Nothing):
+                return Result()
+            if not await self._apply(found, action, revocations):
+                break
+        return Result(requeue_after=RETRY_SECONDS)
+
+    async def _apply(self, request: Object, action: Approve | Sign | Deny | Fail, revocations: Revocations) -> bool:
+        """Return False for what cannot be done yet."""
+        match action:
+            case Approve(node):
+                await self._condition(request, "approval", "Approved", "NodeClaim", f"its token is bound to a pod on node {node}")
+            case Sign():
+                return await self._sign(request, action, revocations)
+            case Deny(message):
+                logger.warning("refuse a certificate", extra={**_about(request), "why": message})
+                await self._condition(request, "approval", "Denied", "NotItsNode", message)
+            case Fail(message):
+                logger.warning("refuse a certificate that was approved", extra={**_about(request), "why": message})
+                await self._condition(request, "status", "Failed", "NotItsNode", message)
+            case _:
+                assert_never(action)
+        return True
 
     async def _revocations(self) -> Revocations | None:
         """Return whom nothing is signed for; None while that stands nowhere.

@@ -12,7 +12,8 @@ server that was away could make all of them look expired.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,6 +41,17 @@ class Silence:
     """Nodes whose virt-handler does: for how many seconds more that is known. No event tells when they have passed."""
     missing: frozenset[str] = field(default_factory=frozenset)
     """Of ``whole``: there is no Node of this name."""
+
+
+def silence_of(left: Mapping[str, float], *, missing: Collection[str]) -> Silence:
+    """Return what is silent.
+
+    Args:
+        left: by node whose kubelet does not report: for how many seconds the last sign of its virt-handler counts.
+        missing: nodes that there are no Nodes of.
+    """
+    whole = frozenset(node for node, seconds in left.items() if not seconds)
+    return Silence(whole, {node: seconds for node, seconds in left.items() if seconds}, whole & frozenset(missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,25 +122,18 @@ class NodeReports:
 
     async def judge(self, nodes: Iterable[str]) -> Silence:
         """Return which of these nodes are silent."""
-        whole: set[str] = set()
-        of_kubelet: dict[str, float] = {}
-        for node in sorted(set(nodes)):
-            if not kubelet_is_silent(self._nodes.get("", node)):
-                continue
-            if not self._signs.left(node):
-                await self._ask(node)
-            if left := self._signs.left(node):
-                of_kubelet[node] = left
-            else:
-                whole.add(node)
-        return Silence(frozenset(whole), of_kubelet, frozenset(node for node in whole if self._nodes.get("", node) is None))
+        left = {node: await self._left(node) for node in sorted(set(nodes)) if kubelet_is_silent(self._nodes.get("", node))}
+        return silence_of(left, missing={node for node in left if self._nodes.get("", node) is None})
 
-    async def _ask(self, node: str) -> None:
-        """Look at the Lease as the server has it: its expiry decides something, and the copy here may be behind."""
-        try:
-            self._leases.remember(await self._client.get(LEASES, names.handler_lease(node), self._namespace))
-        except errors.NotFound:
-            return
+    async def _left(self, node: str) -> float:
+        """Return for how many seconds the last sign of virt-handler counts.
+
+        Where it does not any more, by the Lease as the server has it: that decides something, and the copy here may be behind.
+        """
+        if not self._signs.left(node):
+            with suppress(errors.NotFound):
+                self._leases.remember(await self._client.get(LEASES, names.handler_lease(node), self._namespace))
+        return self._signs.left(node)
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         if kubelet_is_silent(old) != kubelet_is_silent(new):

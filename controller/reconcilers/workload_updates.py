@@ -24,7 +24,7 @@ from controller.reconcilers import migration_bounds, migration_queue, ownership,
 from controller.reconcilers.copies import BY_AGE, OUTDATED, Informers, age_of_vm, claims_for
 from controller.reconcilers.settings import FIELD_MANAGER, MigrationLimits, Settings
 from controller.reconcilers.workload_update_memory import Memory
-from controller.reconcilers.workload_update_plan import Candidate, Observed, Plan
+from controller.reconcilers.workload_update_plan import Candidate, Observed
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
@@ -92,8 +92,9 @@ class WorkloadUpdates:
             return Result(left)
         plan = workload_update_plan.plan(self._observed(candidates, now))
         for vm, migration in plan.migrations:
-            await self._move(vm, migration)
-        await self._evict(plan)
+            await self._create_migration(vm, migration)
+        for vm, pod in plan.evictions:
+            await self._evict(vm, pod)
         return Result(LOOK_SECONDS)
 
     def _candidates(self) -> Iterator[Candidate]:
@@ -126,7 +127,7 @@ class WorkloadUpdates:
             refused=frozenset(self._refused),
         )
 
-    async def _move(self, vm: Object, migration: Object) -> None:
+    async def _create_migration(self, vm: Object, migration: Object) -> None:
         try:
             made = await self._client.create(MIGRATIONS, migration, namespace_of(vm), field_manager=FIELD_MANAGER)
         except errors.Conflict:  # another migration of the machine has begun
@@ -134,35 +135,34 @@ class WorkloadUpdates:
         except _AWAY:
             raise
         except errors.StatusError as error:  # a quota of Migrations, a policy, somebody's webhook that fails; its namespace goes
-            self._tell_refusal(vm, "no Migration is taken that would move the guest", error)
+            self._record_refusal(vm, "no Migration is taken that would move the guest", error)
             return
         self._informers.migrations.remember(made)
         logger.info("move a guest into a pod of this release", extra={"migration": str(key_of(made))})
 
-    async def _evict(self, plan: Plan) -> None:
-        for vm, pod in plan.evictions:
-            eviction = {
-                "apiVersion": "policy/v1",
-                "kind": "Eviction",
-                "metadata": {"name": name_of(pod), "namespace": namespace_of(pod)},
-                "deleteOptions": {"preconditions": {"uid": uid_of(pod)}},
-            }
-            try:
-                answer = await self._client.request("POST", PODS.path(namespace_of(pod), name_of(pod), "eviction"), body=eviction)
-            except (errors.NotFound, errors.Conflict):
-                continue  # gone, or another's by now
-            except _AWAY:
-                raise
-            except errors.StatusError as error:  # a PodDisruptionBudget, a policy, our own judgement, somebody's webhook that fails
-                self._tell_refusal(vm, f"pod {name_of(pod)} may not be evicted", error)
-                continue
-            if answer.get("status") == "Failure":  # with 201, where two PodDisruptionBudgets select the pod
-                self._tell_refusal(vm, f"pod {name_of(pod)} may not be evicted", answer.get("message") or "it is refused without words")
-                continue
-            self._evicted[uid_of(pod)] = self._clock.now()
-            logger.info("evict a pod of another release", extra={"namespace": namespace_of(pod), "pod": name_of(pod)})
+    async def _evict(self, vm: Object, pod: Object) -> None:
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name_of(pod), "namespace": namespace_of(pod)},
+            "deleteOptions": {"preconditions": {"uid": uid_of(pod)}},
+        }
+        try:
+            answer = await self._client.request("POST", PODS.path(namespace_of(pod), name_of(pod), "eviction"), body=eviction)
+        except (errors.NotFound, errors.Conflict):
+            return  # gone, or another's by now
+        except _AWAY:
+            raise
+        except errors.StatusError as error:  # a PodDisruptionBudget, a policy, our own judgement, somebody's webhook that fails
+            self._record_refusal(vm, f"pod {name_of(pod)} may not be evicted", error)
+            return
+        if answer.get("status") == "Failure":  # with 201, where two PodDisruptionBudgets select the pod
+            self._record_refusal(vm, f"pod {name_of(pod)} may not be evicted", answer.get("message") or "it is refused without words")
+            return
+        self._evicted[uid_of(pod)] = self._clock.now()
+        logger.info("evict a pod of another release", extra={"namespace": namespace_of(pod), "pod": name_of(pod)})
 
-    def _tell_refusal(self, vm: Object, what: str, error: errors.StatusError | str) -> None:
+    def _record_refusal(self, vm: Object, what: str, error: errors.StatusError | str) -> None:
         self._refused[key_of(vm)] = self._clock.now()
         message = f"virt-launcher is outdated, and {what}: {one_line(str(error), MAX_REFUSAL)}"
         self._recorder.event(vm, VIRTUAL_MACHINES, "Warning", "FailedWorkloadUpdate", message)

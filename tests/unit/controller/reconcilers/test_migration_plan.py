@@ -15,7 +15,7 @@ from apiserver.apis.virt import names, phases, release
 from apiserver.apis.virt.migration_policies import Defaults
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers import pod_state
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, RemoveFinalizer, Requeue, WriteStatus
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.migration_bounds import PREPARE_SECONDS
 from controller.reconcilers.migration_plan import (
     HANDLER_SECONDS,
@@ -23,6 +23,7 @@ from controller.reconcilers.migration_plan import (
     SOURCE_END_SECONDS,
     Observed,
     begins,
+    outcome_event,
     plan,
     relies_on_node,
 )
@@ -428,6 +429,33 @@ def test_the_targets_virt_handler_has_a_moment_to_write_the_end_with_what_it_too
         (timedelta(), "another"),
     ):
         assert outcome(of(ended, uid))[0] == "Succeeded"
+
+
+LAST = (RemoveFinalizer(names.MIGRATION_FINALIZER),)
+
+
+@pytest.mark.parametrize(
+    ("phase", "actions", "event"),
+    [
+        ("Succeeded", LAST, Emit("Normal", "Migrated", "migration m moved the guest from node1 to node2")),
+        ("Failed", LAST, Emit("Warning", "MigrationFailed", "migration m: the link broke")),
+        ("Cancelled", LAST, Emit("Warning", "MigrationCancelled", "migration m: the link broke")),
+        ("Succeeded", (Requeue(1.0),), None),
+        ("Failed", (), None),
+        ("Running", LAST, None),
+        ("", LAST, None),
+    ],
+)
+def test_whoever_looks_at_the_machine_hears_once_how_a_migration_ended(phase: str, actions: tuple[Action, ...], event: Emit | None) -> None:
+    migration = a_migration(phase=phase, message="the link broke", **SIDES, targetNode="node2")
+    migration["metadata"]["name"] = "m"
+    assert outcome_event(migration, actions) == event
+
+
+def test_a_migration_that_ended_without_a_word_is_told_of_by_its_phase() -> None:
+    assert outcome_event(a_migration(phase="Failed"), LAST) == Emit(
+        "Warning", "MigrationFailed", f"migration {name_of(a_migration())}: Failed"
+    )
 
 
 def test_both_pods_go_with_a_machine_that_is_gone() -> None:

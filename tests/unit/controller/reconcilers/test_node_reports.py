@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import names
-from controller.reconcilers.node_reports import STRANGER, SignsOfLife, contract_of, kubelet_is_silent, trim_lease
+from controller.reconcilers.node_reports import STRANGER, SignsOfLife, Silence, contract_of, kubelet_is_silent, silence_of, trim_lease
 
 
 class Elapsed:
@@ -99,3 +99,22 @@ def test_a_trimmed_lease_says_which_contract_its_virt_handler_speaks() -> None:
         assert contract_of(trim_lease(lease)) == known
         assert len(str(trim_lease(lease))) < 400
     assert contract_of(trim_lease(a_lease("a"))) == []
+
+
+@pytest.mark.parametrize(
+    ("left", "missing", "silence"),
+    [
+        ({}, set(), Silence()),
+        ({}, {"node9"}, Silence()),
+        ({"node1": 3.5}, set(), Silence(of_kubelet={"node1": 3.5})),
+        ({"node1": 3.5}, {"node1"}, Silence(of_kubelet={"node1": 3.5})),
+        ({"node1": 0.0}, set(), Silence(whole=frozenset({"node1"}))),
+        (
+            {"node1": 0.0, "node2": 0.0, "node3": 1.0},
+            {"node2", "node9"},
+            Silence(frozenset({"node1", "node2"}), {"node3": 1.0}, frozenset({"node2"})),
+        ),
+    ],
+)
+def test_a_node_is_silent_when_neither_of_its_two_gives_a_sign(left: dict[str, float], missing: set[str], silence: Silence) -> None:
+    assert silence_of(left, missing=missing) == silence
