@@ -43,16 +43,19 @@ MAX_REFUSAL: Final = 500
 class Evictions:
     """Answers whether a pod may be evicted, and has its guest moved first."""
 
-    def __init__(self, client: Client, clock: Clock, limits: Limits, migrations: Informer, *, namespace: str = "") -> None:
+    def __init__(
+        self, client: Client, clock: Clock, limits: Limits, migrations: Informer, *, namespace: str = "", seconds: float = SECONDS
+    ) -> None:
         """``migrations``: a copy of all of them (``trimming.trim_migration``), which the caller runs.
 
-        ``namespace``: the installation's, where etcd is.
+        ``namespace``: the installation's, where etcd is. ``seconds``: for one judgement.
         """
         self._client = client
         self._clock = clock
         self._limits = limits
         self._migrations = migrations
         self._namespace = namespace
+        self._seconds = seconds
         self._being_made: dict[str, Object] = {}
         """By the uid of the evicted pod: Migrations that the server has not answered about."""
         self._outcomes = Outcomes(clock)
@@ -69,7 +72,7 @@ class Evictions:
             peer: the IP address of who asks, for the log: it should be a kube-apiserver's.
         """
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(self._seconds):
                 if namespace == self._namespace and name.startswith(etcd.PREFIX):
                     return etcd.plan(await self._get(PODS, namespace, name))
                 seen = await self._gather(namespace, name)

@@ -24,7 +24,7 @@ MAX_ENDS: Final = 8
 """Of one machine: more than make the longest pause."""
 MAX_MACHINES: Final = 10_000
 """Machines whose evacuations are remembered; beyond it those that ended first are forgotten."""
-MAX_WORDS: Final = 256
+MAX_MESSAGE: Final = 256
 """Characters of why one failed."""
 _IN_VAIN: Final = frozenset({phases.FAILED, phases.CANCELLED})
 
@@ -57,8 +57,10 @@ NOTHING: Final = History()
 class Outcomes:
     """Remembers how evacuations ended, for an hour."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, limit: int = MAX_MACHINES) -> None:
+        """``limit`` of machines."""
         self._clock = clock
+        self._limit = limit
         self._machines: OrderedDict[NamespacedName, History] = OrderedDict()
         """By namespace and name, which a Migration cannot change, unlike its ownerReferences. Whose evacuation ended last is at the end."""
 
@@ -72,7 +74,7 @@ class Outcomes:
             self._add(key, Ended(name_of(known), now, "it was deleted", is_cancelled=True))
         elif phases.phase_of(new) in _IN_VAIN and not ended_drains.has_ended(new):  # of those, who cordons the node again goes on at once
             at = now if old is not None else _ended(new, now)
-            why = one_line(str(dig(new, "status", "message") or ""), MAX_WORDS)
+            why = one_line(str(dig(new, "status", "message") or ""), MAX_MESSAGE)
             self._add(key, Ended(name_of(new), at, why, phases.phase_of(new) == phases.CANCELLED or is_deleting(new)))
         elif phases.phase_of(new) == phases.SUCCEEDED:
             self._moved(key, now if old is not None else _ended(new, now))
@@ -102,7 +104,7 @@ class Outcomes:
         while self._machines:
             key, oldest = next(iter(self._machines.items()))
             last = max((*(each.at for each in oldest.in_vain), oldest.moved or _LONG_AGO))
-            if len(self._machines) <= MAX_MACHINES and last >= now - REMEMBERED:
+            if len(self._machines) <= self._limit and last >= now - REMEMBERED:
                 return
             del self._machines[key]
 

@@ -42,7 +42,7 @@ class EvictionWebhook:
     client: Client
     name: str = NAME
 
-    async def carries(self) -> str | None:
+    async def fingerprint(self) -> str | None:
         """Return the fingerprint of ``caBundle``, empty where webhooks differ; None without the configuration."""
         try:
             found = await self.client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self.name)
@@ -51,7 +51,7 @@ class EvictionWebhook:
         bundles = {str(dig(each, "clientConfig", "caBundle") or "") for each in webhooks_of(found)}
         return certificate_plan.fingerprint(certificate_plan.decoded(bundles.pop())) if len(bundles) == 1 else ""
 
-    async def tell(self, bundle: bytes) -> None:
+    async def inject(self, bundle: bytes) -> None:
         """Write the bundle, and leave the path.
 
         Raises:

@@ -37,7 +37,7 @@ MAX_REFUSAL: Final = 1024
 """Characters of what the API server said about a pod."""
 REFUSED_SECONDS: Final = 15.0
 """Seconds until a refused write is tried again: a quota or a policy changes without telling us."""
-REFUSED_TIDYING_SECONDS: Final = 600.0
+REFUSED_CLEANUP_SECONDS: Final = 600.0
 """The same for a write that nothing waits for, and that may be refused for many objects at once."""
 
 logger = logging.getLogger(__name__)
@@ -210,7 +210,7 @@ class Applier:
             return None
         except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, a policy of the cluster's
             self._log_refusal("it is not deleted", obj, error)
-            return REFUSED_TIDYING_SECONDS
+            return REFUSED_CLEANUP_SECONDS
         return None
 
     def _log_refusal(self, what: str, obj: Object, error: errors.StatusError) -> None:

@@ -77,7 +77,7 @@ class Observed:
     """Its ``SPREAD_ANNOTATION``, or nothing."""
     leaves: Mapping[str, Data] = field(repr=False)
     """Data of the leaves' Secrets, by name; absent ones are absent."""
-    told: Mapping[str, str]
+    injected: Mapping[str, str]
     """Fingerprints of the bundles that other consumers carry, by consumer; those that do not exist are absent."""
 
 
@@ -123,7 +123,7 @@ class IssueLeaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class InjectBundle:
     """Give the bundle to a consumer that is no Secret."""
 
     consumer: str
@@ -138,7 +138,7 @@ class MarkSpread:
     annotation: str
 
 
-Action: TypeAlias = MakeAuthority | StageAuthority | PromoteAuthority | WriteBundle | IssueLeaf | Tell | MarkSpread
+Action: TypeAlias = MakeAuthority | StageAuthority | PromoteAuthority | WriteBundle | IssueLeaf | InjectBundle | MarkSpread
 
 
 def plan(wanted: Authority, observed: Observed, now: datetime, policy: Policy) -> tuple[Action, ...]:
@@ -200,8 +200,8 @@ def _consumers(
             actions.append(IssueLeaf(leaf, reason, bundle))
         elif data.get(BUNDLE) != bundle:
             actions.append(WriteBundle(leaf.secret, bundle))
-    told = fingerprint(bundle)
-    actions += [Tell(consumer, bundle) for consumer, carried in sorted(observed.told.items()) if carried != told]
+    wanted = fingerprint(bundle)
+    actions += [InjectBundle(consumer, bundle) for consumer, carried in sorted(observed.injected.items()) if carried != wanted]
     return tuple(actions)
 
 

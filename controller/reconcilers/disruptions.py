@@ -19,7 +19,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import condition, dig, name_of, with_condition, without_condition
 from apiserver.apis.virt import conditions as words
-from controller.reconcilers import attempts, pod_state, saying
+from controller.reconcilers import attempts, pod_state, statuses
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.observed import Observed, own_pod
 
@@ -38,22 +38,22 @@ SETTLE_SECONDS: Final = 10.0
 """Between the answer that a pod may be evicted and its condition; longer than kube-apiserver works on that request after the answer."""
 
 
-def told(seen: Observed) -> tuple[Action, ...]:
+def report(seen: Observed) -> tuple[Action, ...]:
     """Return what says that the machine's pod is ended on purpose, or takes it back of a machine that is in another pod; once each."""
     found, known = _of_pod(seen), _known(seen)
     if found is not None and (known is None or known.get("reason") == words.EVICTION_ALLOWED):
         reason, message = found
-        new = saying.a_condition(seen, words.DISRUPTION_TARGET, "True", reason, message)
+        new = statuses.new_condition(seen, words.DISRUPTION_TARGET, "True", reason, message)
         conditions = with_condition(dig(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
-        return (WriteStatus({**saying.status_of(seen), "conditions": conditions}), Emit("Warning", reason, message))
+        return (WriteStatus({**statuses.status_of(seen), "conditions": conditions}), Emit("Warning", reason, message))
     if found is None and known is not None and _goes_on(seen) and not _settles(seen):
         conditions = without_condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
-        return (WriteStatus({**saying.status_of(seen), "conditions": conditions}),)
+        return (WriteStatus({**statuses.status_of(seen), "conditions": conditions}),)
     return ()
 
 
 def until_settled(seen: Observed) -> tuple[Action, ...]:
-    """Return when to look again whether an eviction that was allowed happened: something else may have refused it."""
+    """Return when to requeue to see whether an eviction that was allowed happened: something else may have refused it."""
     left = _settles(seen) if _goes_on(seen) and _of_pod(seen) is None else 0.0
     return (Requeue(max(left, MIN_REQUEUE_SECONDS)),) if left else ()
 

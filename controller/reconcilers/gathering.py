@@ -91,7 +91,7 @@ class Gathering:
             rivals=disk_claims.claims_in_use(vm, rivals),
             servers_in_use=disk_claims.servers_in_use(vm, rivals),
             files_in_use=self._files_in_use(vm, _starting_pod(vm, pods)),
-            networks=await networks.look(self._client, vm) if networks.is_to_look(vm) else networks.Found(),
+            networks=await networks.gather(self._client, vm) if networks.is_to_read(vm) else networks.Found(),
             mount_events=await self._mount_events(vm, pods, now),
             sandbox_events=await self._sandbox_events(vm, pods, now),
             strangers=strangers(self._informers.leases),
@@ -109,7 +109,7 @@ class Gathering:
     async def _mount_events(self, vm: Object, pods: tuple[Object, ...], now: datetime) -> tuple[Object, ...]:
         """Return what the kubelet says of the volumes of the machine's own pod, while that has a node and does not run."""
         pod = _starting_pod(vm, pods)
-        if pod is None or not mounted_sources.is_to_look(vm, pod, now):
+        if pod is None or not mounted_sources.is_to_read(vm, pod, now):
             return ()
         found = map(mounted_sources.trim_event, await self._events(pod, mounted_sources.FAILED_MOUNT))
         return tuple(each for each in found if mounted_sources.is_of_now(each, now))
@@ -117,7 +117,7 @@ class Gathering:
     async def _sandbox_events(self, vm: Object, pods: tuple[Object, ...], now: datetime) -> tuple[Object, ...]:
         """Return what the kubelet says of the networks of the machine's own pod, likewise."""
         pod = _starting_pod(vm, pods)
-        if pod is None or not sandboxes.is_to_look(vm, pod, now):
+        if pod is None or not sandboxes.is_to_read(vm, pod, now):
             return ()
         found = map(sandboxes.trim_event, await self._events(pod, sandboxes.FAILED_SANDBOX))
         return tuple(each for each in found if mounted_sources.is_of_now(each, now))

@@ -46,7 +46,7 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
     again and again: it counts for no later than the end of the time to find one, and where that has no end virt-controller's own word does
     (:func:`is_to_note_node`).
     """
-    begun = migration_retries.begun_again(migration) or dig(migration, "status", "startTime")
+    begun = migration_retries.retried_at(migration) or dig(migration, "status", "startTime")
     if phases.phase_of(migration) in ("", phases.PENDING):
         if target is None and not is_refused:
             return None

@@ -51,7 +51,7 @@ def owner_uid(migration: Object) -> str:
     return ""
 
 
-def put_away(migration: Object, others: Iterable[Object], kept: int, now: datetime) -> tuple[Action, ...]:
+def clean_up(migration: Object, others: Iterable[Object], kept: int, now: datetime) -> tuple[Action, ...]:
     """Return what becomes of a Migration that is over: ``kept`` newer ones of the same machine among ``others``, and it is deleted."""
     if is_deleting(migration) or ownership.held_by(migration):
         return ()

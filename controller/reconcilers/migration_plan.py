@@ -3,8 +3,8 @@
 Whose turn it is to begin is decided elsewhere, about all of them together (``migration_queue``).
 Up to ``PreparingTarget`` this loop decides; from ``TargetReady`` on only the two virt-handlers know on which side the domain is, and this
 loop ends a Migration only when the pods themselves leave no doubt; it releases the guest (``apis.virt.release``) when the source's pod
-says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was looked
-at, and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
+says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was observed,
+and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
 Each phase has its time (``migration_bounds``): one that stays ``TargetReady`` ends, one that stays ``Running`` gives its place to another.
 An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``).
 """
@@ -46,8 +46,6 @@ from controller.reconcilers.migration_queue import Turn
 from controller.reconcilers.migration_retries import TARGET_SCHEDULED
 from controller.reconcilers.settings import MigrationLimits, Settings
 
-QUEUE_SECONDS: Final = 20
-"""Before one that waits for its turn is looked at again: what ends tells the others, but for a machine that is lost."""
 HANDLER_SECONDS: Final = 3
 """For virt-handler of the target to write the end and its figures, after it moved the machine: what it writes meets no other write then."""
 LAST_WORDS_SECONDS: Final = 15
@@ -55,7 +53,7 @@ LAST_WORDS_SECONDS: Final = 15
 SOURCE_END_SECONDS: Final = 25
 """For virt-launcher of the source to end by itself after the guest left: connections are passed on for a few seconds by then."""
 STALE_SECONDS: Final = 1
-"""Before a machine that is known to be newer on the server is looked at again."""
+"""Before a machine that is known to be newer on the server is read again."""
 SOURCE_WORD_SECONDS: Final = 60
 """For virt-handler of the source to say that the guest stayed, once the target pod ended: libvirt notices that at once, and after half a
 minute where the node is gone."""
@@ -122,8 +120,8 @@ def plan(seen: Observed) -> tuple[Action, ...]:
             return _await_target(seen)
         if migration_queue.waits(seen.migration) and not seen.turn.may_begin and seen.target is None:
             return _wait(seen)
-        if rest := migration_retries.rest(seen.migration, seen.now):
-            return (Requeue(rest),)
+        if left := _back_off_left(seen, seen.migration):
+            return (Requeue(left),)
         left = migration_bounds.target_left(seen.migration, seen.target, seen.now, seen.limits, is_refused=bool(seen.refusal))
         if left is not None and left <= 0:
             return _give_up(seen)
@@ -153,7 +151,7 @@ def _wait(seen: Observed) -> tuple[Action, ...]:
         return _finish(seen, phases.FAILED, QUEUED, f"its turn did not come within {NODE_SECONDS} s: {seen.turn.message}")
     status = phases.enter(_status(seen), phases.PENDING, seen.now)
     status |= {"message": seen.turn.message, "conditions": _conditions(seen, "Unknown", QUEUED, seen.turn.message)}
-    again = Requeue(QUEUE_SECONDS)
+    again = Requeue(seen.settings.times.queue)
     if status == (seen.migration.get("status") or {}):
         return (again,)
     known = condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
@@ -211,7 +209,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
         return (Requeue(1),)  # the copy of the pods is behind
     now = times.to_rfc3339(seen.now)
     if seen.refusal:
-        return _say(seen, phases.PENDING, "FailedCreate", seen.refusal, startTime=dig(seen.migration, "status", "startTime") or now)
+        return _report(seen, phases.PENDING, "FailedCreate", seen.refusal, startTime=dig(seen.migration, "status", "startTime") or now)
     node = dig(seen.vm, "status", "nodeName") or pod_state.node_of(seen.source)
     # The domain needs on the target what it has on the source: a kvm guest goes nowhere without kvm.
     kvm = pod_state.has_kvm(seen.source)
@@ -255,11 +253,11 @@ def _terms(vm: Object, policy: Object, settings: Settings) -> Object:
 def _schedule(seen: Observed) -> tuple[Action, ...]:
     target = seen.target
     if migration_attempts.failure_of(seen.migration) is not None:
-        return _try_again(seen)
+        return _retry(seen)
     if (ended := _target_ended(seen)) is not None:
         return ended
     if target is None or not pod_state.is_running(target):
-        return _say_obstacle(seen, target) if target is not None else ()
+        return _report_obstacle(seen, target) if target is not None else ()
     node = pod_state.node_of(target)
     status = {
         **phases.enter(_status(seen), phases.PREPARING_TARGET, seen.now),
@@ -275,7 +273,7 @@ def _schedule(seen: Observed) -> tuple[Action, ...]:
     )
 
 
-def _say_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
+def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
     found = pod_state.obstacle(target)
     if found is None:
         return ()
@@ -288,12 +286,12 @@ def _say_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
             source = dig(seen.migration, "status", "sourceNode")
             both = " and ".join(f"{each}…" for each in (names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS))
             told.append(f"the guest has the processors of node {source} and goes only to nodes with all labels {both} of that one")
-    return _say(seen, phases.SCHEDULING, found[0], "; ".join(told))
+    return _report(seen, phases.SCHEDULING, found[0], "; ".join(told))
 
 
 def _await_target(seen: Observed) -> tuple[Action, ...]:
     if migration_attempts.failure_of(seen.migration) is not None:
-        return _try_again(seen)
+        return _retry(seen)
     if (ended := _target_ended(seen)) is not None:
         return ended
     left = _entered(seen, phases.PREPARING_TARGET) + timedelta(seconds=PREPARE_SECONDS) - seen.now
@@ -318,7 +316,7 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
     if phases.phase_of(seen.vm) in phases.ENDED:
         return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
     if _has_failed(seen):
-        return _try_again(seen)
+        return _retry(seen)
     if (ended := _target_ended(seen)) is not None:
         return ended
     if pod_state.is_over(seen.source) and not release.is_released(seen.migration):
@@ -341,21 +339,21 @@ def _bound(seen: Observed) -> tuple[Action, ...]:
         if left is not None and left <= 0:
             # Its target may have the only copy of the guest, as long as the source cannot say so: it is a person's to delete.
             message = "neither side has said how it ended, long after its time; it goes on, and its place in the queue is another's"
-            return _say(seen, phase, OVERDUE, message)
+            return _report(seen, phase, OVERDUE, message)
     again = () if left is None else (Requeue(max(left, 0.5)),)
-    if (said := _say_lost(seen)) is not None:
+    if (said := _report_lost(seen)) is not None:
         return (*said, *again)
     if is_deleting(seen.migration):
-        return (*_say(seen, phase, "Cancelling", "waiting for virt-handler of the source to stop the migration"), *again)
+        return (*_report(seen, phase, "Cancelling", "waiting for virt-handler of the source to stop the migration"), *again)
     return again
 
 
-def _say_lost(seen: Observed) -> tuple[Action, ...] | None:
+def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
     """Say that the machine's node does not report, or does again: who judges evictions looks at no machine but its own. None: it does."""
     phase, conditions = phases.phase_of(seen.migration), dig(seen.migration, "status", "conditions")
     if phases.phase_of(seen.vm or {}) == phases.UNKNOWN:
         node = dig(seen.migration, "status", "sourceNode")
-        return _say(seen, phase, SOURCE_UNKNOWN, f"node {node} does not report, and nobody else knows how far the guest is")
+        return _report(seen, phase, SOURCE_UNKNOWN, f"node {node} does not report, and nobody else knows how far the guest is")
     if (condition(conditions, SUCCEEDED) or {}).get("reason") != SOURCE_UNKNOWN:
         return None
     return (WriteStatus({**_status(seen), "message": "", "conditions": without_condition(conditions, SUCCEEDED)}),)
@@ -402,7 +400,7 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
         status = {**_status(seen), "attempts": migration_attempts.failed(attempt, reason, message, seen.now)}
         if phase == phases.RUNNING:
             return (WriteStatus({**status, "message": message}), Requeue(SOURCE_WORD_SECONDS))
-        return _try_again(replace(seen, migration={**seen.migration, "status": status}))
+        return _retry(replace(seen, migration={**seen.migration, "status": status}))
     left = SOURCE_WORD_SECONDS - (_ago(seen, failure["endTime"]) if failure.get("endTime") else SOURCE_WORD_SECONDS)
     return (Requeue(max(left, 0.5)),) if left > 0 else _finish(seen, phases.FAILED, reason, message)
 
@@ -414,14 +412,14 @@ def _has_failed(seen: Observed) -> bool:
     return phases.phase_of(seen.migration) == phases.TARGET_READY or migration_attempts.is_reported(seen.migration)
 
 
-def _try_again(seen: Observed) -> tuple[Action, ...]:
+def _retry(seen: Observed) -> tuple[Action, ...]:
     """The present attempt failed for a cause that may be gone at the next one."""
     failure = migration_attempts.failure_of(seen.migration) or {}
     if is_deleting(seen.migration):
         return _finish(seen, phases.CANCELLED, "Cancelled", f"deleted after an attempt failed: {failure.get('message') or 'it failed'}")
     if (why := _impossible(seen)) is not None:
         return _finish(seen, phases.FAILED, *why)
-    match migration_retries.step(seen.migration, seen.target, seen.now):
+    match migration_retries.step(seen.migration, seen.target, seen.now, seen.settings.times.back_off):
         case migration_retries.GiveUp(reason, message):
             return _finish(seen, phases.FAILED, reason, message)
         case migration_retries.AwaitEnd(message, seconds, pod):
@@ -429,21 +427,25 @@ def _try_again(seen: Observed) -> tuple[Action, ...]:
             told = (WriteStatus(status),) if status != seen.migration.get("status") else ()
             deletion = (DeletePod(name_of(pod), uid_of(pod), migration_retries.GRACE_SECONDS),) if pod is not None else ()
             return (*told, *deletion, Requeue(max(seconds, 0.5)))
-        case migration_retries.Again(status, message):
+        case migration_retries.Retry(status, message):
             again = replace(seen, migration={**seen.migration, "status": status})
             written = WriteStatus({**status, "conditions": _conditions(again, "Unknown", ATTEMPT_FAILED, message)})
             return (
                 written,
                 Emit("Warning", ATTEMPT_FAILED, message),
-                Requeue(max(migration_retries.rest(again.migration, seen.now), 0.5)),
+                Requeue(max(_back_off_left(seen, again.migration), 0.5)),
             )
+
+
+def _back_off_left(seen: Observed, migration: Object) -> float:
+    return migration_retries.back_off_left(migration, seen.now, seen.settings.times.back_off)
 
 
 def _tidy_up(seen: Observed) -> tuple[Action, ...]:
     """Delete the pod that lost, which is the one that the machine is not in; then let the object go when somebody wants it to."""
     if names.MIGRATION_FINALIZER not in finalizers_of(seen.migration):
         return ()
-    return (*_conclude(seen), *_put_away(seen))
+    return (*_conclude(seen), *_clean_up(seen))
 
 
 def _conclude(seen: Observed) -> tuple[Action, ...]:
@@ -456,7 +458,7 @@ def _conclude(seen: Observed) -> tuple[Action, ...]:
     return (WriteStatus({**_status(seen), "conditions": _conditions(seen, outcome, phase, message)}),)
 
 
-def _put_away(seen: Observed) -> tuple[Action, ...]:
+def _clean_up(seen: Observed) -> tuple[Action, ...]:
     held = dig(seen.vm, "status", "podName")
     # The target's name is computed, not read: its pod may have been made by a pass that could not write it down.
     sides = (dig(seen.migration, "status", "sourcePod"), ownership.target_name(seen.migration))
@@ -504,7 +506,7 @@ def _finish(seen: Observed, phase: str, reason: str, message: str) -> tuple[Acti
     return (WriteStatus(status), Emit("Warning" if phase == phases.FAILED else "Normal", phase, message))
 
 
-def _say(seen: Observed, phase: str, reason: str, message: str, **fields: str) -> tuple[Action, ...]:
+def _report(seen: Observed, phase: str, reason: str, message: str, **fields: str) -> tuple[Action, ...]:
     status = {
         **phases.enter(_status(seen), phase, seen.now),
         **fields,

@@ -146,7 +146,7 @@ def _entry(migration: Object, seen: Observed) -> _Entry:
     node = str(dig(migration, "status", "sourceNode") or dig(seen.machines.get(machine), "status", "nodeName") or "")
     node = node or evictions.node_left_by(migration)
     started = _moment(migration, "status", "startTime") or (seen.now if key in seen.beginning else None)
-    tried = times.parse(again) if (again := migration_retries.begun_again(migration)) is not None else started
+    tried = times.parse(again) if (again := migration_retries.retried_at(migration)) is not None else started
     has_no_node = phases.phase_of(migration) == phases.SCHEDULING or (not is_waiting and phases.phase_of(migration) == phases.PENDING)
     is_slow = has_no_node and tried is not None and seen.now - tried >= _PLACE
     return _Entry(

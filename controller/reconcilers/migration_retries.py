@@ -19,8 +19,6 @@ from apiserver.apis.virt import migration_attempts, phases, progress, release
 from apiserver.apis.virt.migration_attempts import MAX_ATTEMPTS
 from controller.reconcilers import pod_state
 
-BACK_OFF_SECONDS: Final = (5, 20)
-"""After the first attempt, and after the second: a process is back in seconds, a network in half a minute."""
 GRACE_SECONDS: Final = 5
 """Of a target pod whose attempt failed: its guest was never let run, and has nothing to shut down."""
 END_SECONDS: Final = 60
@@ -53,7 +51,7 @@ class AwaitEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Retry:
     """The next attempt follows."""
 
     status: Object
@@ -61,16 +59,17 @@ class Again:
     message: str
 
 
-Step: TypeAlias = GiveUp | AwaitEnd | Again
+Step: TypeAlias = GiveUp | AwaitEnd | Retry
 
 
-def step(migration: Object, target: Object | None, now: datetime) -> Step:
+def step(migration: Object, target: Object | None, now: datetime, back_off: tuple[int, ...]) -> Step:
     """Return what follows an attempt that failed.
 
     Args:
         migration: with the present attempt among those that failed.
         target: its target pod; None: it is gone.
         now: by the clock that writes the phases.
+        back_off: the seconds between one attempt and the next, for each.
     """
     number, failure = migration_attempts.number_of(migration), migration_attempts.failure_of(migration) or {}
     reason, message = str(failure.get("reason") or "Failed"), one_line(str(failure.get("message") or "it failed"), MAX_MESSAGE)
@@ -84,13 +83,13 @@ def step(migration: Object, target: Object | None, now: datetime) -> Step:
         return AwaitEnd(
             f"{told}; the next one waits for the end of target pod {name_of(target)}", left, target if is_to_delete(target) else None
         )
-    told = f"{told}; the next one begins in {BACK_OFF_SECONDS[number - 1]} s"
+    told = f"{told}; the next one begins in {back_off[number - 1]} s"
     status = {key: value for key, value in phases.enter(migration["status"], phases.PENDING, now).items() if key not in _OF_TARGET}
     conditions = [each for each in status.get("conditions") or () if each.get("type") not in _OF_ATTEMPT]
-    return Again({**status, "conditions": conditions, "attempt": number + 1, "message": told}, told)
+    return Retry({**status, "conditions": conditions, "attempt": number + 1, "message": told}, told)
 
 
-def begun_again(migration: Object) -> str | None:
+def retried_at(migration: Object) -> str | None:
     """Return when the attempt before this one was over (RFC 3339); None for the first one."""
     if migration_attempts.number_of(migration) <= 1:
         return None
@@ -98,14 +97,14 @@ def begun_again(migration: Object) -> str | None:
     return next((str(each["time"]) for each in reversed(stamps) if each.get("phase") == phases.PENDING), None)
 
 
-def rest(migration: Object, now: datetime) -> float:
+def back_off_left(migration: Object, now: datetime, back_off: tuple[int, ...]) -> float:
     """Return for how many seconds the attempt that is next has to wait; 0: it may begin, or has begun."""
-    since, number = begun_again(migration), migration_attempts.number_of(migration)
+    since, number = retried_at(migration), migration_attempts.number_of(migration)
     if since is None or phases.phase_of(migration) != phases.PENDING:
         return 0.0
-    back_off = BACK_OFF_SECONDS[min(number - 2, len(BACK_OFF_SECONDS) - 1)]
-    left = (times.parse(since) + timedelta(seconds=back_off) - now).total_seconds()
-    return min(max(left, 0.0), float(back_off))
+    seconds = back_off[min(number - 2, len(back_off) - 1)]
+    left = (times.parse(since) + timedelta(seconds=seconds) - now).total_seconds()
+    return min(max(left, 0.0), float(seconds))
 
 
 def _left(target: Object, now: datetime) -> float:

@@ -49,7 +49,7 @@ class MigrationTurns:
         self._controllers: list[Controller] = []
 
     def subscribe(self, controller: Controller) -> None:
-        """Have those that wait looked at when one is over."""
+        """Enqueue those that wait when one is over."""
 
         def changed(old: Object | None, new: Object | None) -> None:
             self._decided = None
@@ -93,7 +93,7 @@ class MigrationTurns:
         try:
             yield
         except errors.Conflict:
-            wrote_another = True  # it is looked at again in a moment
+            wrote_another = True  # it is reconciled again in a moment
             raise
         finally:
             if not wrote_another:
@@ -113,7 +113,7 @@ class MigrationTurns:
                 self._wake()
 
     def _wake(self) -> None:
-        """Have those looked at that wait; of those that were tried in vain each has its own time: they would wake each other for ever."""
+        """Enqueue those that wait; of those that were tried in vain each has its own time: they would wake each other for ever."""
         waiting = {key_of(each) for each in self._unfinished() if migration_queue.waits(each)}
         for key in sorted(waiting - self._now_in_vain(self._clock.now())):
             for controller in self._controllers:

@@ -22,14 +22,14 @@ from controller.reconcilers.copies import Informers, claims_for
 from controller.reconcilers.migration_queue import Turn, waits
 from controller.reconcilers.migration_turns import MigrationTurns
 from controller.reconcilers.node_reports import strangers
-from controller.reconcilers.ownership import UNWATCHED_SECONDS, Reference
+from controller.reconcilers.ownership import Reference
 from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
 
-AGAIN_SECONDS: Final = 0.05
-"""Before one is looked at again whose turn came while it was looked at."""
+REQUEUE_SECONDS: Final = 0.05
+"""Before one is reconciled again whose turn came while it was observed."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Migrations:
         self._applier = Applier(client, recorder, MIGRATIONS, informers.migrations, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
-        """Have a Migration looked at when it, its virtual machine, or a pod of that changes."""
+        """Enqueue a Migration when it, its virtual machine, or a pod of that changes."""
 
         def migration_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
@@ -98,7 +98,7 @@ class Migrations:
         if migration is None:
             return Result()
         if not ownership.held_by(migration):
-            return await self._put_away(migration)
+            return await self._clean_up(migration)
         if adopting := migration_history.adopt(migration, self._informers.vms.get(*evictions.machine_of(migration))):
             await self._applier.apply(migration, adopting)
             migration = self._informers.migrations.get(request.namespace, request.name) or migration
@@ -112,7 +112,7 @@ class Migrations:
         seen = await self._gather(migration, turn)
         now = self._turns.of(migration)  # the others went on meanwhile
         if now.may_begin and not turn.may_begin:
-            return Result(AGAIN_SECONDS)
+            return Result(REQUEUE_SECONDS)
         seen = dataclasses.replace(seen, turn=now)
         actions = planning.plan(seen)
         with self._turns.beginning(migration) if planning.begins(actions) else nullcontext():
@@ -126,12 +126,12 @@ class Migrations:
                 await self._applier.apply(migration, told)
                 return Result(REFUSED_SECONDS)
         self._record_outcome(seen, actions)
-        return Result(sooner(again, UNWATCHED_SECONDS if _has_unwatched(seen) else None))
+        return Result(sooner(again, self._settings.times.unwatched if _has_unwatched(seen) else None))
 
-    async def _put_away(self, migration: Object) -> Result:
+    async def _clean_up(self, migration: Object) -> Result:
         """See to one that is over and tidied up, by the copy here alone: of these each look would cost the server three reads."""
         others = self._informers.migrations_of(evictions.machine_of(migration))
-        actions = migration_history.put_away(migration, others, self._limits.kept, self._clock.now())
+        actions = migration_history.clean_up(migration, others, self._limits.kept, self._clock.now())
         return Result(await self._applier.apply(migration, actions))
 
     async def _gather(self, migration: Object, turn: Turn) -> planning.Observed:

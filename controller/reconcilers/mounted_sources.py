@@ -30,7 +30,7 @@ MAX_EVENTS: Final = 32
 MAX_TOLD: Final = 4
 FIRST_LOOK_SECONDS: Final = 1.5
 """From when on the kubelet may have said something: most pods run by then, or soon after."""
-LOOK_SECONDS: Final = (2.0, 30.0)
+REQUEUE_SECONDS: Final = (2.0, 30.0)
 """Shortest and longest wait between two looks: about as long as the pod is waiting."""
 SAME_TIME: Final = timedelta(minutes=6)
 """Events that are so much older than the newest one are of what was mended: the kubelet repeats each at least every five minutes."""
@@ -104,16 +104,16 @@ def _of_import(disk: Object, volume: str, path: str) -> Iterable[Source]:
         yield Source(f"{volume}-authorities", cloud_init.CONFIG_MAP, *authorities, f"{path}.{kind}.caConfigMapRef")
 
 
-def is_to_look(vm: Object, pod: Object, now: datetime) -> bool:
+def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
     """Return whether the kubelet may have said why the volumes of a pod are not there yet."""
     waited = waiting_seconds(pod, now)
     return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS and bool(of(vm))
 
 
-def next_look(vm: Object, pod: Object, now: datetime) -> float | None:
-    """Return after how many seconds to look again at a pod that waits for its volumes; None where it does not, or nothing is mounted."""
+def requeue_seconds(vm: Object, pod: Object, now: datetime) -> float | None:
+    """Return after how many seconds to requeue a machine whose pod waits for its volumes; None where it does not, or none are mounted."""
     waited = waiting_seconds(pod, now)
-    return None if waited is None or not of(vm) else min(max(waited, LOOK_SECONDS[0]), LOOK_SECONDS[1])
+    return None if waited is None or not of(vm) else min(max(waited, REQUEUE_SECONDS[0]), REQUEUE_SECONDS[1])
 
 
 def waiting_seconds(pod: Object, now: datetime) -> float | None:

@@ -19,8 +19,6 @@ from apiserver.apis.virt import conditions as words
 from apiserver.client.rest import Client
 from controller.reconcilers import attempts, pod_state
 
-LOOK_SECONDS: Final = 10.0
-"""Between two looks for a network that is missing: nobody tells virt-controller when it is made."""
 MAX_CONFIGURATION: Final = 64 << 10
 """Characters of a configuration that is judged here; what is longer, the nodes' plugins judge alone."""
 
@@ -47,12 +45,12 @@ class Found:
     """The others, as far as they may be read."""
 
 
-def is_to_look(vm: Object) -> bool:
+def is_to_read(vm: Object) -> bool:
     """Return whether a network that is missing keeps the machine from starting now."""
     return bool(attachments.of(vm)) and (phases.phase_of(vm) == phases.SCHEDULING if attempts.is_open(vm) else power.decide(vm).on)
 
 
-async def look(client: Client, vm: Object) -> Found:
+async def gather(client: Client, vm: Object) -> Found:
     """Return what there is of the networks that a machine names."""
     missing, definitions = [], []
     for namespace, name in dict.fromkeys((each.namespace, each.name) for each in attachments.of(vm)):

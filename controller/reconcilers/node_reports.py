@@ -137,7 +137,7 @@ class NodeReports:
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
         if kubelet_is_silent(old) != kubelet_is_silent(new):
-            self._tell(name_of(new or old or {}))
+            self._notify(name_of(new or old or {}))
 
     def _lease_changed(self, old: Object | None, new: Object | None) -> None:
         node = name_of(new or old or {}).removeprefix(names.handler_lease(""))
@@ -147,9 +147,9 @@ class NodeReports:
         elif old is not None:
             self._signs.lease_gone(old)
         if bool(was) != bool(self._signs.left(node)) or contract_of(old or {}) != contract_of(new or {}):
-            self._tell(node)
+            self._notify(node)
 
-    def _tell(self, node: str) -> None:
+    def _notify(self, node: str) -> None:
         for changed in self._changed:
             changed(node)
 

@@ -16,7 +16,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, with_condition, without_condition
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import evictions, names, phases
-from controller.reconcilers import migratable, saying
+from controller.reconcilers import migratable, statuses
 from controller.reconcilers.actions import Action, WriteStatus
 from controller.reconcilers.observed import Observed, own_pod
 from controller.reconcilers.settings import Settings
@@ -72,7 +72,7 @@ def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> 
     return Way(words.WILL_BE_EVICTED, f"the guest cannot migrate ({why}): it will be shut down, and started again in a pod of this release")
 
 
-def told(seen: Observed, status: Object) -> Object:
+def marked(seen: Observed, status: Object) -> Object:
     """Return this status of a machine with a guest, with its condition LauncherOutdated as it should be."""
     pod = own_pod(seen, seen.pods)
     if not is_outdated(pod, seen.settings):
@@ -80,13 +80,13 @@ def told(seen: Observed, status: Object) -> Object:
     found = way(seen.vm, seen.claims, seen.settings)
     image = one_line(image_of(pod), MAX_IMAGE)
     message = f"virt-launcher is of image {image}, and that of this release is {seen.settings.launcher_image}; {found.words}"
-    new = saying.a_condition(seen, words.LAUNCHER_OUTDATED, "True", found.reason, message)
+    new = statuses.new_condition(seen, words.LAUNCHER_OUTDATED, "True", found.reason, message)
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}
 
 
 def over(seen: Observed) -> tuple[Action, ...]:
     """Return what takes the condition back of a machine whose guest has ended, whoever wrote the end."""
-    status = saying.status_of(seen)
+    status = statuses.status_of(seen)
     if phases.phase_of(seen.vm) in _WITH_LAUNCHER or condition(status.get("conditions"), words.LAUNCHER_OUTDATED) is None:
         return ()
     return (WriteStatus(_without(status)),)

@@ -19,8 +19,6 @@ from apiserver.apis.meta.objects import NamespacedName, Object, controller_of, d
 from apiserver.apis.virt import layout, migration_attempts, names, phases
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 
-UNWATCHED_SECONDS: Final = 5.0
-"""Until a pod is looked at again of whose changes nobody is told, because its labels or its owner were taken off."""
 _PREFIX: Final = f"{names.GROUP}/"
 
 

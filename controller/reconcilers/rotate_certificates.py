@@ -37,6 +37,7 @@ from controller.reconcilers.certificate_plan import (
     SPREAD_ANNOTATION,
     Action,
     Authority,
+    InjectBundle,
     IssueLeaf,
     Leaf,
     MakeAuthority,
@@ -44,7 +45,6 @@ from controller.reconcilers.certificate_plan import (
     Observed,
     PromoteAuthority,
     StageAuthority,
-    Tell,
     WriteBundle,
 )  # fmt: skip
 
@@ -55,7 +55,7 @@ API_SERVICE: Final = f"{names.VERSION}.{names.GROUP}"
 ETCD: Final = "kubevirt-etcd"
 """The StatefulSet, its Service, and the prefix of its Secrets."""
 ETCD_BUNDLE_ANNOTATION: Final = "kubevirt.io/ca-bundle"
-"""On etcd's StatefulSet: the fingerprint of the bundle it was told; in its pod template, to replace the pods."""
+"""On etcd's StatefulSet: the fingerprint of the bundle it has; in its pod template, to replace the pods."""
 OBSOLETE: Final = "kubevirt-virt-handler-tls"
 """A Secret with one key for all nodes, of releases before nodes had their own."""
 TLS_TYPE: Final = "kubernetes.io/tls"
@@ -67,12 +67,12 @@ MAX_ROUNDS: Final = 8
 
 
 class Consumer(Protocol):
-    """Something beside a Secret that must be told which authorities to trust."""
+    """Something beside a Secret that has a copy of the authorities to trust."""
 
-    async def carries(self) -> str | None:
+    async def fingerprint(self) -> str | None:
         """Return the fingerprint of the bundle it has; None when it does not exist (yet)."""
 
-    async def tell(self, bundle: bytes) -> None:
+    async def inject(self, bundle: bytes) -> None:
         """Give it the bundle."""
 
 
@@ -117,7 +117,7 @@ class ApiServiceBundle:
     client: Client
     name: str = API_SERVICE
 
-    async def carries(self) -> str | None:
+    async def fingerprint(self) -> str | None:
         """Return the fingerprint of ``caBundle``."""
         try:
             service = await self.client.get(API_SERVICES, self.name)
@@ -127,7 +127,7 @@ class ApiServiceBundle:
             return ""
         return certificate_plan.fingerprint(certificate_plan.decoded(dig(service, "spec", "caBundle")))
 
-    async def tell(self, bundle: bytes) -> None:
+    async def inject(self, bundle: bytes) -> None:
         """Write ``caBundle``, and have it verified."""
         patch = {"spec": {"caBundle": certificate_plan.encoded(bundle), "insecureSkipTLSVerify": False}}
         await self.client.patch(API_SERVICES, self.name, patch, field_manager="virt-controller")
@@ -141,7 +141,7 @@ class TrustBundle:
     namespace: str
     name: str = trust.CONFIG_MAP
 
-    async def carries(self) -> str:
+    async def fingerprint(self) -> str:
         """Return the fingerprint of what it has; it is made when it does not exist."""
         try:
             config_map = await self.client.get(CONFIG_MAPS, self.name, self.namespace)
@@ -149,7 +149,7 @@ class TrustBundle:
             return ""
         return certificate_plan.fingerprint(str((config_map.get("data") or {}).get(trust.AUTHORITIES, "")).encode())
 
-    async def tell(self, bundle: bytes) -> None:
+    async def inject(self, bundle: bytes) -> None:
         """Write the bundle beside what is there."""
         data = {trust.AUTHORITIES: bundle.decode()}
         try:
@@ -168,7 +168,7 @@ class EtcdRestart:
     namespace: str
     name: str = ETCD
 
-    async def carries(self) -> str | None:
+    async def fingerprint(self) -> str | None:
         """Return the fingerprint that all its pods run with; nothing while older pods remain."""
         try:
             stateful_set = await self.client.get(STATEFUL_SETS, self.name, self.namespace)
@@ -181,7 +181,7 @@ class EtcdRestart:
         )  # fmt: skip
         return annotations_of(stateful_set).get(ETCD_BUNDLE_ANNOTATION, "") if rolled_out else ""
 
-    async def tell(self, bundle: bytes) -> None:
+    async def inject(self, bundle: bytes) -> None:
         """Note the bundle; where pods run already, in the pod template, too, which replaces them one after the other.
 
         At the first installation they still wait for the Secret, and a changed template would only make them start twice.
@@ -226,7 +226,7 @@ class CertificateRotation:
         self._policy = policy or Policy()
         self._interval = interval
         self._clock = clock
-        self._tidied = False
+        self._cleaned_up = False
         api, etcd = authorities(namespace)
         self._wanted: tuple[tuple[Authority, Mapping[str, Consumer]], ...] = (
             (api, {"APIService": ApiServiceBundle(client), "ConfigMap": TrustBundle(client, namespace), **(consumers or {})}),
@@ -256,34 +256,34 @@ class CertificateRotation:
             try:
                 await self._reconcile(wanted, consumers)
             except (errors.Conflict, errors.AlreadyExists):
-                logger.info("somebody else wrote meanwhile, look again", extra={"secret": wanted.secret})
+                logger.info("somebody else wrote meanwhile, try again", extra={"secret": wanted.secret})
             except errors.StatusError as error:
                 failure = error
         if failure is not None:
             raise failure
-        if not self._tidied:
+        if not self._cleaned_up:
             with contextlib.suppress(errors.NotFound):
                 await self._client.delete(SECRETS, OBSOLETE, self._namespace)
-            self._tidied = True
+            self._cleaned_up = True
 
     async def _reconcile(self, wanted: Authority, consumers: Mapping[str, Consumer]) -> None:
         for _ in range(MAX_ROUNDS):
             seen = await self._read(wanted)
-            told = {name: carried for name, each in consumers.items() if (carried := await each.carries()) is not None}
+            injected = {name: carried for name, each in consumers.items() if (carried := await each.fingerprint()) is not None}
             authority = seen.secrets[wanted.secret]
             observed = Observed(
                 authority=seen.data(wanted.secret),
                 spread_since=annotations_of(authority or {}).get(SPREAD_ANNOTATION, ""),
                 leaves={leaf.secret: data for leaf in wanted.leaves if (data := seen.data(leaf.secret)) is not None},
-                told=told,
+                injected=injected,
             )
             actions = certificate_plan.plan(wanted, observed, self._clock(), self._policy)
             if not actions:
                 return
             for action in actions:
                 await self._apply(action, wanted, seen, consumers)
-            if all(isinstance(action, Tell) for action in actions):
-                return  # who was told may take minutes; the next passes see
+            if all(isinstance(action, InjectBundle) for action in actions):
+                return  # consumers may take minutes; the next passes see
         logger.error("certificates do not settle", extra={"secret": wanted.secret})
 
     async def _read(self, wanted: Authority) -> _Seen:
@@ -317,9 +317,9 @@ class CertificateRotation:
                 pair = issuing.issue(Pair(old[CERTIFICATE], old[KEY]), leaf.profile, self._policy.leaf, now)
                 data = {CERTIFICATE: pair.certificate, KEY: pair.key, BUNDLE: bundle}
                 await self._write(seen, leaf.secret, data, f"issue a certificate: of the old one, {reason}")
-            case Tell(consumer, bundle):
+            case InjectBundle(consumer, bundle):
                 logger.info("tell which authorities to trust", extra={"consumer": consumer})
-                await consumers[consumer].tell(bundle)
+                await consumers[consumer].inject(bundle)
             case MarkSpread(secret, annotation):
                 await self._write(seen, secret, old, "note that the authorities have spread", {SPREAD_ANNOTATION: annotation})
             case _:

@@ -33,7 +33,7 @@ _OF_ONE_TRY: Final = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4})
 """Identities of sandboxes and of network namespaces: another one at each try, which would be a write of the status each time."""
 
 
-def is_to_look(vm: Object, pod: Object, now: datetime) -> bool:
+def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
     """Return whether the kubelet may have said why the networks of a pod are not there yet."""
     waited = mounted_sources.waiting_seconds(pod, now)
     return waited is not None and not 0 <= waited < mounted_sources.FIRST_LOOK_SECONDS and bool(attachments.of(vm))

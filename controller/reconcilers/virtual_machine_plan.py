@@ -45,8 +45,8 @@ from controller.reconcilers import (
     outdated,
     pod_state,
     sandboxes,
-    saying,
     silent_nodes,
+    statuses,
 )
 from controller.reconcilers.actions import (
     MIN_REQUEUE_SECONDS,
@@ -76,7 +76,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     """Return what brings the machine closer to what it should be."""
     return (
         *_hold(seen),
-        *(disruptions.told(seen) or outdated.over(seen) or _decide(seen)),
+        *(disruptions.report(seen) or outdated.over(seen) or _decide(seen)),
         *disruptions.until_settled(seen),
         *silent_nodes.until_silent(seen),
     )
@@ -128,7 +128,7 @@ def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     if not attempts.is_open(seen.vm) or attempts.is_stopped(seen.vm):
         return (*_end_all(seen, alive), *silent_nodes.wait_for(seen, alive))
     stopped = attempts.changed(seen.vm, power.current_attempt(seen.vm), {"stopTime": times.to_rfc3339(seen.now)})
-    return (WriteStatus({**saying.status_of(seen), "attempts": stopped}), *_end_all(seen, alive))
+    return (WriteStatus({**statuses.status_of(seen), "attempts": stopped}), *_end_all(seen, alive))
 
 
 def _end_all(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
@@ -167,12 +167,12 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
         return _hand_over(seen, pod)
     if pod_state.node_of(pod) in seen.silence.of_kubelet:
         return silent_nodes.wait_for(seen, alive)
-    return _say_obstacle(seen, pod)
+    return _report_obstacle(seen, pod)
 
 
 def _follow(seen: Observed) -> tuple[Action, ...]:
     """The guest moves, or moved: status and attempt say by what Migration and where to; a condition says that the pod is outdated."""
-    old = saying.status_of(seen)
+    old = statuses.status_of(seen)
     status = dict(old)
     if (record := migration_record.record(seen.vm, seen.migrations, seen.now)) is not None:
         status["migration"] = record
@@ -180,7 +180,7 @@ def _follow(seen: Observed) -> tuple[Action, ...]:
     newest = power.newest_attempt(seen.vm)
     if newest and all(place.values()) and not all(newest.get(key) == value for key, value in place.items()):
         status["attempts"] = attempts.changed(seen.vm, power.current_attempt(seen.vm), place)
-    status = outdated.told(seen, status)
+    status = outdated.marked(seen, status)
     return (WriteStatus(status),) if status != old else ()
 
 
@@ -217,49 +217,49 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
     # Others began in the same moment, and were handed over first; and which node it is, is known now alone.
     if seen.rivals or seen.servers_in_use or seen.files_in_use:
-        status = {**saying.status_of(seen), "conditions": _disks_lacking(seen, words.DISK_IN_USE, _in_use(seen))}
-        return saying.write(seen, status, Emit("Warning", words.DISK_IN_USE, _in_use(seen)))
+        status = {**statuses.status_of(seen), "conditions": _disks_lacking(seen, words.DISK_IN_USE, _in_use(seen))}
+        return statuses.write(seen, status, Emit("Warning", words.DISK_IN_USE, _in_use(seen)))
     node = pod_state.node_of(pod)
-    conditions = saying.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest")
+    conditions = statuses.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest")
     if words.waits_for_source(seen.vm) or words.waits_for_claim(seen.vm) or words.waits_for_volume(seen.vm):
         conditions = with_condition(conditions, _disks_ready(seen), now=times.to_rfc3339(seen.now))
     if words.waits_for_network(seen.vm):
         conditions = without_condition(conditions, words.NETWORK_READY)
     status = {
-        **phases.enter(saying.status_of(seen), phases.SCHEDULED, seen.now),
+        **phases.enter(statuses.status_of(seen), phases.SCHEDULED, seen.now),
         "nodeName": node,
         "podName": name_of(pod),
         "podUID": uid_of(pod),
         "podIP": next(iter(pod_state.addresses_of(pod)), ""),
         "conditions": conditions,
         "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), {"nodeName": node}),
-        "observedGeneration": saying.generation(seen),
+        "observedGeneration": statuses.generation(seen),
     }
     told = power.newest_attempt(seen.vm).get("nodeName") == node  # and somebody edited the status since
     event = () if told else (Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"),)
     return (WriteStatus(status), *event, Requeue(attempts.start_seconds(seen.vm)))
 
 
-def _say_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
+def _report_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     found = pod_state.obstacle(pod)
     unbound = _unbound(seen, pod)
     if words.waits_for_volume(seen.vm) and not unbound:
-        conditions = with_condition(saying.status_of(seen).get("conditions"), _disks_ready(seen), now=times.to_rfc3339(seen.now))
-        return (WriteStatus({**saying.status_of(seen), "conditions": conditions}), Requeue(MIN_REQUEUE_SECONDS))
+        conditions = with_condition(statuses.status_of(seen).get("conditions"), _disks_ready(seen), now=times.to_rfc3339(seen.now))
+        return (WriteStatus({**statuses.status_of(seen), "conditions": conditions}), Requeue(MIN_REQUEUE_SECONDS))
     if found is None and (told := networks.fault(seen.networks)):
         return _wait_for_networks(seen, phases.SCHEDULING, told)
     if found is None:
-        return _say_sources_came(seen, pod) or _wait_for_sandbox(seen, pod) or _wait_for_sources(seen, pod) or _say_slow(seen, pod)
+        return _report_sources_came(seen, pod) or _wait_for_sandbox(seen, pod) or _wait_for_sources(seen, pod) or _report_slow(seen, pod)
     reason, message = found
     chosen = chosen_cpu.chosen(seen.vm)
     demands = cpu.demands(seen.vm, chosen) if pod_state.is_unschedulable(pod) and pod_state.has_kvm(pod) else ""
     foreign = "; ".join(sorted(seen.strangers.values())[:MAX_STRANGERS]) if pod_state.is_unschedulable(pod) else ""
     text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands, unbound, foreign)))
-    status = _without_lack(seen, pod, saying.ready(seen, "False", reason, text))
+    status = _without_lack(seen, pod, statuses.ready(seen, "False", reason, text))
     if unbound:
-        lacking = saying.a_condition(seen, words.DISKS_READY, "False", words.CLAIM_NOT_BOUND, unbound)
+        lacking = statuses.new_condition(seen, words.DISKS_READY, "False", words.CLAIM_NOT_BOUND, unbound)
         status["conditions"] = with_condition(status["conditions"], lacking, now=times.to_rfc3339(seen.now))
-    return saying.write(seen, status, Emit("Warning", reason, text))
+    return statuses.write(seen, status, Emit("Warning", reason, text))
 
 
 def _unbound(seen: Observed, pod: Object) -> str:
@@ -272,30 +272,30 @@ def _without_lack(seen: Observed, pod: Object, conditions: list[Object]) -> Obje
     """Return the status with these conditions; what a pod has mounted is not missing any more, whatever else is in its way."""
     if words.waits_for_source(seen.vm) and pod_state.has_volumes(pod):
         conditions = with_condition(conditions, _disks_ready(seen), now=times.to_rfc3339(seen.now))
-    return {**saying.status_of(seen), "conditions": conditions}
+    return {**statuses.status_of(seen), "conditions": conditions}
 
 
 def _without_network_lack(seen: Observed, message: str) -> Object:
-    conditions = without_condition(saying.ready(seen, "False", "PodNotRunning", message), words.NETWORK_READY)
-    return {**saying.status_of(seen), "conditions": conditions}
+    conditions = without_condition(statuses.ready(seen, "False", "PodNotRunning", message), words.NETWORK_READY)
+    return {**statuses.status_of(seen), "conditions": conditions}
 
 
-def _say_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
+def _report_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if not words.waits_for_source(seen.vm) or not pod_state.has_volumes(pod):
         return ()
     message = f"pod {name_of(pod)} has its volumes; its container is being made"
-    return (*saying.write(seen, _without_lack(seen, pod, saying.ready(seen, "False", "PodNotRunning", message))), Requeue(SLOW_SECONDS))
+    return (*statuses.write(seen, _without_lack(seen, pod, statuses.ready(seen, "False", "PodNotRunning", message))), Requeue(SLOW_SECONDS))
 
 
 def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """Say which Secret or ConfigMap is missing; until the kubelet says so, look at what it says."""
-    again = mounted_sources.next_look(seen.vm, pod, seen.now)
+    again = mounted_sources.requeue_seconds(seen.vm, pod, seen.now)
     if again is None:
         return ()
     if (lacking := mounted_sources.fault(seen.vm, seen.mount_events)) is None:
-        return (*_say_slow(seen, pod), Requeue(again))
-    status = {**saying.status_of(seen), "conditions": _disks_lacking(seen, *lacking)}
-    return (*saying.write(seen, status, Emit("Warning", *lacking)), Requeue(again))
+        return (*_report_slow(seen, pod), Requeue(again))
+    status = {**statuses.status_of(seen), "conditions": _disks_lacking(seen, *lacking)}
+    return (*statuses.write(seen, status, Emit("Warning", *lacking)), Requeue(again))
 
 
 def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -307,33 +307,33 @@ def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _wait_for_networks(seen: Observed, phase: str, told: tuple[str, str], *others: Object) -> tuple[Action, ...]:
-    """Say (reason, message) of a network, before there is a pod or while the kubelet tries to make its sandbox, and look again."""
-    lacking = saying.a_condition(seen, words.NETWORK_READY, "False", *told)
+    """Say (reason, message) of a network, before there is a pod or while the kubelet tries to make its sandbox, and requeue."""
+    lacking = statuses.new_condition(seen, words.NETWORK_READY, "False", *told)
     status = {
-        **phases.enter(saying.status_of(seen), phase, seen.now),
-        "conditions": saying.ready(seen, "False", *told),
-        "observedGeneration": saying.generation(seen),
+        **phases.enter(statuses.status_of(seen), phase, seen.now),
+        "conditions": statuses.ready(seen, "False", *told),
+        "observedGeneration": statuses.generation(seen),
     }
     for each in (lacking, *others):
         status["conditions"] = with_condition(status["conditions"], each, now=times.to_rfc3339(seen.now))
-    return (*saying.write(seen, status, Emit("Warning", *told)), Requeue(networks.LOOK_SECONDS))
+    return (*statuses.write(seen, status, Emit("Warning", *told)), Requeue(seen.settings.times.networks))
 
 
-def _say_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
+def _report_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """A volume that cannot be attached, a network that cannot be joined, a large image: only the kubelet's Events say which."""
     bound_at = pod_state.bound_at(pod)
     if bound_at is None:
         return ()
     if words.waits_for_network(seen.vm):
         message = f"pod {name_of(pod)} has its networks; its container is being made"
-        return (*saying.write(seen, _without_network_lack(seen, message)), Requeue(networks.LOOK_SECONDS))
+        return (*statuses.write(seen, _without_network_lack(seen, message)), Requeue(seen.settings.times.networks))
     left = (times.parse(bound_at) - seen.now).total_seconds() + SLOW_SECONDS
     if left > 0:
-        most = networks.LOOK_SECONDS if attachments.of(seen.vm) else SLOW_SECONDS
+        most = seen.settings.times.networks if attachments.of(seen.vm) else SLOW_SECONDS
         return (Requeue(min(max(left, MIN_REQUEUE_SECONDS), most)),)
     pod_name, node = name_of(pod), pod_state.node_of(pod)
     message = f"node {node} has not got the volumes, the network or the image of pod {pod_name} ready yet: kubectl describe pod {pod_name}"
-    return saying.say(seen, "False", "ContainerCreating", message, warn=True)
+    return statuses.report(seen, "False", "ContainerCreating", message, warn=True)
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -344,7 +344,7 @@ def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if left > timedelta():
         return (Requeue(max(left.total_seconds(), MIN_REQUEUE_SECONDS)),)
     message = f"the guest did not run within {attempts.start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}"
-    return (*saying.say(seen, "False", words.START_TIMEOUT, message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
+    return (*statuses.report(seen, "False", words.START_TIMEOUT, message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
 
 
 def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
@@ -357,10 +357,10 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if (last := _last_pod(seen)) is not None and pod_state.has_run(last):  # it may have ended before it was seen to run
         end["nodeName"] = pod_state.node_of(last)
     status = {
-        **phases.enter(saying.status_of(seen), phase, seen.now),
-        "conditions": saying.ready(seen, "False", f"Attempt{result}", message),
+        **phases.enter(statuses.status_of(seen), phase, seen.now),
+        "conditions": statuses.ready(seen, "False", f"Attempt{result}", message),
         "attempts": attempts.changed(seen.vm, current, end),
-        "observedGeneration": saying.generation(seen),
+        "observedGeneration": statuses.generation(seen),
     }
     if any(
         waits(seen.vm) for waits in (words.waits_for_image, words.waits_for_source, words.waits_for_claim, words.waits_for_volume)
@@ -428,11 +428,11 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     if told := networks.fault(seen.networks):
         return _wait_for_networks(seen, phases.PENDING, told)
     if (foreign := seen.strangers.get(dig(seen.vm, "spec", "nodeName") or "")) is not None:
-        return saying.say(seen, "False", words.HANDLER_NOT_UNDERSTOOD, foreign, warn=True, phase=phases.PENDING)
+        return statuses.report(seen, "False", words.HANDLER_NOT_UNDERSTOOD, foreign, warn=True, phase=phases.PENDING)
     if dig(seen.vm, "spec", "nodeName") in seen.silence.missing:
         return silent_nodes.wait_for_node(seen)
     if pause := attempts.pause_before(wish, seen.rested):
-        return (*_clean_up(seen), *_say_pause(seen, wish), Requeue(pause))
+        return (*_clean_up(seen), *_report_pause(seen, wish), Requeue(pause))
     name = names.launcher_pod_name(name_of(seen.vm), uid_of(seen.vm), wish.attempt)
     if namesakes := tuple(each for each in seen.pods if name_of(each) == name):  # over: the deletion makes room
         return (*_delete_all(namesakes), Requeue(MIN_REQUEUE_SECONDS))
@@ -446,16 +446,16 @@ def _in_use(seen: Observed) -> str:
     return f"{held}; the virtual machine starts when that is off"
 
 
-def _say_pause(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
+def _report_pause(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     seconds, words = attempts.pause_seconds(wish), attempts.last_words(seen.vm)
     message = f"attempt {wish.attempt} begins {seconds:g} s after the one before it ended, which was: {words}"
-    return saying.say(seen, "False", summary.BACK_OFF, message, warn=True)
+    return statuses.report(seen, "False", summary.BACK_OFF, message, warn=True)
 
 
 def _begin(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Make the pod of the wished attempt (the name is the lock: nobody can make a second) and write down which one it is."""
     if seen.refusal:
-        return saying.say(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
+        return statuses.report(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
     placement = scheduling.Placement(kvm=kvm, avoid_nodes=attempts.failed_nodes(seen.vm), never_on=tuple(sorted(seen.strangers)))
     choice = _choose_cpu(seen, placement)
@@ -479,21 +479,21 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
 
 def _record_start(seen: Observed, pod: Object, attempt: int, choice: node_pool.Choice | None) -> tuple[Action, ...]:
     now = times.to_rfc3339(seen.now)
-    begun = {"number": attempt, "generation": saying.generation(seen), "podName": name_of(pod), "startTime": now}
+    begun = {"number": attempt, "generation": statuses.generation(seen), "podName": name_of(pod), "startTime": now}
     status = {
-        **phases.enter(saying.status_of(seen), phases.SCHEDULING, seen.now),
+        **phases.enter(statuses.status_of(seen), phases.SCHEDULING, seen.now),
         "attempt": attempt,
         "podName": name_of(pod),
         "conditions": with_condition(
-            saying.ready(seen, "False", "PodNotRunning", f"pod {name_of(pod)} was created"), _disks_ready(seen), now=now
+            statuses.ready(seen, "False", "PodNotRunning", f"pod {name_of(pod)} was created"), _disks_ready(seen), now=now
         ),
         "attempts": [*(dig(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
-        "observedGeneration": saying.generation(seen),
+        "observedGeneration": statuses.generation(seen),
     }
     for kind in (words.DISRUPTION_TARGET, words.MIGRATABLE):
         status["conditions"] = without_condition(status["conditions"], kind)
     if barrier := disk_claims.not_migratable(seen.vm, seen.claims):
-        told = saying.a_condition(seen, words.MIGRATABLE, "False", words.DISKS_NOT_SHARED, barrier)
+        told = statuses.new_condition(seen, words.MIGRATABLE, "False", words.DISKS_NOT_SHARED, barrier)
         status["conditions"] = with_condition(status["conditions"], told, now=now)
     if words.waits_for_network(seen.vm):
         status["conditions"] = without_condition(status["conditions"], words.NETWORK_READY)
@@ -524,35 +524,35 @@ def _warn_of_sizes(seen: Observed) -> tuple[Action, ...]:
 
 def _wait_for_disks(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
     status = {
-        **phases.enter(saying.status_of(seen), phases.PENDING, seen.now),
+        **phases.enter(statuses.status_of(seen), phases.PENDING, seen.now),
         "conditions": _disks_lacking(seen, reason, message),
-        "observedGeneration": saying.generation(seen),
+        "observedGeneration": statuses.generation(seen),
     }
-    return saying.write(seen, status, Emit("Warning", reason, message))
+    return statuses.write(seen, status, Emit("Warning", reason, message))
 
 
 def _disks_lacking(seen: Observed, reason: str, message: str) -> list[Object]:
     """Return the conditions of a machine that waits for what its disks are made of."""
-    lacking = saying.a_condition(seen, words.DISKS_READY, "False", reason, message)
-    return with_condition(saying.ready(seen, "False", words.DISKS_NOT_READY, message), lacking, now=times.to_rfc3339(seen.now))
+    lacking = statuses.new_condition(seen, words.DISKS_READY, "False", reason, message)
+    return with_condition(statuses.ready(seen, "False", words.DISKS_NOT_READY, message), lacking, now=times.to_rfc3339(seen.now))
 
 
 def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     """Off, and it should be: keep the phase that the last attempt ended in."""
-    status = saying.status_of(seen)
+    status = statuses.status_of(seen)
     ready = condition(status.get("conditions"), words.READY) or {}
     gives_up = ready.get("reason") == summary.BACK_OFF and wish.reason in power.ASKED_TO_BE_OFF
     if gives_up or phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
-        status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
+        status["conditions"] = statuses.ready(seen, "False", wish.reason, wish.message)
     elif ready.get("status") == "True" or ready.get("reason") in {*silent_nodes.REASONS, summary.BACK_OFF}:
-        status["conditions"] = saying.ready(seen, "False", wish.reason, wish.message)
+        status["conditions"] = statuses.ready(seen, "False", wish.reason, wish.message)
     if wish.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
         # What would say so again is gone. If it stayed, an edit of the strategy would start the machine, days later.
         status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
-    status["observedGeneration"] = saying.generation(seen)
+    status["observedGeneration"] = statuses.generation(seen)
     told = Emit("Normal", power.RESULT_STOPPED, f"{wish.message}: no further attempt begins")
-    return saying.write(seen, status, *((told,) if gives_up else ()))
+    return statuses.write(seen, status, *((told,) if gives_up else ()))
 
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
@@ -565,4 +565,4 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 def _disks_ready(seen: Observed) -> Object:
     claims = disk_claims.claims_of(seen.vm)
     message = f"found {', '.join(claims)}" if claims else "no disk needs a claim"
-    return saying.a_condition(seen, words.DISKS_READY, "True", words.DISKS_FOUND if claims else "NoClaims", message)
+    return statuses.new_condition(seen, words.DISKS_READY, "True", words.DISKS_FOUND if claims else "NoClaims", message)

@@ -19,7 +19,6 @@ from controller.reconcilers.endings import Endings
 from controller.reconcilers.gathering import Gathering
 from controller.reconcilers.node_reports import NodeReports
 from controller.reconcilers.observed import Observed
-from controller.reconcilers.ownership import UNWATCHED_SECONDS
 from controller.reconcilers.settings import Settings
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
@@ -46,15 +45,16 @@ class VirtualMachines:
         endings: Endings,
     ) -> None:
         self._recorder = recorder
+        self._times = settings.times
         self._informers = informers
         self._reports = reports
         self._gathering = Gathering(client, clock, settings, informers, reports, absences, endings)
-        self._told: dict[NamespacedName, frozenset[str]] = {}
+        self._warned: dict[NamespacedName, frozenset[str]] = {}
         """By machine: the uids of its unwatched pods, of which was told."""
         self._applier = Applier(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
-        """Have a machine looked at when it, a pod of it, a claim it waits for, its node, or the phase of a Migration of it changes."""
+        """Enqueue a machine when it, a pod of it, a claim it waits for, its node, or the phase of a Migration of it changes."""
 
         def machine_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
@@ -90,14 +90,14 @@ class VirtualMachines:
         """Bring one machine's pod and status closer to what they should be."""
         vm = self._informers.vms.get(request.namespace, request.name)
         if vm is None:
-            self._told.pop(request, None)
+            self._warned.pop(request, None)
             self._gathering.forget(request)
             return Result()  # its pods have it as their owner and follow it
         seen = await self._gathering.gather(validation.as_far_as_sound(vm))
         vm = seen.vm
         # First, since a Service waits for it: while a guest moves, no pod of it is ready.
         refused = await self._applier.apply(vm, readiness.plan(vm, seen.pods, seen.now))
-        poll = sooner(refused, UNWATCHED_SECONDS if self._tell_unwatched(seen) else None)
+        poll = sooner(refused, self._times.unwatched if self._warn_of_unwatched(seen) else None)
         try:
             return Result(sooner(await self._applier.apply(vm, planning.plan(seen)), poll))
         except PodRefused as refused:
@@ -111,15 +111,15 @@ class VirtualMachines:
             for storage in storage_of_vm(old or {}):
                 yield from self._informers.machines_with(storage)
 
-    def _tell_unwatched(self, seen: Observed) -> bool:
+    def _warn_of_unwatched(self, seen: Observed) -> bool:
         """Say once of each pod that it lost what leads to it; return whether there is one."""
         found = {uid_of(pod): pod for pod in seen.pods if not pod_state.is_over(pod) and ownership.is_unwatched(pod, seen.vm)}
-        told = self._told.pop(key_of(seen.vm), frozenset())
+        told = self._warned.pop(key_of(seen.vm), frozenset())
         for uid in found.keys() - told:
             name = name_of(found[uid])
             message = f"the labels or the owner of pod {name} were taken off: it is this machine's pod all the same, by its uid; "
             message += f"what mends it: {ownership.mending(found[uid], seen.vm)}"
             self._recorder.event(seen.vm, VIRTUAL_MACHINES, "Warning", "PodNotMarked", message)
         if found:
-            self._told[key_of(seen.vm)] = frozenset(found)
+            self._warned[key_of(seen.vm)] = frozenset(found)
         return bool(found)

@@ -25,8 +25,9 @@ MAX_REMEMBERED: Final = 10_000
 class Memory:
     """Remembers the Migrations of upgrades, by their uids."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, limit: int = MAX_REMEMBERED) -> None:
         self._clock = clock
+        self._limit = limit
         self._known: OrderedDict[str, tuple[Object, datetime]] = OrderedDict()
         """Facts of each, and since when they hold. Which changed last is at the end."""
 
@@ -62,7 +63,7 @@ class Memory:
     def _forget(self, now: datetime) -> None:
         while self._known:
             uid, (_, since) = next(iter(self._known.items()))
-            if len(self._known) <= MAX_REMEMBERED and since >= now - REMEMBERED:
+            if len(self._known) <= self._limit and since >= now - REMEMBERED:
                 return
             del self._known[uid]
 

@@ -1,6 +1,6 @@
 """The loop that takes guests into pods of the release after an upgrade, a few at a time: gather, plan, apply.
 
-It looks at all machines at once, for they share the pace, and again every ``LOOK_SECONDS`` while there is one that is outdated: time passes
+It reconciles all machines at once, for they share the pace, and every few seconds while there is one that is outdated: time passes
 without an event. Three things are remembered here alone, and forgotten with the process: who was evicted, for whom a server took nothing,
 and the Migrations that were deleted since (``workload_update_memory``). So a process that begins lets an interval pass before anybody is
 moved or evicted; during an upgrade, virt-handlers are replaced meanwhile.
@@ -29,9 +29,8 @@ from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
 
-LOOK_SECONDS: Final = 5.0
 REFUSED_SECONDS: Final = 300.0
-"""Until a machine is looked at again for which a quota, a policy or a PodDisruptionBudget allowed nothing."""
+"""Until a machine is considered again for which a quota, a policy or a PodDisruptionBudget allowed nothing."""
 MAX_REFUSAL: Final = 500
 """Characters of what a server says."""
 BY_UPDATE: Final = "update"
@@ -69,7 +68,7 @@ class WorkloadUpdates:
         self._memory = Memory(clock)
 
     def subscribe(self, controller: Controller) -> None:
-        """Have all looked at when a machine says that it is outdated, or does not say so any more."""
+        """Enqueue all when a machine says that it is outdated, or does not say so any more."""
 
         def changed(old: Object | None, new: Object | None) -> None:
             if age_of_vm(old or {}) != age_of_vm(new or {}):
@@ -95,7 +94,7 @@ class WorkloadUpdates:
             await self._create_migration(vm, migration)
         for vm, pod in plan.evictions:
             await self._evict(vm, pod)
-        return Result(LOOK_SECONDS)
+        return Result(self._settings.times.updates)
 
     def _candidates(self) -> Iterator[Candidate]:
         for vm in self._informers.vms.by_index(BY_AGE, OUTDATED):

@@ -54,14 +54,14 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class New:
+class CreateEvent:
     """Create an Event."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class PatchEvent:
     """Raise the count of an Event that was written."""
 
     name: str
@@ -97,13 +97,13 @@ class Correlator:
         _bound(self._buckets, reference)
         return bucket.try_accept(now)
 
-    def decide(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, New | Again]:
+    def decide(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, CreateEvent | PatchEvent]:
         """Return what to write of an occurrence that was admitted, and under which key to report it as :meth:`written`."""
         key = self._aggregated(occurrence, now)
         written = self._written.get(key)
         if written is None:
-            return key, New(key.message)
-        return key, Again(written.name, written.count + 1, key.message)
+            return key, CreateEvent(key.message)
+        return key, PatchEvent(written.name, written.count + 1, key.message)
 
     def written(self, key: Occurrence, name: str, count: int) -> None:
         """Remember what stands on the server."""
@@ -189,15 +189,15 @@ class Recorder:
         key, decision = self._correlator.decide(waiting.occurrence, waiting.at.timestamp())
         namespace = waiting.reference["namespace"] or "default"
         now = times.to_rfc3339(waiting.at)
-        if isinstance(decision, Again):
+        if isinstance(decision, PatchEvent):
             patch = {"count": decision.count, "lastTimestamp": now, "message": decision.message}
             try:
                 await self._client.patch(EVENTS, decision.name, patch, namespace)
             except errors.NotFound:  # events live for an hour
-                decision = New(decision.message)
+                decision = CreateEvent(decision.message)
             else:
                 self._correlator.written(key, decision.name, decision.count)
-        if isinstance(decision, New):
+        if isinstance(decision, CreateEvent):
             written = await self._client.create(EVENTS, self._object(waiting, decision.message, namespace), namespace)
             self._correlator.written(key, dig(written, "metadata", "name"), 1)
 

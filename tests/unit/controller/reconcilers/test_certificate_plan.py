@@ -20,6 +20,7 @@ from controller.reconcilers.certificate_plan import (
     NEXT_KEY,
     Authority,
     Data,
+    InjectBundle,
     IssueLeaf,
     Leaf,
     MakeAuthority,
@@ -27,7 +28,6 @@ from controller.reconcilers.certificate_plan import (
     Observed,
     PromoteAuthority,
     StageAuthority,
-    Tell,
     WriteBundle,
     decoded,
     fingerprint,
@@ -73,11 +73,13 @@ def data(signer: Pair | None, *trusted: Pair, staged: Pair | None = None) -> Dat
     return found
 
 
-def seen(authority: Data | None, *, by: Pair = GOOD, trusting: bytes | None = None, told: str | None = None, since: str = "") -> Observed:
-    """Return a world in which the leaf is signed by ``by`` and everybody trusts what the authority's Secret says, unless told otherwise."""
+def seen(
+    authority: Data | None, *, by: Pair = GOOD, trusting: bytes | None = None, injected: str | None = None, since: str = ""
+) -> Observed:
+    """Return a world in which the leaf is signed by ``by`` and all trust what the authority's Secret says, if nothing else is said."""
     carried = (authority or {}).get(BUNDLE, b"") if trusting is None else trusting
     leaf = {CERTIFICATE: LEAVES[by.certificate].certificate, KEY: LEAVES[by.certificate].key, BUNDLE: carried}
-    return Observed(authority, since, {"leaf": leaf}, {"api": fingerprint(carried) if told is None else told})
+    return Observed(authority, since, {"leaf": leaf}, {"api": fingerprint(carried) if injected is None else injected})
 
 
 def mark(signer: Pair, *trusted: Pair, at: datetime) -> str:
@@ -138,7 +140,7 @@ def test_a_leaf_in_the_place_of_an_old_authority_is_not_trusted() -> None:
 
 def test_at_rest_nothing_is_to_be_done() -> None:
     assert decide(seen(data(GOOD, GOOD))) == ()
-    assert decide(replace(seen(data(GOOD, GOOD)), told={})) == ()
+    assert decide(replace(seen(data(GOOD, GOOD)), injected={})) == ()
 
 
 def test_the_next_authority_is_staged_when_a_third_of_its_life_is_left() -> None:
@@ -154,8 +156,11 @@ def test_once_staged_it_is_not_staged_again_and_everybody_is_told() -> None:
     staged = data(OLD, OLD, staged=NEXT)
     assert decide(seen(staged, by=OLD)) == (WriteBundle("ca", bundle(OLD, NEXT)),)
     told = data(OLD, OLD, NEXT, staged=NEXT)
-    assert decide(seen(told, by=OLD, trusting=bundle(OLD))) == (WriteBundle("leaf", bundle(OLD, NEXT)), Tell("api", bundle(OLD, NEXT)))
-    assert decide(seen(told, by=OLD, told=fingerprint(bundle(OLD)))) == (Tell("api", bundle(OLD, NEXT)),)
+    assert decide(seen(told, by=OLD, trusting=bundle(OLD))) == (
+        WriteBundle("leaf", bundle(OLD, NEXT)),
+        InjectBundle("api", bundle(OLD, NEXT)),
+    )
+    assert decide(seen(told, by=OLD, injected=fingerprint(bundle(OLD)))) == (InjectBundle("api", bundle(OLD, NEXT)),)
     assert decide(seen(told, by=OLD)) == (MarkSpread("ca", mark(OLD, OLD, NEXT, at=NOW)),)
 
 
@@ -163,8 +168,8 @@ def test_once_staged_it_is_not_staged_again_and_everybody_is_told() -> None:
 def test_whoever_carries_anything_else_is_given_the_bundle(carried: bytes) -> None:
     """However the two compare: who carries something else trusts too few, or somebody for too long."""
     assert decide(seen({**data(GOOD), BUNDLE: carried}))[0] == WriteBundle("ca", bundle(GOOD))
-    assert decide(seen(data(GOOD, GOOD), trusting=carried, told=fingerprint(bundle(GOOD)))) == (WriteBundle("leaf", bundle(GOOD)),)
-    assert decide(seen(data(GOOD, GOOD), told=carried.decode())) == (Tell("api", bundle(GOOD)),)
+    assert decide(seen(data(GOOD, GOOD), trusting=carried, injected=fingerprint(bundle(GOOD)))) == (WriteBundle("leaf", bundle(GOOD)),)
+    assert decide(seen(data(GOOD, GOOD), injected=carried.decode())) == (InjectBundle("api", bundle(GOOD)),)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +241,7 @@ def test_no_key_and_no_bundle_is_in_what_logs_may_say_of_a_plan() -> None:
         decide(seen(authority, by=by, trusting=b""))
         for authority, by in ((data(EXPIRED, GOOD), GOOD), (data(NEXT, NEXT, OLD), OLD), (data(GOOD), GOOD), (data(GOOD, GOOD), GOOD))
     ]
-    assert {type(each) for actions in plans for each in actions} == {MakeAuthority, IssueLeaf, WriteBundle, Tell}
+    assert {type(each) for actions in plans for each in actions} == {MakeAuthority, IssueLeaf, WriteBundle, InjectBundle}
     said = repr((seen(data(OLD, OLD, staged=NEXT)), plans))
     assert "PRIVATE" not in said
     assert "BEGIN" not in said

@@ -31,7 +31,7 @@ def disrupted(reason: Any = "EvictionByEvictionAPI", message: Any = "", status: 
 
 
 def told(vm: dict[str, Any], *pods: dict[str, Any]) -> tuple[Any, ...]:
-    return disruptions.told(Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW))
+    return disruptions.report(Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from apiserver.apis.meta import times
 from apiserver.apis.virt import evictions, names
 from controller.reconcilers.actions import AddOwner, DeleteObject, Requeue
-from controller.reconcilers.migration_history import NEEDED_SECONDS, adopt, owner_uid, put_away
+from controller.reconcilers.migration_history import NEEDED_SECONDS, adopt, clean_up, owner_uid
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_vm
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -35,7 +35,7 @@ def over(
 
 
 def deleted(found: list[dict[str, Any]], kept: int = 2) -> list[str]:
-    return [each["metadata"]["name"] for each in found if put_away(each, found, kept, NOW) == (DeleteObject(),)]
+    return [each["metadata"]["name"] for each in found if clean_up(each, found, kept, NOW) == (DeleteObject(),)]
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling"])
@@ -106,14 +106,14 @@ def test_unfinished_ones_are_neither_deleted_nor_counted() -> None:
 def test_one_that_still_holds_a_pod_is_counted_and_waited_for() -> None:
     held, newer = over(2), over(3)
     held["metadata"]["finalizers"] = [names.MIGRATION_FINALIZER]
-    assert put_away(held, [held, newer], 1, NOW) == ()
+    assert clean_up(held, [held, newer], 1, NOW) == ()
     assert deleted([over(1), held], kept=1) == ["move-1"]
 
 
 def test_one_that_goes_already_is_not_deleted_again() -> None:
     going = over(1)
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert put_away(going, [going, over(2)], 1, NOW) == ()
+    assert clean_up(going, [going, over(2)], 1, NOW) == ()
 
 
 def test_machines_do_not_mix_under_one_name() -> None:
@@ -124,19 +124,19 @@ def test_machines_do_not_mix_under_one_name() -> None:
 
 def test_those_that_evictions_caused_are_kept_for_as_long_as_their_ends_count() -> None:
     recent, newer = over(1, evicted=True, ago=NEEDED_SECONDS - 1), [over(2), over(3)]
-    assert put_away(recent, [recent, *newer], 2, NOW) == (Requeue(1.0),)
+    assert clean_up(recent, [recent, *newer], 2, NOW) == (Requeue(1.0),)
     past = over(1, evicted=True, ago=NEEDED_SECONDS)
-    assert put_away(past, [past, *newer], 2, NOW) == (DeleteObject(),)
-    assert put_away(recent, [recent, newer[0]], 2, NOW) == ()
+    assert clean_up(past, [past, *newer], 2, NOW) == (DeleteObject(),)
+    assert clean_up(recent, [recent, newer[0]], 2, NOW) == ()
 
 
 def test_one_without_an_end_counts_from_when_it_was_made() -> None:
     old, newer = over(1, evicted=True), over(2)
     del old["status"]["endTime"]
-    assert put_away(old, [old, newer], 1, NOW) == (DeleteObject(),)
+    assert clean_up(old, [old, newer], 1, NOW) == (DeleteObject(),)
     old["metadata"]["creationTimestamp"] = times.to_rfc3339(NOW - timedelta(seconds=NEEDED_SECONDS - 5))
     newer["metadata"]["creationTimestamp"] = times.to_rfc3339(NOW)
-    assert put_away(old, [old, newer], 1, NOW) == (Requeue(5.0),)
+    assert clean_up(old, [old, newer], 1, NOW) == (Requeue(5.0),)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "x", {"a": 1}, [None, 5, "x", {"kind": "VirtualMachine", "name": "testvm"}]])
@@ -144,4 +144,4 @@ def test_whatever_stands_in_the_owners_of_others(wrong: Any) -> None:
     other, own = over(2), over(1)
     other["metadata"] |= {"ownerReferences": wrong, "creationTimestamp": wrong}
     other["status"]["endTime"] = wrong
-    assert put_away(own, [own, other], 1, NOW) == ()
+    assert clean_up(own, [own, other], 1, NOW) == ()

@@ -15,14 +15,13 @@ from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, R
 from controller.reconcilers.migration_bounds import PREPARE_SECONDS, RUN_SECONDS
 from controller.reconcilers.migration_plan import (
     LAST_WORDS_SECONDS,
-    QUEUE_SECONDS,
     SOURCE_END_SECONDS,
     STALE_SECONDS,
     Observed,
     plan,
 )
 from controller.reconcilers.migration_queue import Turn
-from controller.reconcilers.settings import MigrationLimits, Settings
+from controller.reconcilers.settings import MigrationLimits, Settings, Times
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -271,9 +270,9 @@ def test_one_whose_turn_it_is_not_waits_and_says_so(phase: str) -> None:
     assert told(actions) == ("Pending", "Unknown", "Queued", WAITS.message)
     assert [type(each).__name__ for each in actions] == ["WriteStatus", "Emit", "Requeue"]
     assert events(actions) == [Emit("Normal", "Queued", WAITS.message)]
-    assert actions[-1] == Requeue(QUEUE_SECONDS)
+    assert actions[-1] == Requeue(Times().queue)
     waiting = {**a_migration(phase="Pending"), "status": written(actions)}
-    assert plan(seen(waiting, target=None, turn=WAITS)) == (Requeue(QUEUE_SECONDS),)
+    assert plan(seen(waiting, target=None, turn=WAITS)) == (Requeue(Times().queue),)
     moved_up = plan(seen(waiting, target=None, turn=Turn(may_begin=False, message="1 migration leaves node node1; 1st in the queue")))
     assert [type(each).__name__ for each in moved_up] == ["WriteStatus", "Requeue"]  # no Event for each step
     assert any(isinstance(each, CreatePod) for each in plan(seen(waiting, target=None)))

@@ -18,10 +18,11 @@ from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, R
 from controller.reconcilers.migration_bounds import NODE_SECONDS
 from controller.reconcilers.migration_plan import SOURCE_WORD_SECONDS, Observed, plan, relies_on_node
 from controller.reconcilers.migration_queue import Turn
-from controller.reconcilers.migration_retries import BACK_OFF_SECONDS, END_SECONDS, GRACE_SECONDS
-from controller.reconcilers.settings import Settings
+from controller.reconcilers.migration_retries import END_SECONDS, GRACE_SECONDS
+from controller.reconcilers.settings import Settings, Times
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
+BACK_OFF = Times().back_off
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 SOURCE = names.launcher_pod_name("testvm", UID, 1)
 TARGET = names.target_pod_name("testvm", "migration-uid")
@@ -81,7 +82,7 @@ def kinds(actions: tuple[Action, ...]) -> list[str]:
     return [type(each).__name__ for each in actions]
 
 
-def a_retry(since: float = BACK_OFF_SECONDS[0], phase: str = "Pending", **rest: Any) -> Observed:
+def a_retry(since: float = BACK_OFF[0], phase: str = "Pending", **rest: Any) -> Observed:
     """The second attempt, ``since`` seconds after the first was over."""
     stamps = [{"phase": "Running", "time": ago(500)}, {"phase": "Pending", "time": ago(since)}]
     status = {"attempt": 2, "attempts": [BROKE], "phaseTransitionTimestamps": stamps, "targetPodUID": None, "targetNode": None}
@@ -105,10 +106,10 @@ def test_an_attempt_whose_connection_broke_is_followed_by_another_once_its_targe
     told = condition(status["conditions"], "Succeeded")
     assert told is not None
     assert (told["status"], told["reason"]) == ("Unknown", "AttemptFailed")
-    message = f"attempt 1 of 3 failed: the connection broke; the next one begins in {BACK_OFF_SECONDS[0]} s"
+    message = f"attempt 1 of 3 failed: the connection broke; the next one begins in {BACK_OFF[0]} s"
     assert (status["message"], told["message"]) == (message, message)
     assert actions[1] == Emit("Warning", "AttemptFailed", message)
-    assert actions[2] == Requeue(BACK_OFF_SECONDS[0])
+    assert actions[2] == Requeue(BACK_OFF[0])
 
 
 @pytest.mark.parametrize("phase", ["Running", "PreparingTarget", "TargetReady"])
@@ -140,7 +141,7 @@ def test_a_target_that_does_not_end_is_the_end() -> None:
 
 
 def test_the_next_attempt_waits_a_while_and_goes_to_another_pod() -> None:
-    assert plan(a_retry(1)) == (Requeue(BACK_OFF_SECONDS[0] - 1),)
+    assert plan(a_retry(1)) == (Requeue(BACK_OFF[0] - 1),)
     waiting = Turn(may_begin=False, message="others are first")
     for turn in (Turn(), waiting):  # its turn was never given back
         actions = plan(a_retry(turn=turn))
@@ -198,7 +199,7 @@ def test_the_third_failure_is_the_end() -> None:
     last = {**BROKE, "number": 3}
     again = written(plan(seen(status={"attempt": 2, "attempts": earlier})))
     assert (again["phase"], again["attempt"]) == ("Pending", 3)
-    assert f"in {BACK_OFF_SECONDS[1]} s" in again["message"]
+    assert f"in {BACK_OFF[1]} s" in again["message"]
     actions = plan(seen(status={"attempt": 3, "attempts": [*earlier, last]}))
     status = written(actions)
     assert (status["phase"], status["message"]) == ("Failed", "the connection broke; it was the last of 3 attempts")

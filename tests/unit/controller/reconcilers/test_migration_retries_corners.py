@@ -10,9 +10,11 @@ import pytest
 from apiserver.apis.meta import times
 from apiserver.apis.virt import phases
 from controller.reconcilers import migration_retries
-from controller.reconcilers.migration_retries import BACK_OFF_SECONDS, END_SECONDS, GRACE_SECONDS, AwaitEnd, GiveUp, step
+from controller.reconcilers.migration_retries import END_SECONDS, GRACE_SECONDS, AwaitEnd, GiveUp, step
+from controller.reconcilers.settings import Times
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod
 
+BACK_OFF = Times().back_off
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -39,11 +41,11 @@ def between(number: int | None, since: float, phase: str = phases.PENDING) -> di
 
 
 def test_a_failure_of_which_nothing_is_said_is_one() -> None:
-    assert step(failed(3), None, NOW) == GiveUp("Failed", "it failed; it was the last of 3 attempts")
+    assert step(failed(3), None, NOW, BACK_OFF) == GiveUp("Failed", "it failed; it was the last of 3 attempts")
 
 
 def test_a_number_that_no_attempt_has_is_followed_by_none() -> None:
-    assert isinstance(step(failed(4), None, NOW), GiveUp)
+    assert isinstance(step(failed(4), None, NOW, BACK_OFF), GiveUp)
 
 
 @pytest.mark.parametrize(
@@ -58,29 +60,29 @@ def test_a_number_that_no_attempt_has_is_followed_by_none() -> None:
     ids=["nobody deleted it", "with more time than it needs", "it ends", "with less time", "nobody says with how much"],
 )
 def test_the_target_of_a_failed_attempt_has_so_long_to_end(target: dict[str, Any], seconds: int, *, is_to_delete: bool) -> None:
-    waits = step(failed(1), target, NOW)
+    waits = step(failed(1), target, NOW, BACK_OFF)
     assert isinstance(waits, AwaitEnd)
     assert (waits.seconds, waits.to_delete) == (float(seconds), target if is_to_delete else None)
 
 
 @pytest.mark.parametrize("asked", [END_SECONDS, END_SECONDS + 1000])
 def test_a_target_that_did_not_end_in_that_time_never_does(asked: float) -> None:
-    given_up = step(failed(1), a_target(asked=asked, grace=GRACE_SECONDS), NOW)
+    given_up = step(failed(1), a_target(asked=asked, grace=GRACE_SECONDS), NOW, BACK_OFF)
     assert isinstance(given_up, GiveUp)
     assert given_up.reason == "TargetPodNotEnded"
 
 
 @pytest.mark.parametrize("number", [None, 0, 1])
 def test_before_the_first_attempt_there_was_none(number: int | None) -> None:
-    assert migration_retries.begun_again(between(number, 1)) is None
-    assert migration_retries.rest(between(number, 1), NOW) == 0.0
+    assert migration_retries.retried_at(between(number, 1)) is None
+    assert migration_retries.back_off_left(between(number, 1), NOW, BACK_OFF) == 0.0
 
 
-@pytest.mark.parametrize(("number", "back_off"), [(2, BACK_OFF_SECONDS[0]), (3, BACK_OFF_SECONDS[1]), (4, BACK_OFF_SECONDS[1])])
+@pytest.mark.parametrize(("number", "back_off"), [(2, BACK_OFF[0]), (3, BACK_OFF[1]), (4, BACK_OFF[1])])
 def test_each_attempt_waits_longer_than_the_one_before(number: int, back_off: int) -> None:
-    assert migration_retries.rest(between(number, 1), NOW) == back_off - 1.0
-    assert migration_retries.rest(between(number, 1000), NOW) == 0.0
+    assert migration_retries.back_off_left(between(number, 1), NOW, BACK_OFF) == back_off - 1.0
+    assert migration_retries.back_off_left(between(number, 1000), NOW, BACK_OFF) == 0.0
 
 
 def test_one_that_has_begun_does_not_wait() -> None:
-    assert migration_retries.rest(between(2, 1, phases.SCHEDULING), NOW) == 0.0
+    assert migration_retries.back_off_left(between(2, 1, phases.SCHEDULING), NOW, BACK_OFF) == 0.0

@@ -186,19 +186,19 @@ def test_a_pod_that_waits_is_looked_at_more_and_more_seldom() -> None:
     waits = {after: planned(pending(), pod, after) for after in (-3600, 0, 5, 20, 45)}
     assert waits[-3600] == (Requeue(60.0), Requeue(2.0))
     assert [waits[after][-1] for after in (0, 5, 20, 45)] == [Requeue(2.0), Requeue(5.0), Requeue(20.0), Requeue(30.0)]
-    assert [mounted_sources.is_to_look(pending(), pod, BOUND + timedelta(seconds=after)) for after in (-1, 0, 1, 1.5)] == [
+    assert [mounted_sources.is_to_read(pending(), pod, BOUND + timedelta(seconds=after)) for after in (-1, 0, 1, 1.5)] == [
         True,
         False,
         False,
         True,
     ]
     late = BOUND + timedelta(seconds=60)
-    assert mounted_sources.next_look(pending(), pod, late) == 30.0
-    assert mounted_sources.next_look(pending(), a_pod(), late) is None
-    assert mounted_sources.next_look(a_vm(), pod, late) is None
-    assert not mounted_sources.is_to_look(a_vm(), pod, late)
-    assert not mounted_sources.is_to_look(pending(), a_pod(), late)
-    assert not mounted_sources.is_to_look(pending(), a_pod(phase="Pending", node=""), late)
+    assert mounted_sources.requeue_seconds(pending(), pod, late) == 30.0
+    assert mounted_sources.requeue_seconds(pending(), a_pod(), late) is None
+    assert mounted_sources.requeue_seconds(a_vm(), pod, late) is None
+    assert not mounted_sources.is_to_read(a_vm(), pod, late)
+    assert not mounted_sources.is_to_read(pending(), a_pod(), late)
+    assert not mounted_sources.is_to_read(pending(), a_pod(phase="Pending", node=""), late)
 
 
 def test_a_missing_secret_is_told_once_and_taken_back_when_the_pod_runs() -> None:
@@ -225,8 +225,8 @@ def test_a_secret_that_is_mounted_is_not_missing_whatever_else_is_in_the_way_of_
     pod, event = a_pod(phase="Pending"), an_event("disk-0", 'secret "user" not found')
     waiting = pending(conditions=written(planned(pending(), pod, 3, event)))
     pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": reason, "message": "no such thing"}}
-    assert not mounted_sources.is_to_look(waiting, pod, BOUND + timedelta(seconds=60))
-    assert mounted_sources.is_to_look(waiting, a_pod(phase="Pending"), BOUND + timedelta(seconds=60))
+    assert not mounted_sources.is_to_read(waiting, pod, BOUND + timedelta(seconds=60))
+    assert mounted_sources.is_to_read(waiting, a_pod(phase="Pending"), BOUND + timedelta(seconds=60))
     assert [each["type"] for each in written(planned(pending(), pod, 60))] == ["Ready"], "nothing was missing that could be found"
     conditions = written(planned(waiting, pod, 60, event))
     assert {each["type"]: (each["status"], each["reason"]) for each in conditions} == {

@@ -14,7 +14,7 @@ from controller.reconcilers import networks
 from controller.reconcilers.actions import CreatePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.networks import Definition, Found
 from controller.reconcilers.observed import Observed
-from controller.reconcilers.settings import Settings
+from controller.reconcilers.settings import Settings, Times
 from controller.reconcilers.virtual_machine_plan import plan
 from tests.fakes.kubeapi import FakeAPI
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
@@ -64,7 +64,7 @@ def test_without_its_network_no_pod_is_made() -> None:
         assert (told["status"], told["reason"]) == ("False", "NetworkNotFound")
         assert "not found: default/lan, default/wan;" in told["message"]
     assert [each.reason for each in actions if isinstance(each, Emit)] == ["NetworkNotFound"]
-    assert Requeue(networks.LOOK_SECONDS) in actions
+    assert Requeue(Times().networks) in actions
 
 
 def test_a_network_that_went_while_the_pod_was_made_is_told_and_the_attempt_goes_on() -> None:
@@ -84,10 +84,10 @@ def test_when_the_network_is_there_nothing_is_said_of_it_any_more() -> None:
 
 
 def test_while_a_pod_with_networks_is_made_they_are_looked_for_again() -> None:
-    assert plan(seen(a_starting_vm(), pending())) == (Requeue(networks.LOOK_SECONDS),)
+    assert plan(seen(a_starting_vm(), pending())) == (Requeue(Times().networks),)
     (plain,) = plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), pending()))
     assert isinstance(plain, Requeue)
-    assert plain.seconds > networks.LOOK_SECONDS
+    assert plain.seconds > Times().networks
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_while_a_pod_with_networks_is_made_they_are_looked_for_again() -> None:
     ids=["to start", "without networks", "off", "starting", "running"],
 )
 def test_networks_are_asked_for_while_a_machine_starts(vm: dict[str, Any], *, looks: bool) -> None:
-    assert networks.is_to_look(vm) == looks
+    assert networks.is_to_read(vm) == looks
 
 
 def test_a_network_that_no_node_can_make_is_told_before_there_is_a_pod_and_while_it_is_made() -> None:
@@ -153,14 +153,14 @@ async def test_each_network_is_asked_for_once_and_told_when_it_is_absent() -> No
     api = FakeAPI()
     vm = a_vm(domain=DOMAIN)
     async with api.serving() as config, Client(config, user_agent="test") as client:
-        assert await networks.look(client, vm) == Found(("default/lan", "default/wan"))
+        assert await networks.gather(client, vm) == Found(("default/lan", "default/wan"))
         await api.put(RESOURCE, {"metadata": {"name": "wan", "namespace": "default"}, "spec": {"config": "nonsense"}})
-        found = await networks.look(client, vm)
+        found = await networks.gather(client, vm)
         assert (found.missing, [each.network for each in found.definitions]) == (("default/lan",), ["default/wan"])
         assert found.definitions[0].problem == "spec.config is no JSON: Expecting value: line 1 column 1 (char 0)"
         assert len(api.requests) == 4
         api.refusals = [errors.Forbidden("not by this chart")]
-        assert (await networks.look(client, vm)).missing == ()
+        assert (await networks.gather(client, vm)).missing == ()
 
 
 @pytest.mark.parametrize("text", ["[" * 50_000, '{"a": ' + "1" * 5000 + "}"])

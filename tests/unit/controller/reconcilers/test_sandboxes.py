@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition
-from controller.reconcilers import networks, pod_state, sandboxes
+from controller.reconcilers import pod_state, sandboxes
 from controller.reconcilers.actions import Emit, Requeue, WriteStatus
 from controller.reconcilers.networks import Definition, Found
 from controller.reconcilers.observed import Observed
-from controller.reconcilers.sandboxes import fault, is_to_look, trim_event
-from controller.reconcilers.settings import Settings
+from controller.reconcilers.sandboxes import fault, is_to_read, trim_event
+from controller.reconcilers.settings import Settings, Times
 from controller.reconcilers.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.test_networks import DOMAIN, pending
@@ -104,7 +104,7 @@ def test_a_kubelet_that_is_at_the_volumes_is_not_at_the_networks() -> None:
 def test_events_are_asked_for_while_a_pod_with_networks_has_no_sandbox(
     vm: dict[str, Any], pod: dict[str, Any], after: int, *, looks: bool
 ) -> None:
-    assert is_to_look(vm, pod, BOUND + timedelta(seconds=after)) == looks
+    assert is_to_read(vm, pod, BOUND + timedelta(seconds=after)) == looks
 
 
 def seen(vm: dict[str, Any], pod: dict[str, Any], *events: dict[str, Any]) -> Observed:
@@ -126,8 +126,8 @@ def test_the_machine_says_it_once_and_no_more_once_the_pod_has_its_sandbox() -> 
     assert (condition(written.status["conditions"], "DisksReady") or {})["status"] == "True"
     assert isinstance(emitted, Emit)
     assert emitted.reason == "NetworkNotUsable"
-    assert again == Requeue(networks.LOOK_SECONDS)
+    assert again == Requeue(Times().networks)
     vm["status"] = written.status
-    assert plan(seen(vm, pending(), event)) == (Requeue(networks.LOOK_SECONDS),)
+    assert plan(seen(vm, pending(), event)) == (Requeue(Times().networks),)
     later = next(each.status for each in plan(seen(vm, a_pod())) if isinstance(each, WriteStatus))
     assert condition(later["conditions"], "NetworkReady") is None

@@ -9,7 +9,6 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import dig, name_of, uid_of
-from controller.reconcilers import workload_update_memory
 from controller.reconcilers.workload_update_memory import REMEMBERED, Memory
 from controller.reconcilers.workload_update_plan import LONGEST_PAUSE_SECONDS
 from tests.unit.controller.reconcilers.test_workload_update_plan import NOW, World
@@ -109,11 +108,10 @@ def test_what_is_there_is_told_once_and_as_it_is(memory: Memory) -> None:
     assert memory.with_forgotten([]) == (), "one that is not over was not deleted: it is read in a moment"
 
 
-def test_it_is_remembered_for_a_day_and_of_so_many(memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+def test_it_is_remembered_for_a_day_and_of_so_many(clock: Clock) -> None:
+    memory, world = Memory(clock, limit=2), World()
     for number in range(3):
         memory.note(None, made(world, "a", "Failed", created=number))
-    monkeypatch.setattr(workload_update_memory, "MAX_REMEMBERED", 2)
     memory.note(None, made(world, "b", "Failed"))
     assert [uid_of(each) for each in memory.with_forgotten([])] == ["uid-a-2", "uid-b-10000"]
     clock.at += REMEMBERED + timedelta(seconds=1)

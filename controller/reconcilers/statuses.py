@@ -20,7 +20,7 @@ def generation(seen: Observed) -> int:
     return int(dig(seen.vm, "metadata", "generation") or 0)
 
 
-def a_condition(seen: Observed, type_: str, status: str, reason: str, message: str) -> Object:
+def new_condition(seen: Observed, type_: str, status: str, reason: str, message: str) -> Object:
     """Return a condition about this generation, without times."""
     return {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": generation(seen)}
 
@@ -28,10 +28,10 @@ def a_condition(seen: Observed, type_: str, status: str, reason: str, message: s
 def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
     """Return the conditions with this Ready."""
     now = times.to_rfc3339(seen.now)
-    return with_condition(dig(seen.vm, "status", "conditions"), a_condition(seen, words.READY, status, reason, message), now=now)
+    return with_condition(dig(seen.vm, "status", "conditions"), new_condition(seen, words.READY, status, reason, message), now=now)
 
 
-def say(seen: Observed, status: str, reason: str, message: str, *, warn: bool, phase: str = "") -> tuple[Action, ...]:
+def report(seen: Observed, status: str, reason: str, message: str, *, warn: bool, phase: str = "") -> tuple[Action, ...]:
     """Write a Ready of this status, and an Event that says the same; once."""
     new = {**status_of(seen), "conditions": ready(seen, status, reason, message)}
     if phase:
