@@ -27,7 +27,7 @@ from contextlib import aclosing
 from typing import Final
 
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, annotations_of, namespace_of, resource_version_of
+from apiserver.apis.meta.objects import NamespacedName, Object, annotations_of, namespace_of, resource_version_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.client import watching
 from apiserver.client.backoff import Backoff
@@ -87,7 +87,7 @@ class Informer:
 
     def get(self, namespace: str, name: str) -> Object | None:
         """Return one object, not to be written to; the namespace of a cluster-scoped one is empty."""
-        return self._store.get((namespace, name))
+        return self._store.get(NamespacedName(namespace, name))
 
     def list(self, namespace: str | None = None) -> builtins.list[Object]:
         """Return every object (of a namespace), not to be written to. Looks at all of them: use an index where it matters."""

@@ -88,7 +88,7 @@ class Gathering:
             lingers=lingers,
             rested=self._endings.rested(vm, now),
             namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
-            rivals=disk_claims.claims_in_use(vm, rivals),
+            claims_in_use=disk_claims.claims_in_use(vm, rivals),
             servers_in_use=disk_claims.servers_in_use(vm, rivals),
             files_in_use=self._files_in_use(vm, _starting_pod(vm, pods)),
             networks=await networks.gather(self._client, vm) if networks.is_to_read(vm) else networks.Found(),

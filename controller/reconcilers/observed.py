@@ -8,6 +8,7 @@ from datetime import datetime
 
 from apiserver.apis.meta.objects import Object
 from controller.reconcilers import networks, ownership
+from controller.reconcilers.disk_claims import InUse
 from controller.reconcilers.node_reports import Silence
 from controller.reconcilers.settings import Settings
 
@@ -37,9 +38,9 @@ class Observed:
     """For how many seconds the newest attempt is over, measured (:mod:`controller.reconcilers.endings`)."""
     namesakes: tuple[str, ...] = ()
     """Names of the other machines of the namespace that have a pod, and a MAC address of this one."""
-    rivals: tuple[tuple[str, str], ...] = ()
-    """Claims that this machine needs and that another one uses now, each with the name of that one."""
-    servers_in_use: tuple[tuple[str, str], ...] = ()
+    claims_in_use: tuple[InUse, ...] = ()
+    """Claims that this machine needs and that another one uses now."""
+    servers_in_use: tuple[InUse, ...] = ()
     """Disks of servers, likewise."""
     files_in_use: tuple[str, ...] = ()
     """Files of the pod's node that this machine needs and another one uses now, each with the words for that one."""

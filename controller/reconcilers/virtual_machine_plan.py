@@ -216,7 +216,7 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
     # Others began in the same moment, and were handed over first; and which node it is, is known now alone.
-    if seen.rivals or seen.servers_in_use or seen.files_in_use:
+    if seen.claims_in_use or seen.servers_in_use or seen.files_in_use:
         status = {**statuses.status_of(seen), "conditions": _disks_lacking(seen, words.DISK_IN_USE, _in_use(seen))}
         return statuses.write(seen, status, Emit("Warning", words.DISK_IN_USE, _in_use(seen)))
     node = pod_state.node_of(pod)
@@ -423,7 +423,7 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         named = one_line(", ".join(without), pod_state.MAX_MESSAGE)
         message = f"PersistentVolumeClaim is no block device: {named}; device lun of a disk needs volume mode Block"
         return _wait_for_disks(seen, words.CLAIM_WITHOUT_DEVICE, message)
-    if seen.rivals or seen.servers_in_use:
+    if seen.claims_in_use or seen.servers_in_use:
         return _wait_for_disks(seen, words.DISK_IN_USE, _in_use(seen))
     if told := networks.fault(seen.networks):
         return _wait_for_networks(seen, phases.PENDING, told)
@@ -440,7 +440,7 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
 
 
 def _in_use(seen: Observed) -> str:
-    claims, servers = ([f"{what} by virtual machine {other}" for what, other in each] for each in (seen.rivals, seen.servers_in_use))
+    claims, servers = ([f"{what} by virtual machine {other}" for what, other in each] for each in (seen.claims_in_use, seen.servers_in_use))
     kinds = (("PersistentVolumeClaim", claims), ("disk of a server", servers), ("file", seen.files_in_use))
     held = one_line("; ".join(f"{kind} in use: {', '.join(found)}" for kind, found in kinds if found), pod_state.MAX_MESSAGE)
     return f"{held}; the virtual machine starts when that is off"

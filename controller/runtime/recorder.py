@@ -14,7 +14,7 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from apiserver.apis.core.resources import EVENTS
 from apiserver.apis.meta import errors, times
@@ -69,6 +69,14 @@ class PatchEvent:
     message: str
 
 
+class _Group(NamedTuple):
+    """Occurrences that differ in their messages alone."""
+
+    reference: str
+    type: EventType
+    reason: str
+
+
 @dataclass(slots=True)
 class _Similar:
     since: float
@@ -87,7 +95,7 @@ class Correlator:
     """Decides what becomes of an occurrence. Pure but for its memory, which is bounded."""
 
     def __init__(self) -> None:
-        self._similar: OrderedDict[tuple[str, str, str], _Similar] = OrderedDict()
+        self._similar: OrderedDict[_Group, _Similar] = OrderedDict()
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
         self._written: OrderedDict[Occurrence, Written] = OrderedDict()
 
@@ -111,7 +119,7 @@ class Correlator:
         _bound(self._written, key)
 
     def _aggregated(self, occurrence: Occurrence, now: float) -> Occurrence:
-        group = (occurrence.reference, occurrence.type, occurrence.reason)
+        group = _Group(occurrence.reference, occurrence.type, occurrence.reason)
         similar = self._similar.get(group)
         if similar is None or now - similar.since > SIMILAR_SECONDS:
             similar = self._similar[group] = _Similar(now)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from apiserver.apis.meta.objects import NamespacedName
 from controller.reconcilers.absences import KUBELET_SECONDS, Absences
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm
 
@@ -39,5 +40,5 @@ def test_a_pod_never_seen_has_the_whole_time_and_another_pod_its_own() -> None:
     assert absences.left(vm, "first", 45.0) == 45 + KUBELET_SECONDS
     time.now += 30
     assert absences.left(vm, "second", 45.0) == 45 + KUBELET_SECONDS
-    absences.forget(("default", "testvm"))
+    absences.forget(NamespacedName("default", "testvm"))
     assert len(absences) == 0

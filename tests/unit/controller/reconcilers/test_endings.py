@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta.objects import NamespacedName
 from controller.reconcilers.endings import Endings
 from tests.unit.controller.reconcilers.builders import a_vm, an_attempt
 
@@ -65,5 +66,5 @@ def test_the_next_attempt_and_a_namesake_rest_anew_and_nothing_is_kept_of_machin
         assert endings.rested(namesake, NOW) == 0
         time.now += 250
         assert endings.rested(namesake, NOW) == 250
-    endings.forget(("default", "testvm"))
+    endings.forget(NamespacedName("default", "testvm"))
     assert len(endings) == 0

@@ -49,8 +49,8 @@ class World:
             made["spec"]["priority"] = priority
         self.migrations.append(made)
         if (machine := more.get("machine", "Running")) is not None:
-            self.machines[(namespace, f"vm-{name}")] = {"status": {"phase": machine, "nodeName": node}}
-        return namespace, name
+            self.machines[NamespacedName(namespace, f"vm-{name}")] = {"status": {"phase": machine, "nodeName": node}}
+        return NamespacedName(namespace, name)
 
     def turns(self) -> dict[NamespacedName, Turn]:
         given: dict[str, Any] = {"emptied": frozenset(), **self.rest}
@@ -71,7 +71,7 @@ def test_as_many_leave_a_node_as_the_limit_says_and_the_oldest_first() -> None:
     world.put("elsewhere", "b", ago=1)
     assert world.begin() == ["elsewhere", "first", "second"]
     assert world.said("third") == "2 migrations leave node a; 1st in the queue"
-    assert world.turns()[("ns", "first")].message == ""
+    assert world.turns()[NamespacedName("ns", "first")].message == ""
 
 
 @pytest.mark.parametrize("phase", UNDER_WAY)
@@ -141,11 +141,11 @@ def test_guests_of_a_node_that_is_emptied_go_first() -> None:
     world.put("old", "b", priority=100)
     world.put("drained", "a", evicted=True, ago=1)
     assert world.begin() == ["old"]
-    assert not world.turns()[("ns", "drained")].is_drain
+    assert not world.turns()[NamespacedName("ns", "drained")].is_drain
     world.rest = {"emptied": frozenset({"a"})}
     assert world.begin() == ["drained"]
-    assert world.turns()[("ns", "drained")].is_drain
-    assert not world.turns()[("ns", "old")].is_drain
+    assert world.turns()[NamespacedName("ns", "drained")].is_drain
+    assert not world.turns()[NamespacedName("ns", "old")].is_drain
     world.rest = {"emptied": frozenset({"a", "b"})}  # somebody moves one by hand
     assert world.begin() == ["drained"]
 

@@ -360,7 +360,7 @@ def test_a_machine_that_gives_up_in_its_back_off_keeps_how_it_ended() -> None:
 
 def test_a_start_waits_for_a_disk_that_another_machine_writes_to() -> None:
     vm = a_vm()
-    write, told = plan(seen(vm, rivals=(("data", "other"), ("root", "third"))))
+    write, told = plan(seen(vm, claims_in_use=(("data", "other"), ("root", "third"))))
     status = written((write,))
     found = condition(status["conditions"], "DisksReady")
     assert found is not None
@@ -370,7 +370,7 @@ def test_a_start_waits_for_a_disk_that_another_machine_writes_to() -> None:
     assert told == Emit("Warning", "DiskInUse", words)
     waiting = {**vm, "status": status}
     assert summary.word(waiting) == "DiskInUse"
-    assert plan(seen(waiting, rivals=(("data", "other"), ("root", "third")))) == ()
+    assert plan(seen(waiting, claims_in_use=(("data", "other"), ("root", "third")))) == ()
     assert isinstance(plan(seen(waiting))[0], CreatePod)
 
 
@@ -387,16 +387,16 @@ def test_a_claim_without_a_file_system_cannot_be_shared_as_one() -> None:
 
 def test_a_pod_is_not_handed_over_while_another_machine_has_a_guest_on_its_disk() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
-    write, told = plan(seen(vm, a_pod(), rivals=(("data", "other"),)))
+    write, told = plan(seen(vm, a_pod(), claims_in_use=(("data", "other"),)))
     status = written((write,))
     words = "PersistentVolumeClaim in use: data by virtual machine other; the virtual machine starts when that is off"
     assert (status["phase"], told) == ("Scheduling", Emit("Warning", "DiskInUse", words))
     waiting = {**vm, "status": status}
     assert summary.word({**waiting, "spec": {**vm["spec"], "runStrategy": "Always"}}) == "DiskInUse"
-    assert plan(seen(waiting, a_pod(), rivals=(("data", "other"),))) == ()
+    assert plan(seen(waiting, a_pod(), claims_in_use=(("data", "other"),))) == ()
 
     of_server, of_node = (("export e of a port 1", "third"),), ("/a of node n by virtual machine x",)
-    _, told = plan(seen(vm, a_pod(), rivals=(("data", "other"),), servers_in_use=of_server, files_in_use=of_node))
+    _, told = plan(seen(vm, a_pod(), claims_in_use=(("data", "other"),), servers_in_use=of_server, files_in_use=of_node))
     every = (
         "PersistentVolumeClaim in use: data by virtual machine other; disk of a server in use: export e of a port 1 by virtual machine "
         "third; file in use: /a of node n by virtual machine x"
