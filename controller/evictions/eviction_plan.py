@@ -50,7 +50,9 @@ from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import evictions, phases, power
 from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
-from controller.reconcilers import emptied_nodes, ended_drains, made_migrations, migratable, ownership, pod_state
+from controller.reconcilers.migrations import ended_drains, made_migrations, migratable
+from controller.reconcilers.nodes import emptied_nodes
+from controller.reconcilers.pods import ownership, pod_state
 
 FIRST_PAUSE_SECONDS: Final = 15
 """After a migration that failed, before the next one of this machine; doubled with each further one within an hour."""

@@ -28,7 +28,8 @@ from controller.evictions.eviction_plan import Decision, Limits, Observed
 from controller.evictions.outcomes import NOTHING, Outcomes
 from controller.evictions.places import CLUSTER
 from controller.evictions.waiting import Waiting
-from controller.reconcilers import applying, disk_claims, ownership, pod_state
+from controller.reconcilers import applying, disk_claims
+from controller.reconcilers.pods import ownership, pod_state
 from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.clock import Clock
 

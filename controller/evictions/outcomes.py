@@ -16,7 +16,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, name_of
 from apiserver.apis.virt import evictions, phases
-from controller.reconcilers import ended_drains
+from controller.reconcilers.migrations import ended_drains
 from controller.runtime.clock import Clock
 
 REMEMBERED: Final = timedelta(hours=1)

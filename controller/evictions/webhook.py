@@ -20,7 +20,7 @@ from apiserver.apis.core.resources import VALIDATING_WEBHOOK_CONFIGURATIONS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.client.rest import Client, TransportError
-from controller.reconcilers import certificate_plan
+from controller.reconcilers.certificates import certificate_plan
 from controller.reconcilers.settings import FIELD_MANAGER
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ MIN_REQUEUE_SECONDS: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create this pod of a machine; one that has its name is as good if :mod:`controller.reconcilers.leftovers` has no objection."""
+    """Create this pod of a machine; one that has its name is as good if :mod:`controller.reconcilers.pods.leftovers` has no objection."""
 
     pod: Object
     vm: Object

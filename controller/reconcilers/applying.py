@@ -16,7 +16,6 @@ from apiserver.apis.meta.objects import Object, dig, finalizers_of, is_deleting,
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.client.rest import STRATEGIC_MERGE_PATCH, Client
-from controller.reconcilers import leftovers, ownership
 from controller.reconcilers.actions import (
     Action,
     AddFinalizer,
@@ -30,6 +29,7 @@ from controller.reconcilers.actions import (
     SetPodCondition,
     WriteStatus,
 )
+from controller.reconcilers.pods import leftovers, ownership
 from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.recorder import Recorder
 

@@ -11,7 +11,8 @@ from apiserver.apis.virt import conditions, evictions, names, network, structure
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.client.informer import Informer
-from controller.reconcilers import disk_claims, ownership, pod_state
+from controller.reconcilers import disk_claims
+from controller.reconcilers.pods import ownership, pod_state
 
 BY_OWNER: Final = "owner"
 """Index of pods: the :class:`ownership.Owner` that controls them."""

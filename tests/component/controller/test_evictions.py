@@ -30,7 +30,8 @@ from controller.evictions.eviction_plan import Limits
 from controller.evictions.judging import Evictions
 from controller.evictions.path_secret import FRESH_SECONDS, LOOKUP_SECONDS, PREVIOUS_SECONDS, PathSecret
 from controller.evictions.webhook import NAME, PREFIX, EvictionWebhook, SecretRotation
-from controller.reconcilers import certificate_plan, trimming
+from controller.reconcilers import trimming
+from controller.reconcilers.certificates import certificate_plan
 from controller.serving.evictions import EvictionServer, read
 from controller.serving.evictions import Limits as ServerLimits
 from tests.component.controller.test_controller import CLAIMS, MIGRATIONS, NODES, PODS, VMS

@@ -14,7 +14,7 @@ from aiohttp import web
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import name_of, uid_of
 from apiserver.apis.virt import migration_attempts, names
-from controller.reconcilers import migration_retries
+from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.settings import Times
 from tests.component.controller.test_controller import MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI, Key

@@ -16,8 +16,8 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
 from apiserver.apis.virt import layout, names, release
-from controller.reconcilers.absences import KUBELET_SECONDS
 from controller.reconcilers.settings import Times
+from controller.reconcilers.virtual_machines.absences import KUBELET_SECONDS
 from tests.component.controller.test_controller import EVENTS, LEASES, MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI
 

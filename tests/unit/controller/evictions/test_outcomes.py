@@ -9,8 +9,8 @@ import pytest
 
 from apiserver.apis.meta import times
 from controller.evictions.outcomes import MAX_ENDS, MAX_MESSAGE, Ended, History, Outcomes
-from controller.reconcilers import ended_drains
 from controller.reconcilers.actions import WriteStatus
+from controller.reconcilers.migrations import ended_drains
 from tests.unit.controller.evictions.test_eviction_plan import NOW, a_running_vm, evacuation
 from tests.unit.controller.reconcilers.builders import a_vm
 
