@@ -17,7 +17,7 @@ import pytest
 
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.virt import names, service_accounts
-from controller.reconcilers.certificates.rotate_certificates import ETCD_BUNDLE_ANNOTATION
+from controller.reconcilers.certificates.consumers import ETCD_BUNDLE_ANNOTATION
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.pods import leftovers
