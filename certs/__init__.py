@@ -9,8 +9,8 @@
     requests (what others ask to be signed) ──▶ issuing
 
 ``reloading``, ``files``, ``peers`` and ``validity`` use the standard library alone, so that virt-handler, which only presents and checks
-certificates, does not load ``cryptography``. Nothing here knows Kubernetes: Secrets and the rotation of whole authorities are
-``controller.reconcilers.rotate_certificates``, certificates of nodes ``controller.reconcilers.node_certificates`` and ``handler.identity``.
+certificates, does not load ``cryptography``. Nothing here knows Kubernetes: Secrets, the rotation of whole authorities and the
+signing for nodes are ``controller.reconcilers.certificates``, what a node asks for and keeps ``handler.identity``.
 
 Lifetimes (``renewal.Policy``): a leaf lives one year and is renewed after two thirds of it, an authority ten years likewise. The
 renewal loop runs all the time and its tests rotate in seconds, so a short life would buy no practice; what a long one buys is that a

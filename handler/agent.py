@@ -210,14 +210,14 @@ class Agent:
 
     def _object_changed(self, loop: str, old: Object | None, new: Object | None) -> None:
         if (changed := new or old) is not None:
-            self._loops[loop].enqueue(*objects.key_of(changed))
+            self._loops[loop].enqueue(objects.key_of(changed))
 
     def _machine_changed(self, vm: Object | None) -> None:
         if vm is None:
             return
         for migration in self.leaving.list(objects.namespace_of(vm)):
             if objects.dig(migration, "spec", "selector", "name") == objects.name_of(vm):
-                self._loops["source"].enqueue(*objects.key_of(migration))
+                self._loops["source"].enqueue(objects.key_of(migration))
 
     def _link_changed(self, link: Link) -> None:
         for who in link.wanted:
@@ -226,7 +226,7 @@ class Agent:
     def _relay_changed(self, migration_uid: str) -> None:
         for migration in self.leaving.list():
             if migration_attempts.uid_of(migration) == migration_uid:
-                self._loops["source"].enqueue(*objects.key_of(migration))
+                self._loops["source"].enqueue(objects.key_of(migration))
 
     def _address(self) -> str:
         host = self._options.pod_ip

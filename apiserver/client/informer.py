@@ -22,12 +22,12 @@ import builtins
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final
 
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object, annotations_of, namespace_of, resource_version_of
+from apiserver.apis.meta.objects import NamespacedName, Object, annotations_of, namespace_of, resource_version_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.client import watching
 from apiserver.client.backoff import Backoff
@@ -87,13 +87,13 @@ class Informer:
 
     def get(self, namespace: str, name: str) -> Object | None:
         """Return one object, not to be written to; the namespace of a cluster-scoped one is empty."""
-        return self._store.get((namespace, name))
+        return self._store.get(NamespacedName(namespace, name))
 
     def list(self, namespace: str | None = None) -> builtins.list[Object]:
         """Return every object (of a namespace), not to be written to. Looks at all of them: use an index where it matters."""
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
-    def by_index(self, name: str, value: str) -> Iterable[Object]:
+    def by_index(self, name: str, value: Hashable) -> Iterable[Object]:
         """Return the objects for which the indexer ``name`` yields ``value``."""
         return self._store.by_index(name, value)
 

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from apiserver.apis.meta.objects import Key, Object, key_of, resource_version_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, key_of, resource_version_of, uid_of
 
 logger = logging.getLogger(__name__)
 
 Callback: TypeAlias = Callable[[Object | None, Object | None], None]
 """``callback(old, new)``: ``old`` is None for a new object, ``new`` is None for one that is gone. Quick; what it raises goes to the log."""
-Indexer: TypeAlias = Callable[[Object], Iterable[str]]
+Indexer: TypeAlias = Callable[[Object], Iterable[Hashable]]
 """Returns the same values for the same object each time. One that raises has put the object nowhere."""
 
 MAX_TOMBSTONES: Final = 1024
@@ -34,9 +34,9 @@ class Store:
     """Objects by key and by index."""
 
     def __init__(self, indexers: Mapping[str, Indexer]) -> None:
-        self._objects: dict[Key, Object] = {}
+        self._objects: dict[NamespacedName, Object] = {}
         self._indexers = dict(indexers)
-        self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in indexers}
+        self._indexes: dict[str, dict[Hashable, set[NamespacedName]]] = {name: {} for name in indexers}
         self._tombstones: OrderedDict[str, int] = OrderedDict()
         self._listed_at = 0
         self._callbacks: list[Callback] = []
@@ -49,7 +49,7 @@ class Store:
             self._call(callback, None, each)
         self._callbacks.append(callback)
 
-    def get(self, key: Key) -> Object | None:
+    def get(self, key: NamespacedName) -> Object | None:
         """Return the object, not to be written to."""
         return self._objects.get(key)
 
@@ -57,7 +57,7 @@ class Store:
         """Return every object."""
         return self._objects.values()
 
-    def by_index(self, name: str, value: str) -> Iterable[Object]:
+    def by_index(self, name: str, value: Hashable) -> Iterable[Object]:
         """Return the objects for which the indexer ``name`` yields ``value``."""
         return [self._objects[key] for key in sorted(self._indexes[name].get(value, ()))]
 
@@ -96,7 +96,7 @@ class Store:
             return  # a namesake that was made later stays
         self._remove(key_of(last))
 
-    def _put(self, key: Key, new: Object) -> None:
+    def _put(self, key: NamespacedName, new: Object) -> None:
         old = self._objects.get(key)
         if old is not None and uid_of(old) != uid_of(new):
             self._remove(key)
@@ -111,12 +111,12 @@ class Store:
                 self._indexes[name].setdefault(value, set()).add(key)
         self._tell(old, new)
 
-    def _remove(self, key: Key) -> None:
+    def _remove(self, key: NamespacedName) -> None:
         old = self._objects.pop(key)
         self._unindex(key, old)
         self._tell(old, None)
 
-    def _unindex(self, key: Key, old: Object) -> None:
+    def _unindex(self, key: NamespacedName, old: Object) -> None:
         for name, indexer in self._indexers.items():
             for value in self._values(name, indexer, old):
                 keys = self._indexes[name].get(value, set())
@@ -135,7 +135,7 @@ class Store:
             self.faults += 1
             logger.exception("a callback failed", extra=_about(new or old))
 
-    def _values(self, name: str, indexer: Indexer, obj: Object) -> tuple[str, ...]:
+    def _values(self, name: str, indexer: Indexer, obj: Object) -> tuple[Hashable, ...]:
         try:
             values = tuple(indexer(obj))
             hash(values)  # what cannot be a key is a fault, too

@@ -12,7 +12,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, is_deleting, labels_of, name_of
 from apiserver.apis.virt import names
 from controller.evictions.eviction_plan import ALLOWED, Decision
-from controller.reconcilers import pod_state
+from controller.reconcilers.pods import pod_state
 
 PREFIX: Final = "kubevirt-etcd-"
 """Of the names of etcd's pods; the webhook's ``matchConditions`` in the chart have it, too."""

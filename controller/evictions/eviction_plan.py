@@ -40,6 +40,7 @@ from apiserver.apis.meta.objects import (
     dig,
     is_deleting,
     is_true,
+    key_of,
     name_of,
     namespace_of,
     uid_of,
@@ -49,7 +50,9 @@ from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import evictions, phases, power
 from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
-from controller.reconcilers import emptied_nodes, ended_drains, made_migrations, migratable, ownership, pod_state
+from controller.reconcilers.migrations import ended_drains, made_migrations, migratable
+from controller.reconcilers.nodes import emptied_nodes
+from controller.reconcilers.pods import ownership, pod_state
 
 FIRST_PAUSE_SECONDS: Final = 15
 """After a migration that failed, before the next one of this machine; doubled with each further one within an hour."""
@@ -148,7 +151,7 @@ def plan(seen: Observed) -> Decision:
 def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decision | None:
     """Refuse the eviction of either pod of an unfinished migration."""
     for each in migrations:
-        if not phases.is_unfinished(each) or namespace_of(each) != namespace_of(vm) or evictions.machine_of(each) != name_of(vm):
+        if not phases.is_unfinished(each) or evictions.machine_of(each) != key_of(vm):
             continue
         phase, name = phases.phase_of(each) or phases.PENDING, name_of(each)
         if name_of(pod) == ownership.target_name(each):

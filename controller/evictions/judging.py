@@ -1,4 +1,4 @@
-"""Judges evictions of launcher pods, and of etcd's, for kube-apiserver, as an admission webhook: gather, plan, carry out.
+"""Judges evictions of launcher pods, and of etcd's, for kube-apiserver, as an admission webhook: gather, plan, apply.
 
 Every replica of virt-controller does, not only the leader: a request is judged by what the servers say then, and of two that decide to move
 a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
@@ -17,7 +17,7 @@ from typing import Final
 from apiserver.apis.core.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from apiserver.apis.meta import errors, names
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, labels_of, name_of, namespace_of
+from apiserver.apis.meta.objects import Object, key_of, labels_of, name_of, namespace_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import evictions
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
@@ -28,7 +28,8 @@ from controller.evictions.eviction_plan import Decision, Limits, Observed
 from controller.evictions.outcomes import NOTHING, Outcomes
 from controller.evictions.places import CLUSTER
 from controller.evictions.waiting import Waiting
-from controller.reconcilers import actions, disk_claims, ownership, pod_state
+from controller.reconcilers import applying, disk_claims
+from controller.reconcilers.pods import ownership, pod_state
 from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.clock import Clock
 
@@ -43,16 +44,19 @@ MAX_REFUSAL: Final = 500
 class Evictions:
     """Answers whether a pod may be evicted, and has its guest moved first."""
 
-    def __init__(self, client: Client, clock: Clock, limits: Limits, migrations: Informer, *, namespace: str = "") -> None:
+    def __init__(
+        self, client: Client, clock: Clock, limits: Limits, migrations: Informer, *, namespace: str = "", seconds: float = SECONDS
+    ) -> None:
         """``migrations``: a copy of all of them (``trimming.trim_migration``), which the caller runs.
 
-        ``namespace``: the installation's, where etcd is.
+        ``namespace``: the installation's, where etcd is. ``seconds``: for one judgement.
         """
         self._client = client
         self._clock = clock
         self._limits = limits
         self._migrations = migrations
         self._namespace = namespace
+        self._seconds = seconds
         self._being_made: dict[str, Object] = {}
         """By the uid of the evicted pod: Migrations that the server has not answered about."""
         self._outcomes = Outcomes(clock)
@@ -69,20 +73,12 @@ class Evictions:
             peer: the IP address of who asks, for the log: it should be a kube-apiserver's.
         """
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(self._seconds):
                 if namespace == self._namespace and name.startswith(etcd.PREFIX):
                     return etcd.plan(await self._get(PODS, namespace, name))
                 seen = await self._gather(namespace, name)
                 decision = eviction_plan.plan(seen)
-                if dry_run:
-                    return decision
-                if decision.status is not None and seen.vm is not None:
-                    return await self._say_so(seen.vm, decision, decision.status)
-                if decision.waits_at is not None:
-                    self._waiting.note(decision.waits_at, namespace, seen.now)
-                if decision.migration is None:
-                    return decision
-                return await self._make(decision, decision.migration, peer)  # runs up to its request without a pause
+                return decision if dry_run else await self._apply(seen, decision, namespace, peer)  # up to its request without a pause
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning("judge an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
             return Decision(allowed=False, message=f"whether pod {name} may be evicted is not known now; ask again")
@@ -133,16 +129,24 @@ class Evictions:
         page = await self._client.page(resource, namespace, field_selector=f"metadata.name={name}", limit=1) if name else ()
         return page[0] if page else None
 
-    async def _say_so(self, vm: Object, decision: Decision, status: Object) -> Decision:
+    async def _apply(self, seen: Observed, decision: Decision, namespace: str, peer: str) -> Decision:
+        """Do what is to be done before the answer; return what it is then."""
+        if decision.status is not None and seen.vm is not None:
+            return await self._write_status(seen.vm, decision, decision.status)
+        if decision.waits_at is not None:
+            self._waiting.note(decision.waits_at, namespace, seen.now)
+        return decision if decision.migration is None else await self._create_migration(decision, decision.migration, peer)
+
+    async def _write_status(self, vm: Object, decision: Decision, status: Object) -> Decision:
         """Write that the guest's pod is evicted; where the machine has changed meanwhile, it is to be judged again."""
-        name, patch = name_of(vm), actions.status_patch(vm, status)
+        name, patch = name_of(vm), applying.status_patch(vm, status)
         try:
             await self._client.patch(VIRTUAL_MACHINES, name, patch, namespace_of(vm), subresource="status", field_manager=FIELD_MANAGER)
         except (errors.Conflict, errors.NotFound):
             return Decision(allowed=False, message=f"virtual machine {name} changes at this moment; ask again")
         return decision
 
-    async def _make(self, decision: Decision, migration: Object, peer: str) -> Decision:
+    async def _create_migration(self, decision: Decision, migration: Object, peer: str) -> Decision:
         namespace, pod_uid = namespace_of(migration), labels_of(migration)[evictions.POD_LABEL]
         self._being_made[pod_uid] = migration
         try:
@@ -151,10 +155,10 @@ class Evictions:
         except errors.Conflict:  # another migration of the machine has begun
             return decision
         except errors.StatusError as error:  # a quota of Migrations, a policy of the cluster's
-            machine, why = evictions.machine_of(migration), one_line(str(error), MAX_REFUSAL)
+            machine, why = evictions.machine_of(migration).name, one_line(str(error), MAX_REFUSAL)
             logger.warning("no migration for an eviction", extra={"namespace": namespace, "machine": machine, "error": why})
             return Decision(allowed=False, message=f"virtual machine {machine} cannot be moved, its Migration is refused: {why}")
         finally:
             self._being_made.pop(pod_uid, None)
-        logger.info("move a guest because its pod is evicted", extra={"migration": f"{namespace}/{name_of(made)}", "peer": peer})
+        logger.info("move a guest because its pod is evicted", extra={"migration": str(key_of(made)), "peer": peer})
         return decision

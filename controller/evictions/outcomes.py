@@ -14,9 +14,9 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, name_of, namespace_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, name_of
 from apiserver.apis.virt import evictions, phases
-from controller.reconcilers import ended_drains
+from controller.reconcilers.migrations import ended_drains
 from controller.runtime.clock import Clock
 
 REMEMBERED: Final = timedelta(hours=1)
@@ -24,7 +24,7 @@ MAX_ENDS: Final = 8
 """Of one machine: more than make the longest pause."""
 MAX_MACHINES: Final = 10_000
 """Machines whose evacuations are remembered; beyond it those that ended first are forgotten."""
-MAX_WORDS: Final = 256
+MAX_MESSAGE: Final = 256
 """Characters of why one failed."""
 _IN_VAIN: Final = frozenset({phases.FAILED, phases.CANCELLED})
 
@@ -57,9 +57,11 @@ NOTHING: Final = History()
 class Outcomes:
     """Remembers how evacuations ended, for an hour."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, limit: int = MAX_MACHINES) -> None:
+        """``limit`` of machines."""
         self._clock = clock
-        self._machines: OrderedDict[tuple[str, str], History] = OrderedDict()
+        self._limit = limit
+        self._machines: OrderedDict[NamespacedName, History] = OrderedDict()
         """By namespace and name, which a Migration cannot change, unlike its ownerReferences. Whose evacuation ended last is at the end."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
@@ -67,12 +69,12 @@ class Outcomes:
         known = new or old or {}
         if evictions.POD_LABEL not in labels_of(known) or (old is not None and not phases.is_unfinished(old)):
             return
-        key, now = (namespace_of(known), evictions.machine_of(known)), self._clock.now()
+        key, now = evictions.machine_of(known), self._clock.now()
         if new is None:
             self._add(key, Ended(name_of(known), now, "it was deleted", is_cancelled=True))
         elif phases.phase_of(new) in _IN_VAIN and not ended_drains.has_ended(new):  # of those, who cordons the node again goes on at once
             at = now if old is not None else _ended(new, now)
-            why = one_line(str(dig(new, "status", "message") or ""), MAX_WORDS)
+            why = one_line(str(dig(new, "status", "message") or ""), MAX_MESSAGE)
             self._add(key, Ended(name_of(new), at, why, phases.phase_of(new) == phases.CANCELLED or is_deleting(new)))
         elif phases.phase_of(new) == phases.SUCCEEDED:
             self._moved(key, now if old is not None else _ended(new, now))
@@ -80,7 +82,7 @@ class Outcomes:
 
     def of(self, vm: Object) -> History:
         """Return what is known of a machine: of the last hour, and not of an earlier one of its name."""
-        known = self._machines.get((namespace_of(vm), name_of(vm)), NOTHING)
+        known = self._machines.get(key_of(vm), NOTHING)
         made = dig(vm, "metadata", "creationTimestamp")
         since = max(self._clock.now() - REMEMBERED, *([times.parse(str(made))] if made else []), known.moved or _LONG_AGO)
         moved = known.moved if known.moved is not None and known.moved >= since else None
@@ -89,12 +91,12 @@ class Outcomes:
     def __len__(self) -> int:
         return len(self._machines)
 
-    def _add(self, key: tuple[str, str], ended: Ended) -> None:
+    def _add(self, key: NamespacedName, ended: Ended) -> None:
         known = self._machines.pop(key, NOTHING)
         ends = sorted((*known.in_vain, ended), key=lambda each: each.at)
         self._machines[key] = History(tuple(ends[-MAX_ENDS:]), known.moved)
 
-    def _moved(self, key: tuple[str, str], at: datetime) -> None:
+    def _moved(self, key: NamespacedName, at: datetime) -> None:
         known = self._machines.pop(key, NOTHING)
         self._machines[key] = History(known.in_vain, max(at, known.moved or at))
 
@@ -102,7 +104,7 @@ class Outcomes:
         while self._machines:
             key, oldest = next(iter(self._machines.items()))
             last = max((*(each.at for each in oldest.in_vain), oldest.moved or _LONG_AGO))
-            if len(self._machines) <= MAX_MACHINES and last >= now - REMEMBERED:
+            if len(self._machines) <= self._limit and last >= now - REMEMBERED:
                 return
             del self._machines[key]
 

@@ -17,7 +17,7 @@ FRESH_SECONDS: Final = 60.0
 """Seconds for which what was read is believed."""
 PREVIOUS_SECONDS: Final = 60.0
 """Seconds for which the secret before the present one holds, from when that one was read: a kube-apiserver may hear of it later."""
-LOOK_SECONDS: Final = 2.0
+LOOKUP_SECONDS: Final = 2.0
 """Between two looks, whatever is shown meanwhile."""
 
 
@@ -40,7 +40,7 @@ class PathSecret:
         """Return whether this is a secret by which kube-apiserver may ask now; False while that cannot be found out."""
         if not self._is_known(given):
             async with self._looking:  # who comes meanwhile waits for what is found
-                if not self._is_known(given) and self._elapsed() - self._looked >= LOOK_SECONDS:
+                if not self._is_known(given) and self._elapsed() - self._looked >= LOOKUP_SECONDS:
                     await self._look()
         return self._is_known(given)
 

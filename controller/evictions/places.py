@@ -10,7 +10,7 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object, labels_of, namespace_of
 from apiserver.apis.virt import evictions, phases
-from controller.reconcilers import migration_bounds
+from controller.reconcilers.migrations import migration_bounds
 
 CLUSTER: Final = ""
 """Key of the places for all such migrations, beside nodes' names."""

@@ -20,7 +20,7 @@ from apiserver.apis.core.resources import VALIDATING_WEBHOOK_CONFIGURATIONS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.client.rest import Client, TransportError
-from controller.reconcilers import certificate_plan
+from controller.reconcilers.certificates import certificate_plan
 from controller.reconcilers.settings import FIELD_MANAGER
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class EvictionWebhook:
     client: Client
     name: str = NAME
 
-    async def carries(self) -> str | None:
+    async def fingerprint(self) -> str | None:
         """Return the fingerprint of ``caBundle``, empty where webhooks differ; None without the configuration."""
         try:
             found = await self.client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self.name)
@@ -51,7 +51,7 @@ class EvictionWebhook:
         bundles = {str(dig(each, "clientConfig", "caBundle") or "") for each in webhooks_of(found)}
         return certificate_plan.fingerprint(certificate_plan.decoded(bundles.pop())) if len(bundles) == 1 else ""
 
-    async def tell(self, bundle: bytes) -> None:
+    async def inject(self, bundle: bytes) -> None:
         """Write the bundle, and leave the path.
 
         Raises:

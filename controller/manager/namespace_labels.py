@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 LEVEL: Final = "privileged"
-AGAIN_SECONDS: Final = 600.0
+RESYNC_SECONDS: Final = 600.0
 RETRY_SECONDS: Final = 10.0
 
 
 class NamespaceLabels:
-    """Sets the label where no level is set, and looks again every ten minutes."""
+    """Sets the label where no level is set, and checks every ten minutes."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
@@ -33,13 +33,13 @@ class NamespaceLabels:
         """Work until cancelled."""
         told = ""
         while True:
-            pause = AGAIN_SECONDS
+            pause = RESYNC_SECONDS
             try:
                 level = await self.ensure()
             except (errors.StatusError, TransportError) as error:
                 found, pause = f"label namespace {self._namespace} {ENFORCE}={LEVEL}: {error}", RETRY_SECONDS
                 if isinstance(error, errors.Forbidden):
-                    pause = AGAIN_SECONDS
+                    pause = RESYNC_SECONDS
             else:
                 found = (
                     "" if level == LEVEL else f"namespace {self._namespace} has {ENFORCE}={level}: Pod Security will not admit virt-handler"

@@ -24,7 +24,8 @@ from apiserver.apis.virt import names
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client, TransportError
-from controller.reconcilers import ownership, trimming
+from controller.reconcilers import trimming
+from controller.reconcilers.pods import ownership
 
 POLL_SECONDS: Final = 2.0
 SAY_EVERY: Final = 5

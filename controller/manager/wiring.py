@@ -36,21 +36,18 @@ from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
-from controller.reconcilers import (
-    copies,
-    migration_turns,
-    migrations,
-    node_certificates,
-    node_reports,
-    ownership,
-    trimming,
-    validation,
-    virtual_machines,
-    workload_updates,
-)
-from controller.reconcilers.absences import Absences
-from controller.reconcilers.endings import Endings
-from controller.reconcilers.rotate_certificates import CertificateRotation
+from controller.reconcilers import copies, trimming
+from controller.reconcilers.certificates import node_certificates
+from controller.reconcilers.certificates.rotate_certificates import CertificateRotation
+from controller.reconcilers.migrations import migration_turns
+from controller.reconcilers.migrations.reconciler import Migrations
+from controller.reconcilers.nodes import node_reports
+from controller.reconcilers.pods import ownership
+from controller.reconcilers.upgrades import workload_updates
+from controller.reconcilers.virtual_machines import validation
+from controller.reconcilers.virtual_machines.absences import Absences
+from controller.reconcilers.virtual_machines.endings import Endings
+from controller.reconcilers.virtual_machines.reconciler import VirtualMachines
 from controller.runtime.clock import Clock
 from controller.runtime.leaderelection import LeaderElector
 from controller.runtime.leaderelection import Settings as LeaseSettings
@@ -123,7 +120,7 @@ class Machines:
                 client,
                 VIRTUAL_MACHINES,
                 indexers={
-                    copies.BY_CLAIM: copies.claims_of_vm,
+                    copies.BY_STORAGE: copies.storage_of_vm,
                     copies.BY_MAC: copies.macs_of_vm,
                     copies.BY_WANTED_NODE: copies.wanted_node_of_vm,
                     copies.BY_AGE: copies.age_of_vm,
@@ -162,8 +159,8 @@ class Machines:
         informers = self._informers
         reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
         memory = Absences(environment.elapsed), Endings(environment.elapsed)
-        machines = virtual_machines.VirtualMachines(*ports, reports, *memory)
-        moves = migrations.Migrations(*ports, options.migrations)
+        machines = VirtualMachines(*ports, reports, *memory)
+        moves = Migrations(*ports, options.migrations)
         updates = workload_updates.WorkloadUpdates(*ports, options.migrations)
         sound = (
             Validated(machines, informers.vms, environment.recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from apiserver.apis.meta.objects import Object, dig, is_true, namespace_of
-from apiserver.apis.virt import conditions, disk_uses, evictions, names, network, structure
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_true, namespace_of
+from apiserver.apis.virt import conditions, evictions, names, network, structure
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.client.informer import Informer
-from controller.reconcilers import disk_claims, pod_state
+from controller.reconcilers import disk_claims
+from controller.reconcilers.pods import ownership, pod_state
 
 BY_OWNER: Final = "owner"
-"""Index of pods: ``namespace/uid`` of the machine that controls them."""
+"""Index of pods: the :class:`ownership.Owner` that controls them."""
 BY_MACHINE: Final = "machine"
-"""Index of Migrations: ``namespace/name`` of the virtual machine."""
+"""Index of Migrations: the NamespacedName of the virtual machine."""
 BY_STATE: Final = "state"
 """Index of Migrations: :data:`UNFINISHED`, of those that are."""
 UNFINISHED: Final = "unfinished"
-BY_CLAIM: Final = "claim"
-"""Index of machines: ``namespace/claim`` of each disk, ``namespace/server/digest``, and ``//path`` of a file of a node."""
+BY_STORAGE: Final = "storage"
+"""Index of machines: each :data:`Storage` of theirs."""
 BY_MAC: Final = "mac"
-"""Index of machines: ``namespace/address`` of each interface that has one given."""
+"""Index of machines: the :class:`Mac` of each interface that has one given."""
 BY_WANTED_NODE: Final = "wanted-node"
 """Index of machines: the node that ``spec.nodeName`` names."""
 BY_AGE: Final = "age"
@@ -30,6 +32,32 @@ BY_AGE: Final = "age"
 OUTDATED: Final = "outdated"
 BY_NODE: Final = "node"
 """Index of pods: the node they are bound to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDisk:
+    """A disk of a server, as a namespace names it."""
+
+    namespace: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """A file of a node, which is no namespace's."""
+
+    path: str
+
+
+Storage: TypeAlias = NamespacedName | ServerDisk | NodeFile
+"""What keeps a machine's data; a NamespacedName is a PersistentVolumeClaim's."""
+
+
+class Mac(NamedTuple):
+    """A MAC address, which is to be unique in its namespace."""
+
+    namespace: str
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +72,30 @@ class Informers:
     leases: Informer
     """Of the virt-handlers."""
 
+    def migrations_of(self, machine: NamespacedName) -> Iterable[Object]:
+        """Return the Migrations of a machine's name."""
+        return self.migrations.by_index(BY_MACHINE, machine)
 
-def machine_of(migration: Object) -> list[str]:
+    def unfinished_migrations(self) -> Iterable[Object]:
+        """Return the Migrations of all machines that are to be done or under way."""
+        return self.migrations.by_index(BY_STATE, UNFINISHED)
+
+    def pods_of(self, owner: ownership.Owner) -> Iterable[Object]:
+        """Return the pods that a machine controls."""
+        return self.pods.by_index(BY_OWNER, owner)
+
+    def machines_with(self, storage: Storage) -> Iterable[Object]:
+        """Return the machines that name this storage."""
+        return self.vms.by_index(BY_STORAGE, storage)
+
+    def machines_with_mac(self, mac: Mac) -> Iterable[Object]:
+        """Return the machines of which an interface has this address."""
+        return self.vms.by_index(BY_MAC, mac)
+
+
+def machine_of(migration: Object) -> list[NamespacedName]:
     """Index function for ``BY_MACHINE``."""
-    return [f"{namespace_of(migration)}/{evictions.machine_of(migration)}"]
+    return [evictions.machine_of(migration)]
 
 
 def node_of_pod(pod: Object) -> list[str]:
@@ -69,26 +117,22 @@ def age_of_vm(vm: Object) -> list[str]:
     return [OUTDATED] if is_sound and is_true(found, conditions.LAUNCHER_OUTDATED) else []
 
 
-def claims_of_vm(vm: Object) -> list[str]:
-    """Index function for ``BY_CLAIM``, of disks of servers, too, and of files of nodes, which are no namespace's.
-
-    A machine that is not sound waits for nothing.
-    """
+def storage_of_vm(vm: Object) -> list[Storage]:
+    """Index function for ``BY_STORAGE``; a machine that is not sound waits for none."""
     if not structure.has_sound_domain(vm):
         return []
-    of_namespace = (*disk_claims.claims_of(vm), *(f"{disk_uses.SERVER}/{each}" for each in disk_claims.servers_of(vm)))
-    return [*(f"{namespace_of(vm)}/{each}" for each in of_namespace), *map(key_of_file, disk_claims.files_of(vm))]
+    namespace = namespace_of(vm)
+    return [
+        *(NamespacedName(namespace, claim) for claim in disk_claims.claims_of(vm)),
+        *(ServerDisk(namespace, digest) for digest in disk_claims.servers_of(vm)),
+        *(NodeFile(path) for path in disk_claims.files_of(vm)),
+    ]
 
 
-def key_of_file(path: str) -> str:
-    """Return the key in ``BY_CLAIM`` of a file of a node."""
-    return f"/{path}"
-
-
-def macs_of_vm(vm: Object) -> list[str]:
+def macs_of_vm(vm: Object) -> list[Mac]:
     """Index function for ``BY_MAC``."""
     given = interfaces.defaulted(domain_of(vm)) if structure.has_sound_domain(vm) else ()
-    return [f"{namespace_of(vm)}/{network.normal_mac(each['mac'])}" for each in given if each.get("mac")]
+    return [Mac(namespace_of(vm), network.normal_mac(each["mac"])) for each in given if each.get("mac")]
 
 
 def claims_for(vm: Object, claims: Informer) -> dict[str, Object | None]:

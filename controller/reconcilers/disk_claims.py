@@ -61,6 +61,14 @@ def _bytes(capacity: str) -> int:
         return 0
 
 
+class InUse(NamedTuple):
+    """Storage that another machine uses."""
+
+    what: str
+    """A PersistentVolumeClaim, or a disk of a server."""
+    machine: str
+
+
 class Claimed(NamedTuple):
     """Uses that a machine makes of its claims."""
 
@@ -101,15 +109,15 @@ def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*of_both, *_seen_as_files(mine, theirs), *_seen_as_files(theirs, mine))))
 
 
-def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[tuple[str, str], ...]:
-    """Return the claims that machines of its namespace keep the machine from, each with the name of that one."""
+def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
+    """Return the claims that machines of its namespace keep the machine from."""
     mine = claimed(vm)
-    return tuple((claim, name_of(other)) for other in others for claim in contested(mine, claimed(other)))
+    return tuple(InUse(claim, name_of(other)) for other in others for claim in contested(mine, claimed(other)))
 
 
-def servers_in_use(vm: Object, others: Iterable[Object]) -> tuple[tuple[str, str], ...]:
+def servers_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
     """Return the disks of servers, likewise."""
-    return tuple((disk, name_of(other)) for other in others for disk in contested_servers(vm, other))
+    return tuple(InUse(disk, name_of(other)) for other in others for disk in contested_servers(vm, other))
 
 
 def files_of(vm: Object) -> tuple[str, ...]:

@@ -39,6 +39,22 @@ class WorkloadUpdate:
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds until something is reconciled again of which no event tells."""
+
+    unwatched: float = 5.0
+    """A machine with a pod of whose changes nobody is told, because its labels or its owner were taken off."""
+    networks: float = 10.0
+    """A machine that waits for a network: nobody tells virt-controller when one is made."""
+    queue: float = 20.0
+    """A Migration that waits for its turn: what ends tells the others, but for a machine that is lost."""
+    updates: float = 5.0
+    """All machines, while there is one that is outdated."""
+    back_off: tuple[int, int] = (5, 20)
+    """A Migration after its first attempt, and after its second: a process is back in seconds, a network in half a minute."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Of launcher pods, and of the migrations between them."""
 
@@ -53,6 +69,7 @@ class Settings:
     workload_update: WorkloadUpdate = field(default_factory=WorkloadUpdate)
     eviction_strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
     """Of machines that say none."""
+    times: Times = field(default_factory=Times)
 
     def wants_kvm(self, *, offered: bool) -> bool:
         """Return whether a pod asks for the kvm device; ``offered``: some node advertises one."""

@@ -7,8 +7,9 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig
 from apiserver.apis.virt import evictions, layout, names, structure
-from controller.reconcilers import emptied_nodes, node_pool, ownership, readiness
 from controller.reconcilers.launcher_pods import downward_api
+from controller.reconcilers.nodes import emptied_nodes, node_pool
+from controller.reconcilers.pods import ownership, readiness
 
 _OF_POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
 _OF_POD_LABELS: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)

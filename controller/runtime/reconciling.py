@@ -1,6 +1,6 @@
 """The reconcile loop: names in, calls of a reconciler out, again until it succeeds.
 
-A reconciler is level-based: it is told which object to look at, never what happened to it, and brings the world closer to what the
+A reconciler is level-based: it is told which object to reconcile, never what happened to it, and brings the world closer to what the
 object asks for. It is called again after any error, with growing pauses; after ``Conflict`` (what it read is no longer current) soon and
 silently; after :class:`Terminal` only when the object changes. It never runs twice at once for one object.
 """
@@ -15,6 +15,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import NamespacedName
 from apiserver.client.rest import TransportError
 from controller.runtime.workqueue import WorkQueue
 
@@ -22,25 +23,18 @@ logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 120.0
 """One pass that takes longer hangs on something: it is cancelled and tried again, so that it does not hold a worker for ever."""
-MAX_WORDS: Final = 1000
+MAX_MESSAGE: Final = 1000
 
 Outcome: TypeAlias = Literal["done", "requeued", "conflict", "error", "terminal"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Request:
-    """The object to look at; it may be gone. The namespace of a cluster-scoped one is empty."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+Request: TypeAlias = NamespacedName
+"""The object to reconcile; it may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """It went well; look again after ``requeue_after`` seconds even if nothing changes."""
+    """It went well; reconcile again after ``requeue_after`` seconds even if nothing changes."""
 
     requeue_after: float | None = None
 
@@ -83,9 +77,9 @@ class Controller:
         self._workers = workers
         self._observer = observer
 
-    def enqueue(self, namespace: str, name: str) -> None:
-        """Have an object looked at."""
-        self.queue.add(Request(namespace, name))
+    def enqueue(self, request: Request) -> None:
+        """Have an object reconciled."""
+        self.queue.add(request)
 
     async def run(self, ready: Callable[[], Awaitable[None]] | None = None) -> None:
         """Work until cancelled; ``ready`` is awaited first (informers that have to be in sync)."""
@@ -94,25 +88,25 @@ class Controller:
         async with asyncio.TaskGroup() as tasks:
             if self._workers is None:
                 while True:
-                    tasks.create_task(self._look_at(await self.queue.get()))
+                    tasks.create_task(self._process(await self.queue.get()))
             for _ in range(self._workers):
                 tasks.create_task(self._work())
 
     async def _work(self) -> None:
         while True:
-            await self._look_at(await self.queue.get())
+            await self._process(await self.queue.get())
 
-    async def _look_at(self, request: Request) -> None:
+    async def _process(self, request: Request) -> None:
         began = asyncio.get_running_loop().time()
         outcome: Outcome = "error"
         try:
-            outcome = await self._pass(request)
+            outcome = await self._reconcile(request)
         finally:
             self.queue.done(request)
         if self._observer is not None:
             self._observer.reconciled(self.name, outcome, asyncio.get_running_loop().time() - began)
 
-    async def _pass(self, request: Request) -> Outcome:
+    async def _reconcile(self, request: Request) -> Outcome:
         context = {"controller": self.name, "namespace": request.namespace, "object": request.name}
         try:
             async with asyncio.timeout(RECONCILE_SECONDS):
@@ -122,14 +116,14 @@ class Controller:
             self.queue.add_rate_limited(request)
             return "conflict"
         except Terminal as error:
-            logger.error("given up until it changes", extra={**context, "error": _words(error)})  # noqa: TRY400 - expected, the message says it
+            logger.error("given up until it changes", extra={**context, "error": _message_of(error)})  # noqa: TRY400 - expected, the message says it
             self.queue.forget(request)
             return "terminal"
         except Exception as error:
             known = isinstance(error, errors.StatusError | TransportError | TimeoutError | InvalidObject)
             # Where it came from is told once: an object that fails and fails must not fill the log.
             trace = None if known or self.queue.failures(request) else error
-            logger.warning("reconcile failed", extra={**context, "error": _words(error)}, exc_info=trace)
+            logger.warning("reconcile failed", extra={**context, "error": _message_of(error)}, exc_info=trace)
             self.queue.add_rate_limited(request)
             return "error"
         self.queue.forget(request)
@@ -139,6 +133,6 @@ class Controller:
         return "done"
 
 
-def _words(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     """Return what an error says, as one line that fits into a log whatever was put into it."""
-    return one_line(str(error) or repr(error), MAX_WORDS)
+    return one_line(str(error) or repr(error), MAX_MESSAGE)

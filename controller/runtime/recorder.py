@@ -14,7 +14,7 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from apiserver.apis.core.resources import EVENTS
 from apiserver.apis.meta import errors, times
@@ -54,19 +54,27 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class New:
+class CreateEvent:
     """Create an Event."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class PatchEvent:
     """Raise the count of an Event that was written."""
 
     name: str
     count: int
     message: str
+
+
+class _Group(NamedTuple):
+    """Occurrences that differ in their messages alone."""
+
+    reference: str
+    type: EventType
+    reason: str
 
 
 @dataclass(slots=True)
@@ -87,7 +95,7 @@ class Correlator:
     """Decides what becomes of an occurrence. Pure but for its memory, which is bounded."""
 
     def __init__(self) -> None:
-        self._similar: OrderedDict[tuple[str, str, str], _Similar] = OrderedDict()
+        self._similar: OrderedDict[_Group, _Similar] = OrderedDict()
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
         self._written: OrderedDict[Occurrence, Written] = OrderedDict()
 
@@ -97,13 +105,13 @@ class Correlator:
         _bound(self._buckets, reference)
         return bucket.try_accept(now)
 
-    def decide(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, New | Again]:
+    def decide(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, CreateEvent | PatchEvent]:
         """Return what to write of an occurrence that was admitted, and under which key to report it as :meth:`written`."""
         key = self._aggregated(occurrence, now)
         written = self._written.get(key)
         if written is None:
-            return key, New(key.message)
-        return key, Again(written.name, written.count + 1, key.message)
+            return key, CreateEvent(key.message)
+        return key, PatchEvent(written.name, written.count + 1, key.message)
 
     def written(self, key: Occurrence, name: str, count: int) -> None:
         """Remember what stands on the server."""
@@ -111,7 +119,7 @@ class Correlator:
         _bound(self._written, key)
 
     def _aggregated(self, occurrence: Occurrence, now: float) -> Occurrence:
-        group = (occurrence.reference, occurrence.type, occurrence.reason)
+        group = _Group(occurrence.reference, occurrence.type, occurrence.reason)
         similar = self._similar.get(group)
         if similar is None or now - similar.since > SIMILAR_SECONDS:
             similar = self._similar[group] = _Similar(now)
@@ -189,15 +197,15 @@ class Recorder:
         key, decision = self._correlator.decide(waiting.occurrence, waiting.at.timestamp())
         namespace = waiting.reference["namespace"] or "default"
         now = times.to_rfc3339(waiting.at)
-        if isinstance(decision, Again):
+        if isinstance(decision, PatchEvent):
             patch = {"count": decision.count, "lastTimestamp": now, "message": decision.message}
             try:
                 await self._client.patch(EVENTS, decision.name, patch, namespace)
             except errors.NotFound:  # events live for an hour
-                decision = New(decision.message)
+                decision = CreateEvent(decision.message)
             else:
                 self._correlator.written(key, decision.name, decision.count)
-        if isinstance(decision, New):
+        if isinstance(decision, CreateEvent):
             written = await self._client.create(EVENTS, self._object(waiting, decision.message, namespace), namespace)
             self._correlator.written(key, dig(written, "metadata", "name"), 1)
 

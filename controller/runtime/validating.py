@@ -50,7 +50,7 @@ class Validated:
         self._validate = validate
 
     async def reconcile(self, request: Request) -> Result:
-        """Have the reconciler look at the object, if it can be looked at.
+        """Have the object reconciled if it is sound.
 
         Raises:
             Terminal: what is wrong with it.

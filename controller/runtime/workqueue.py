@@ -34,12 +34,12 @@ class Closed(Exception):
 
 
 class WorkQueue(Generic[T]):
-    """For one event loop; items are keys, such as (namespace, name)."""
+    """For one event loop; items are keys, such as a NamespacedName."""
 
     def __init__(self, *, first_retry_seconds: float = FIRST_RETRY_SECONDS, longest_retry_seconds: float = LONGEST_RETRY_SECONDS) -> None:
         self._waiting: OrderedDict[T, None] = OrderedDict()
-        self._working: set[T] = set()
-        self._again: OrderedDict[T, None] = OrderedDict()
+        self._processing: set[T] = set()
+        self._dirty: OrderedDict[T, None] = OrderedDict()
         self._delayed: dict[T, asyncio.TimerHandle] = {}
         self._failures: dict[T, int] = {}
         self._getters: deque[asyncio.Future[None]] = deque()
@@ -55,8 +55,8 @@ class WorkQueue(Generic[T]):
         """Hand ``item`` out when its turn comes."""
         if self._closed:
             return
-        if item in self._working:
-            self._again[item] = None
+        if item in self._processing:
+            self._dirty[item] = None
         elif item not in self._waiting:
             self._waiting[item] = None
             self._wake()
@@ -96,7 +96,7 @@ class WorkQueue(Generic[T]):
                 raise Closed
             if self._waiting:
                 item, _ = self._waiting.popitem(last=False)
-                self._working.add(item)
+                self._processing.add(item)
                 return item
             getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._getters.append(getter)
@@ -112,9 +112,9 @@ class WorkQueue(Generic[T]):
 
     def done(self, item: T) -> None:
         """The work on ``item`` ended, well or not."""
-        self._working.discard(item)
-        if item in self._again:
-            del self._again[item]
+        self._processing.discard(item)
+        if item in self._dirty:
+            del self._dirty[item]
             self.add(item)
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class WorkQueue(Generic[T]):
             handle.cancel()
         self._delayed.clear()
         self._waiting.clear()
-        self._again.clear()
+        self._dirty.clear()
         while self._getters:
             self._wake()
 

@@ -26,12 +26,18 @@ MAX_BYTES: Final = 64 << 10
 UNKNOWN_BYTES: Final = 4 << 10
 """Of a review from somebody without the secret, whose body is read only to be answered with its uid: an eviction's has less than 2 KiB."""
 TOO_MANY_REQUESTS: Final = 429
-MOST: Final = 512
-"""Connections at once: kube-apiserver opens one for each eviction under way, and a node may have hundreds of guests."""
-BODY_SECONDS: Final = 5.0
-"""For the body of a review to arrive."""
-ANSWER_SECONDS: Final = 9.0
-"""For its answer: less than kube-apiserver waits (``timeoutSeconds`` in the chart), which would show the path to whoever evicts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the server."""
+
+    connections: int = 512
+    """At once: kube-apiserver opens one for each eviction under way, and a node may have hundreds of guests."""
+    body_seconds: float = 5.0
+    """For the body of a review to arrive."""
+    answer_seconds: float = 9.0
+    """For its answer: less than kube-apiserver waits (``timeoutSeconds`` in the chart), which would show the path to whoever evicts."""
 
 
 class Answer(Protocol):
@@ -53,7 +59,7 @@ class Judge(Protocol):
         """Return whether this pod may be evicted; ``peer`` is the IP address of who asks."""
 
 
-class Holds(Protocol):
+class Authenticator(Protocol):
     """Check of the secret in the path."""
 
     def __call__(self, given: str) -> Awaitable[bool]:
@@ -61,15 +67,15 @@ class Holds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The answer to who is to ask again."""
+class Denied:
+    """The answer that refuses an eviction for now: who evicts asks again."""
 
     message: str
     allowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Review:
     """The pod of a review."""
 
     uid: str
@@ -79,7 +85,7 @@ class Asked:
     dry_run: bool
 
 
-def read(review: object) -> Asked:
+def read(review: object) -> Review:
     """Read a decoded AdmissionReview.
 
     Raises:
@@ -92,7 +98,7 @@ def read(review: object) -> Asked:
     uid, namespace, name = (request.get(key) for key in ("uid", "namespace", "name"))
     if not all(isinstance(each, str) and each for each in (uid, namespace, name)):
         raise ValueError("uid, namespace and name of an eviction are texts")
-    return Asked(str(uid), str(namespace), str(name), dry_run=request.get("dryRun") is True or _is_dry(request.get("object")))
+    return Review(str(uid), str(namespace), str(name), dry_run=request.get("dryRun") is True or _is_dry(request.get("object")))
 
 
 def _is_dry(eviction: object) -> bool:
@@ -106,9 +112,9 @@ def _member(of: object, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def write(asked: Asked, answer: Answer) -> dict[str, Any]:
+def write(review: Review, answer: Answer) -> dict[str, Any]:
     """Return the AdmissionReview that answers."""
-    response: dict[str, Any] = {"uid": asked.uid, "allowed": answer.allowed}
+    response: dict[str, Any] = {"uid": review.uid, "allowed": answer.allowed}
     if not answer.allowed:
         response["status"] = {
             "status": "Failure",
@@ -122,15 +128,26 @@ def write(asked: Asked, answer: Answer) -> dict[str, Any]:
 class EvictionServer:
     """Serves reviews of evictions to whoever knows the secret of the path."""
 
-    def __init__(self, port: int, prefix: str, judge: Judge, holds: Holds, files: Files, *, host: str = "") -> None:
+    def __init__(
+        self,
+        port: int,
+        prefix: str,
+        judge: Judge,
+        authenticate: Authenticator,
+        files: Files,
+        *,
+        host: str = "",
+        limits: Limits = Limits(),
+    ) -> None:
         """``prefix`` is the path before the secret."""
         self._prefix = prefix
         self._host = host or None
         self._port = port
         self._judge = judge
-        self._holds = holds
+        self._authenticate = authenticate
         self._files = files
-        self._connections = Connections(MOST)
+        self._limits = limits
+        self._connections = Connections(limits.connections)
         self.bound_port = 0
         """The port in use, once it serves: ``port=0`` takes any."""
 
@@ -139,44 +156,44 @@ class EvictionServer:
         tls = await certificate(self._files)
         app = web.Application(client_max_size=MAX_BYTES)
         app.router.add_post(self._prefix + "{secret}", self._serve)
-        room, last = self._connections, ANSWER_SECONDS
+        room, last = self._connections, self._limits.answer_seconds
         async with listening(app, self._host, self._port, tls.context, connections=room, shutdown=last) as self.bound_port:
             await tls.run()
 
     async def _serve(self, request: web.Request) -> web.Response:
-        ends = asyncio.get_running_loop().time() + ANSWER_SECONDS
-        is_known = await self._knows(request, ends)
-        if not is_known and (request.content_length is None or request.content_length > UNKNOWN_BYTES):
+        ends = asyncio.get_running_loop().time() + self._limits.answer_seconds
+        is_authenticated = await self._is_authenticated(request, ends)
+        if not is_authenticated and (request.content_length is None or request.content_length > UNKNOWN_BYTES):
             return web.Response(status=TOO_MANY_REQUESTS)
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(self._limits.body_seconds):
                 body = await request.read()
-            asked = read(json.loads(body))
+            review = read(json.loads(body))
         except TimeoutError:
             return web.Response(status=408)
         except (ValueError, RecursionError) as error:
             return web.Response(status=400, text=f"read an AdmissionReview: {error}\n")
-        answer = await self._answer(request, asked, ends, is_known=is_known)
-        return web.json_response(write(asked, answer))
+        answer = await self._answer(request, review, ends, is_authenticated=is_authenticated)
+        return web.json_response(write(review, answer))
 
-    async def _knows(self, request: web.Request, ends: float) -> bool:
+    async def _is_authenticated(self, request: web.Request, ends: float) -> bool:
         try:
             async with asyncio.timeout_at(ends):
-                return await self._holds(request.match_info["secret"])
+                return await self._authenticate(request.match_info["secret"])
         except TimeoutError:
             logger.warning("no answer in time about the secret of reviews of evictions")
         except Exception:  # whatever it is: who cannot be known is a stranger
             logger.exception("look up the secret of reviews of evictions")
         return False
 
-    async def _answer(self, request: web.Request, asked: Asked, ends: float, *, is_known: bool) -> Answer:
+    async def _answer(self, request: web.Request, review: Review, ends: float, *, is_authenticated: bool) -> Answer:
         try:
             async with asyncio.timeout_at(ends):
-                if is_known:
+                if is_authenticated:
                     with self._connections.answering(request):
-                        return await self._judge(asked.namespace, asked.name, dry_run=asked.dry_run, peer=request.remote or "")
+                        return await self._judge(review.namespace, review.name, dry_run=review.dry_run, peer=request.remote or "")
         except TimeoutError:
-            logger.warning("no answer in time about an eviction", extra={"namespace": asked.namespace, "pod": asked.name})
+            logger.warning("no answer in time about an eviction", extra={"namespace": review.namespace, "pod": review.name})
         except Exception:  # of an object that nobody expected: any other answer than 429 ends a drain
-            logger.exception("judge an eviction", extra={"namespace": asked.namespace, "pod": asked.name})
-        return Refused(f"whether pod {asked.name} may be evicted is not known now; ask again")
+            logger.exception("judge an eviction", extra={"namespace": review.namespace, "pod": review.name})
+        return Denied(f"whether pod {review.name} may be evicted is not known now; ask again")

@@ -78,10 +78,11 @@ async def listening(
     *,
     connections: Connections | None = None,
     shutdown: float | None = None,
+    handshake: float = HANDSHAKE_SECONDS,
 ) -> AsyncIterator[int]:
     """Serve the application while the block runs; yields the port, which for a 0 is any that was free.
 
-    ``shutdown`` is how many seconds answers under way have at the end, by default :data:`SHUTDOWN_SECONDS`.
+    ``shutdown`` is how many seconds answers under way have at the end, by default :data:`SHUTDOWN_SECONDS`; ``handshake`` those of TLS.
 
     Raises:
         OSError: the address cannot be bound.
@@ -98,9 +99,9 @@ async def listening(
         def newcomer() -> asyncio.Protocol:
             return served() if room.make_room(served) else _Refused()
 
-        handshake, goodbye = (HANDSHAKE_SECONDS, SHUTDOWN_SECONDS) if tls is not None else (None, None)
+        greeting, goodbye = (handshake, SHUTDOWN_SECONDS) if tls is not None else (None, None)
         server = await asyncio.get_running_loop().create_server(
-            newcomer, host, port, ssl=tls, backlog=128, ssl_handshake_timeout=handshake, ssl_shutdown_timeout=goodbye
+            newcomer, host, port, ssl=tls, backlog=128, ssl_handshake_timeout=greeting, ssl_shutdown_timeout=goodbye
         )
         try:
             yield int(server.sockets[0].getsockname()[1])

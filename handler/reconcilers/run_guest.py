@@ -514,7 +514,7 @@ class RunGuest:
         return True
 
     def _bucket(self, vm: Object) -> TokenBucket:
-        request = Request(*objects.key_of(vm))
+        request = objects.key_of(vm)
         if request not in self._writes:
             self._writes[request] = TokenBucket(WRITES_BURST, 1 / WRITE_SECONDS, _elapsed(), debt=WRITES_BURST)
         return self._writes[request]

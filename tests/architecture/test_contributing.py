@@ -28,7 +28,7 @@ BROAD: Final = {
     "apiserver: store.Store._call": "an informer's delivery: to one of those who listen",
     "apiserver: store.Store._values": "an informer's delivery: of an object that one index cannot take",
     "apiserver: commands.exit_code": "main of the plugin: a line instead of a page",
-    "controller: reconciling.Controller._pass": "the reconcile loop",
+    "controller: reconciling.Controller._reconcile": "the reconcile loop",
     "controller: recorder.Recorder.run": "one event",
     "handler: deleting.Deleter._delete": "one record of a plugin",
     "handler: incoming.Incoming._serve": "one connection of a migration's relays",
@@ -43,7 +43,7 @@ BROAD: Final = {
     "apiserver: connections.Connections.send": "told again unless the request may be repeated on another connection",
     "apiserver: window.Window._tell": "of one watch's predicate or receiver: that watch raises it, the others go on",
     "controller: evictions.EvictionServer._answer": "any other answer than 429 ends a drain",
-    "controller: evictions.EvictionServer._knows": "who cannot be known is a stranger",
+    "controller: evictions.EvictionServer._is_authenticated": "who cannot be known is a stranger",
     "handler: hanging._carry_out": "handed from a thread to whoever waits for it",
 }
 

@@ -17,7 +17,7 @@ from apiserver.apis.core.resources import CERTIFICATE_SIGNING_REQUESTS
 from apiserver.apis.meta import errors
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
-from controller.reconcilers.rotate_certificates import API_SERVICE
+from controller.reconcilers.certificates.consumers import API_SERVICE
 from handler.identity import keys
 from handler.identity.keeping import signing_request
 from tests.cluster.kube import Kubectl, console, eventually, forwarded

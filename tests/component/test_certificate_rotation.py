@@ -17,7 +17,8 @@ from apiserver.client.rest import Client
 from certs import reading
 from certs.reading import Certificate
 from certs.renewal import Policy
-from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, CertificateRotation, authorities
+from controller.reconcilers.certificates.consumers import API_SERVICE, ETCD
+from controller.reconcilers.certificates.rotate_certificates import CertificateRotation, authorities
 from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
 

@@ -25,8 +25,8 @@ from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from certs import issuing, reading
 from certs.reloading import ClientTls, ServerTls
-from controller.reconcilers.node_certificates import Signing
-from controller.reconcilers.rotate_certificates import CertificateRotation
+from controller.reconcilers.certificates.node_certificates import Signing
+from controller.reconcilers.certificates.rotate_certificates import CertificateRotation
 from controller.runtime.clock import SystemClock
 from handler.identity import keys
 from handler.identity.keeping import Identity, signing_request

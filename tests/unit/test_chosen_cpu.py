@@ -15,18 +15,18 @@ from xml.etree.ElementTree import fromstring, indent, tostring
 import pytest
 
 from apiserver.apis.virt import chosen_cpu, names
-from controller.reconcilers import migration_plan
 from controller.reconcilers.actions import CreatePod, WriteStatus
-from controller.reconcilers.observed import Observed
+from controller.reconcilers.migrations import migration_plan
 from controller.reconcilers.settings import Settings
-from controller.reconcilers.virtual_machine_plan import plan
+from controller.reconcilers.virtual_machines.observed import Observed
+from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from handler.reconcilers import guest_status
 from handler.reconcilers.run_guest import machine_of
 from launcher.domain.definition import Definition
 from launcher.domain.document import to_xml
 from launcher.protocol import messages
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
-from tests.unit.controller.reconcilers.nodes import CASCADELAKE, MILAN, ROME, SKYLAKE, a_node
+from tests.unit.controller.reconcilers.processors import CASCADELAKE, MILAN, ROME, SKYLAKE, a_node
 
 GOLDEN = Path(__file__).parents[1] / "golden/chosen_cpu"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,15 +7,24 @@ empty. Objects out of an informer are shared; copy before writing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from apiserver.apis.meta.resources import Resource
 
 Object: TypeAlias = dict[str, Any]
 Json: TypeAlias = Any
 """Anything that JSON can say."""
-Key: TypeAlias = tuple[str, str]
-"""(namespace, name); the namespace is empty for cluster-scoped objects."""
+
+
+class NamespacedName(NamedTuple):
+    """What identifies an object among its kind."""
+
+    namespace: str
+    """Empty for a cluster-scoped object."""
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 def dig(obj: Mapping[str, Any] | None, *path: str) -> Json:
@@ -38,9 +47,9 @@ def namespace_of(obj: Mapping[str, Any]) -> str:
     return dig(obj, "metadata", "namespace") or ""
 
 
-def key_of(obj: Mapping[str, Any]) -> Key:
+def key_of(obj: Mapping[str, Any]) -> NamespacedName:
     """Return what identifies the object among its kind."""
-    return namespace_of(obj), name_of(obj)
+    return NamespacedName(namespace_of(obj), name_of(obj))
 
 
 def uid_of(obj: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from apiserver.apis.meta.objects import Object, annotations_of, dig, labels_of
+from apiserver.apis.meta.objects import NamespacedName, Object, annotations_of, dig, labels_of, namespace_of
 from apiserver.apis.virt import names
 
 Strategy: TypeAlias = Literal["LiveMigrate", "LiveMigrateIfPossible", "Shutdown", "External"]
@@ -33,9 +33,9 @@ def is_by_controller(migration: Object) -> bool:
     return not {POD_LABEL, names.WORKLOAD_UPDATE_LABEL}.isdisjoint(labels_of(migration))
 
 
-def machine_of(migration: Object) -> str:
-    """Return the name of the machine that a Migration moves."""
-    return str(dig(migration, "spec", "selector", "name") or "")
+def machine_of(migration: Object) -> NamespacedName:
+    """Return the machine that a Migration moves; its name is empty where the Migration names none."""
+    return NamespacedName(namespace_of(migration), str(dig(migration, "spec", "selector", "name") or ""))
 
 
 def node_left_by(migration: Object) -> str:

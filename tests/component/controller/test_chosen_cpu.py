@@ -11,7 +11,7 @@ from apiserver.apis.meta.objects import name_of, uid_of
 from apiserver.apis.virt import names
 from tests.component.controller.test_controller import MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI
-from tests.unit.controller.reconcilers.nodes import CASCADELAKE, MILAN, ROME, labels_of_processor
+from tests.unit.controller.reconcilers.processors import CASCADELAKE, MILAN, ROME, labels_of_processor
 
 ROME_V2 = {names.CPU_MODEL_LABELS + "EPYC-Rome-v2", *(names.CPU_FEATURE_LABELS + each for each in ("amd-ssbd", "amd-stibp", "ibpb"))}
 

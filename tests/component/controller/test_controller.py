@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +18,7 @@ from apiserver.apis.virt import attachments, names, power, summary
 from apiserver.client.rest import Client
 from controller.manager import options, wiring
 from controller.manager.metrics import Metrics
-from controller.reconcilers import networks
+from controller.reconcilers.settings import Times
 from controller.runtime.clock import SystemClock
 from controller.runtime.recorder import Recorder
 from tests.fakes import podrestricting, rbac
@@ -31,6 +32,7 @@ NODES = "/api/v1/nodes"
 NETWORKS = "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions"
 EVENTS = "/api/v1/events"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
+TIMES = Times()
 
 
 def a_vm(name: str = "testvm", **spec: Any) -> dict[str, Any]:
@@ -47,9 +49,10 @@ def a_node(name: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def working(api: FakeAPI, *flags: str, elapsed: Callable[[], float] = time.monotonic) -> AsyncIterator[None]:
+async def working(api: FakeAPI, *flags: str, elapsed: Callable[[], float] = time.monotonic, times: Times = TIMES) -> AsyncIterator[None]:
     ports = ("--health-port=0", "--metrics-port=0", "--webhook-port=0")
     given = options.parse(["--launcher-image=launcher:test", *ports, "--namespace=kubevirt", *flags])
+    given = dataclasses.replace(given, settings=dataclasses.replace(given.settings, times=times))
     for node in ("node1", "node2"):
         await api.put(NODES, a_node(node))
     api.authorize = rbac.authorizer("virt-controller")
@@ -145,8 +148,13 @@ async def api() -> FakeAPI:
 
 
 @pytest.fixture
-async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
-    async with working(api, "--no-leader-elect"):
+def requeueing() -> Times:
+    return TIMES
+
+
+@pytest.fixture
+async def cluster(api: FakeAPI, requeueing: Times) -> AsyncIterator[Cluster]:
+    async with working(api, "--no-leader-elect", times=requeueing):
         yield Cluster(api)
 
 
@@ -176,10 +184,8 @@ async def test_a_missing_claim_is_said_and_the_machine_starts_when_it_appears(ap
     await cluster.until(lambda: "ClaimNotFound" in cluster.events(), "event")
 
 
-async def test_a_missing_network_is_said_and_the_machine_starts_when_it_appears(
-    api: FakeAPI, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(networks, "LOOK_SECONDS", 0.05)
+@pytest.mark.parametrize("requeueing", [Times(networks=0.05)])
+async def test_a_missing_network_is_said_and_the_machine_starts_when_it_appears(api: FakeAPI, cluster: Cluster) -> None:
     cards = [{"name": "default"}, {"name": "lan", "network": "lan"}, {"name": "wan", "network": "default/wan"}]
     await api.put(NETWORKS, {"metadata": {"name": "wan", "namespace": "default"}})
     await api.put(VMS, a_vm(domain={"memory": {"guest": "64Mi"}, "devices": {"interfaces": cards}}))

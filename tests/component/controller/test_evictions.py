@@ -25,12 +25,15 @@ from apiserver.apis.virt.resources import MIGRATIONS as MIGRATION_KIND
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from certs.reloading import Files
+from controller.evictions import judging
 from controller.evictions.eviction_plan import Limits
 from controller.evictions.judging import Evictions
-from controller.evictions.path_secret import FRESH_SECONDS, LOOK_SECONDS, PREVIOUS_SECONDS, PathSecret
+from controller.evictions.path_secret import FRESH_SECONDS, LOOKUP_SECONDS, PREVIOUS_SECONDS, PathSecret
 from controller.evictions.webhook import NAME, PREFIX, EvictionWebhook, SecretRotation
-from controller.reconcilers import certificate_plan, trimming
+from controller.reconcilers import trimming
+from controller.reconcilers.certificates import certificate_plan
 from controller.serving.evictions import EvictionServer, read
+from controller.serving.evictions import Limits as ServerLimits
 from tests.component.controller.test_controller import CLAIMS, MIGRATIONS, NODES, PODS, VMS
 from tests.component.controller.test_serving import certificate
 from tests.fakes import rbac
@@ -136,8 +139,13 @@ async def put_machines(api: FakeAPI, count: int, namespace: str = "default") -> 
     return pods
 
 
+SERVER_LIMITS = ServerLimits()
+
+
 @asynccontextmanager
-async def served(api: FakeAPI, tmp_path: Path) -> AsyncIterator[Ask]:
+async def served(
+    api: FakeAPI, tmp_path: Path, server_limits: ServerLimits = SERVER_LIMITS, seconds: float = judging.SECONDS
+) -> AsyncIterator[Ask]:
     given = certificate(tmp_path / "tls")
     assert given.authorities is not None
     trust = ssl.create_default_context(cafile=str(given.authorities))
@@ -146,9 +154,9 @@ async def served(api: FakeAPI, tmp_path: Path) -> AsyncIterator[Ask]:
     async with api.serving() as config, Client(config, user_agent="test") as client, aiohttp.ClientSession(connector=anybody) as session:
         await SecretRotation(client).rotate()
         migrations = Informer(client, MIGRATION_KIND, trim=trimming.trim_migration)
-        judge = Evictions(client, FirstDay(), Limits(), migrations, namespace="kubevirt").judge
+        judge = Evictions(client, FirstDay(), Limits(), migrations, namespace="kubevirt", seconds=seconds).judge
         files = Files(given.certificate, given.key)
-        server = EvictionServer(0, PREFIX, judge, PathSecret(client).holds, files, host="127.0.0.1")
+        server = EvictionServer(0, PREFIX, judge, PathSecret(client).holds, files, host="127.0.0.1", limits=server_limits)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(server.run()), tasks.create_task(migrations.run())]
             async with asyncio.timeout(10):
@@ -326,9 +334,8 @@ async def test_nor_is_one_whose_length_nobody_said(api: FakeAPI, tmp_path: Path)
             assert (response.status, await response.read()) == (429, b"")
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.serving.evictions.BODY_SECONDS", 0.1)
-    async with served(api, tmp_path) as ask, asyncio.timeout(20):
+async def test_a_body_that_does_not_come_is_not_waited_for(api: FakeAPI, tmp_path: Path) -> None:
+    async with served(api, tmp_path, ServerLimits(body_seconds=0.1)) as ask, asyncio.timeout(20):
         reader, writer = await asyncio.open_connection("localhost", ask.port, ssl=ask.trust)
         writer.write(f"POST {path_of(api)} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n".encode())
         assert (await reader.readline()).split()[1] == b"408"
@@ -379,22 +386,22 @@ def test_names_are_read_as_they_are() -> None:
 async def test_path_and_authorities_are_written_apart(api: FakeAPI) -> None:
     async with api.serving() as config, Client(config, user_agent="test") as client:
         webhook, rotation = EvictionWebhook(client), SecretRotation(client)
-        assert await webhook.carries() == certificate_plan.fingerprint(b"")
+        assert await webhook.fingerprint() == certificate_plan.fingerprint(b"")
         await rotation.rotate()
         path = path_of(api)
         assert path.startswith(PREFIX)
         secret = path.removeprefix(PREFIX)
         assert len(secret) > 30
         assert not names.subdomain_errors(secret)  # or kube-apiserver refuses the path
-        await webhook.tell(b"two")
+        await webhook.inject(b"two")
         assert path_of(api) == path
-        assert await webhook.carries() == certificate_plan.fingerprint(b"two")
+        assert await webhook.fingerprint() == certificate_plan.fingerprint(b"two")
         assert api.get(WEBHOOKS, "", NAME)["webhooks"][0]["clientConfig"]["caBundle"] == base64.b64encode(b"two").decode()
         await rotation.rotate()
         assert path_of(api) != path
-        assert await webhook.carries() == certificate_plan.fingerprint(b"two")
+        assert await webhook.fingerprint() == certificate_plan.fingerprint(b"two")
         await api.remove(WEBHOOKS, "", NAME)
-        assert await webhook.carries() is None
+        assert await webhook.fingerprint() is None
 
 
 async def test_the_secret_is_replaced_again_and_again_whatever_happens_to_a_write(api: FakeAPI) -> None:
@@ -594,31 +601,26 @@ async def test_a_namespace_that_found_no_place_has_the_next_one_and_a_dry_run_wa
         assert ("a migration begins" in await said(other, namespace="others")) is not dry
 
 
-async def test_an_answer_that_takes_too_long_is_to_ask_again(api: HangingAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_takes_too_long_is_to_ask_again(api: HangingAPI, tmp_path: Path) -> None:
     """kube-apiserver would show the path to whoever evicts, once it has waited for as long as it does."""
-    monkeypatch.setattr("controller.serving.evictions.ANSWER_SECONDS", 0.2)
-    async with served(api, tmp_path) as ask:
+    async with served(api, tmp_path, ServerLimits(answer_seconds=0.2)) as ask:
         api.hangs = lambda request: "webhook" in request.path
         code, answer = await ask(review())
         assert (code, answer["response"]["status"]["code"]) == (200, 429)
         api.go_on.set()
 
 
-async def test_nobody_is_moved_before_it_is_known_who_moves(api: HangingAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.evictions.judging.SECONDS", 0.5)
+async def test_nobody_is_moved_before_it_is_known_who_moves(api: HangingAPI, tmp_path: Path) -> None:
     api.hangs = lambda request: request.method == "GET" and request.path == MIGRATIONS
-    async with served(api, tmp_path) as ask:
+    async with served(api, tmp_path, seconds=0.5) as ask:
         _, answer = await ask(review())
         assert answer["response"]["status"]["message"].endswith("is not known now; ask again")
         assert api.all(MIGRATIONS) == []
         api.go_on.set()
 
 
-async def test_strangers_connections_do_not_close_one_that_waits_for_its_answer(
-    api: HangingAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("controller.serving.evictions.MOST", 8)
-    async with served(api, tmp_path) as ask, contextlib.AsyncExitStack() as stack:
+async def test_strangers_connections_do_not_close_one_that_waits_for_its_answer(api: HangingAPI, tmp_path: Path) -> None:
+    async with served(api, tmp_path, ServerLimits(connections=8)) as ask, contextlib.AsyncExitStack() as stack:
         api.hangs = lambda request: "/pods/" in request.path
         async with asyncio.TaskGroup() as tasks:
             asked = tasks.create_task(ask(review()))
@@ -648,7 +650,7 @@ async def test_the_secret_before_the_present_one_holds_for_a_while_and_both_are_
         assert await known.holds(first)
         await rotation.rotate()
         second = path_of(api).removeprefix(PREFIX)
-        now = LOOK_SECONDS
+        now = LOOKUP_SECONDS
         assert await known.holds(second)
         assert await known.holds(first)  # a kube-apiserver that has not heard yet
         now += PREVIOUS_SECONDS - 0.1
@@ -692,7 +694,7 @@ async def test_a_secret_does_not_outlive_its_configuration(api: FakeAPI) -> None
         assert not await known.holds(first)
         await api.put(WEBHOOKS, configuration())
         await rotation.rotate()
-        now += LOOK_SECONDS
+        now += LOOKUP_SECONDS
         assert not await known.holds(first)
         assert await known.holds(path_of(api).removeprefix(PREFIX))
         assert not await known.holds(first)
@@ -712,7 +714,7 @@ async def test_guesses_are_not_asked_about_each_time_and_nothing_holds_that_cann
         now = FRESH_SECONDS
         api.refusals += [errors.ServiceUnavailable("etcd is away")]
         assert not await known.holds(secret)
-        now += LOOK_SECONDS
+        now += LOOKUP_SECONDS
         assert await known.holds(secret)
         now += FRESH_SECONDS
         await api.put(WEBHOOKS, configuration())

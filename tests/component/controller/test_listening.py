@@ -131,9 +131,9 @@ async def handshaken(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWri
         incoming.write(await reader.read(1 << 16))
 
 
-async def test_who_has_to_go_is_gone_whether_it_says_goodbye_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "MOST", 1)
-    async with listening.listening(web.Application(), "127.0.0.1", 0, tls(tmp_path)) as port:
+async def test_who_has_to_go_is_gone_whether_it_says_goodbye_or_not(tmp_path: Path) -> None:
+    room = listening.Connections(1)
+    async with listening.listening(web.Application(), "127.0.0.1", 0, tls(tmp_path), connections=room) as port:
         reader, writer = await handshaken(port)
         await asyncio.sleep(0.1)
         _, newcomer = await asyncio.open_connection("127.0.0.1", port)
@@ -144,9 +144,8 @@ async def test_who_has_to_go_is_gone_whether_it_says_goodbye_or_not(tmp_path: Pa
         newcomer.close()
 
 
-async def test_a_handshake_that_does_not_end_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.2)
-    async with listening.listening(web.Application(), "127.0.0.1", 0, tls(tmp_path)) as port:
+async def test_a_handshake_that_does_not_end_has_its_time(tmp_path: Path) -> None:
+    async with listening.listening(web.Application(), "127.0.0.1", 0, tls(tmp_path), handshake=0.2) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"\x16\x03\x01")
         async with asyncio.timeout(5):

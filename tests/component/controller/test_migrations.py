@@ -14,7 +14,8 @@ from aiohttp import web
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import name_of, uid_of
 from apiserver.apis.virt import migration_attempts, names
-from controller.reconcilers import migration_plan, migration_retries
+from controller.reconcilers.migrations import migration_retries
+from controller.reconcilers.settings import Times
 from tests.component.controller.test_controller import MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI, Key
 
@@ -25,8 +26,13 @@ async def api() -> FakeAPI:
 
 
 @pytest.fixture
-async def cluster(api: FakeAPI) -> AsyncIterator[Cluster]:
-    async with working(api, "--no-leader-elect"):
+def requeueing() -> Times:
+    return Times()
+
+
+@pytest.fixture
+async def cluster(api: FakeAPI, requeueing: Times) -> AsyncIterator[Cluster]:
+    async with working(api, "--no-leader-elect", times=requeueing):
         yield Cluster(api)
 
 
@@ -170,10 +176,8 @@ async def test_the_oldest_goes_when_another_one_is_over(api: FakeAPI, cluster: C
 # Another attempt
 
 
-async def test_a_migration_whose_connection_broke_is_tried_again_in_another_pod(
-    api: FakeAPI, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(migration_retries, "BACK_OFF_SECONDS", (1, 1))
+@pytest.mark.parametrize("requeueing", [Times(back_off=(1, 1))])
+async def test_a_migration_whose_connection_broke_is_tried_again_in_another_pod(api: FakeAPI, cluster: Cluster) -> None:
     source = await cluster.running()
     await api.put(MIGRATIONS, a_migration("move"))
     await phase_is(cluster, "move", "Scheduling")
@@ -269,8 +273,8 @@ async def fails(api: FakeAPI, machine: str) -> None:
     await api.remove(PODS, "ns", names.target_pod_name(machine, uid_of(api.get(MIGRATIONS, "ns", f"move-{machine}"))))
 
 
-async def test_two_leave_a_node_and_the_others_wait_for_their_turn(api: FakeAPI, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migration_plan, "QUEUE_SECONDS", 3600)
+@pytest.mark.parametrize("requeueing", [Times(queue=3600)])
+async def test_two_leave_a_node_and_the_others_wait_for_their_turn(api: FakeAPI, cluster: Cluster) -> None:
     await machines(cluster, "a", "b", "c", "d")
     await machines(cluster, "elsewhere", node="node2")
     for number, name in enumerate(("a", "b", "c", "d")):

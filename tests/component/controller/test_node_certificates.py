@@ -16,7 +16,7 @@ from apiserver.apis.meta.objects import dig
 from apiserver.apis.virt import trust
 from apiserver.client.rest import Client
 from certs import issuing, reading
-from controller.reconcilers.node_certificates import Signing
+from controller.reconcilers.certificates.node_certificates import Signing
 from controller.runtime.clock import SystemClock
 from tests.component.handler.test_identity import claimed
 from tests.component.handler.world import eventually

@@ -16,8 +16,8 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
 from apiserver.apis.virt import layout, names, release
-from controller.reconcilers import virtual_machines
-from controller.reconcilers.absences import KUBELET_SECONDS
+from controller.reconcilers.settings import Times
+from controller.reconcilers.virtual_machines.absences import KUBELET_SECONDS
 from tests.component.controller.test_controller import EVENTS, LEASES, MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI
 
@@ -75,16 +75,27 @@ class Tenant(Cluster):
         }
 
 
+PROTECTED = "virt-launcher-protected"
+
+
+class ProtectingAPI(FakeAPI):
+    """An API server with a policy that keeps a pod from being deleted."""
+
+    async def _delete(self, key: tuple[str, str, str], options: Any) -> Any:
+        if key[2] == PROTECTED:
+            raise errors.Forbidden("a policy of the cluster protects it")
+        return await super()._delete(key, options)
+
+
 @pytest.fixture
 async def api() -> FakeAPI:
-    return FakeAPI()
+    return ProtectingAPI()
 
 
 @pytest.fixture
-async def tenant(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Tenant]:
-    monkeypatch.setattr(virtual_machines, "UNWATCHED_SECONDS", 0.1)
+async def tenant(api: FakeAPI) -> AsyncIterator[Tenant]:
     tenant = Tenant(api)
-    async with working(api, "--no-leader-elect", elapsed=tenant.elapsed):
+    async with working(api, "--no-leader-elect", elapsed=tenant.elapsed, times=Times(unwatched=0.1)):
         yield tenant
 
 
@@ -178,17 +189,9 @@ async def test_a_pod_that_claims_the_machine_and_is_no_launcher_holds_nothing_up
     assert not [path for method, path, _ in api.writes if method == "DELETE" and "squatter" in path]
 
 
-async def test_a_pod_in_the_way_that_may_not_be_deleted_is_said(api: FakeAPI, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_in_the_way_that_may_not_be_deleted_is_said(api: FakeAPI, tenant: Tenant) -> None:
     own = await tenant.running()
-    forged = await api.put(PODS, tenant.forged("virt-launcher-protected"))
-    real = api._delete
-
-    async def delete(key: tuple[str, str, str], options: Any) -> Any:
-        if key[2] == "virt-launcher-protected":
-            raise errors.Forbidden("a policy of the cluster protects it")
-        return await real(key, options)
-
-    monkeypatch.setattr(api, "_delete", delete)
+    forged = await api.put(PODS, tenant.forged(PROTECTED))
     await tenant.end_pod(own)
     await tenant.until(lambda: "FailedDelete" in tenant.events(), "an event")
     said = next(each for each in api.all(EVENTS) if each["reason"] == "FailedDelete")

@@ -17,10 +17,10 @@ import pytest
 
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.virt import names, service_accounts
-from controller.reconcilers import leftovers
+from controller.reconcilers.certificates.consumers import ETCD_BUNDLE_ANNOTATION
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
-from controller.reconcilers.rotate_certificates import ETCD_BUNDLE_ANNOTATION
+from controller.reconcilers.pods import leftovers
 from tests.twin import environment
 from tests.twin.certificates import ADMIN, HOST
 from tests.twin.environment import Environment

@@ -121,7 +121,7 @@ async def test_metrics_are_told_over_tls_to_whoever_may_get_them(tmp_path: Path)
     metrics.reconciled("virtualmachines", "done", 0.01)
     loop = Controller("virtualmachines", Idle())
     metrics.watch_queue(loop)
-    loop.enqueue("ns", "vm")
+    loop.enqueue(Request("ns", "vm"))
     async with Client(Config("http://unused"), user_agent="test") as client:
         migrations = Informer(client, MIGRATIONS)
     for number, phase in enumerate(("", "Pending", "Running", "Succeeded")):

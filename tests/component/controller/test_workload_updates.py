@@ -12,11 +12,12 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, dig, labels_of, name_of
 from apiserver.apis.virt import names
-from controller.reconcilers import workload_updates
+from controller.reconcilers.settings import Times
 from tests.component.controller.test_controller import MIGRATIONS, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI
 
 QUICK = "--workload-update-batch-interval=300ms"
+OFTEN = Times(updates=0.05)
 STUCK = {"type": "Migratable", "status": "False", "reason": "NotMigratable", "message": "it has a host device"}
 
 
@@ -89,9 +90,8 @@ async def test_a_machine_in_a_pod_of_another_release_says_so_and_takes_it_back(a
         await cluster.until(lambda: outdated(cluster) is None, "end of LauncherOutdated")
 
 
-async def test_guests_are_moved_a_batch_at_a_time(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workload_updates, "LOOK_SECONDS", 0.05)
-    async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=2", "--migrations-per-node=9"):
+async def test_guests_are_moved_a_batch_at_a_time(api: FakeAPI) -> None:
+    async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=2", "--migrations-per-node=9", times=OFTEN):
         cluster = Cluster(api)
         await started(cluster, "a", "b", "c")
         await age(cluster)
@@ -113,10 +113,9 @@ async def test_guests_are_moved_a_batch_at_a_time(api: FakeAPI, monkeypatch: pyt
         await cluster.until(lambda: "c" in moved(api), "the next batch")
 
 
-async def test_a_guest_that_cannot_migrate_is_evicted_where_the_operator_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workload_updates, "LOOK_SECONDS", 0.05)
+async def test_a_guest_that_cannot_migrate_is_evicted_where_the_operator_says_so() -> None:
     api = Evicting()
-    async with working(api, "--no-leader-elect", QUICK, "--workload-update-strategy=Evict"):
+    async with working(api, "--no-leader-elect", QUICK, "--workload-update-strategy=Evict", times=OFTEN):
         judged = api.authorize
         assert judged is not None
         api.authorize = lambda method, path, query: path.endswith("/eviction") or judged(method, path, query)  # as the chart grants it then
@@ -144,12 +143,11 @@ TWO_BUDGETS = {"kind": "Status", "status": "Failure", "code": 500, "message": "T
     ids=["a budget", "a webhook", "two budgets"],
 )
 async def test_an_eviction_that_is_refused_is_told_and_holds_up_nobody(
-    refusal: errors.StatusError | None, failure: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+    refusal: errors.StatusError | None, failure: dict[str, Any] | None
 ) -> None:
-    monkeypatch.setattr(workload_updates, "LOOK_SECONDS", 0.05)
     api = Evicting()
     api.refusal, api.failure = refusal, failure
-    async with working(api, "--no-leader-elect", QUICK, "--workload-update-strategy=Evict"):
+    async with working(api, "--no-leader-elect", QUICK, "--workload-update-strategy=Evict", times=OFTEN):
         judged = api.authorize
         assert judged is not None
         api.authorize = lambda method, path, query: path.endswith("/eviction") or judged(method, path, query)
@@ -161,14 +159,13 @@ async def test_an_eviction_that_is_refused_is_told_and_holds_up_nobody(
         assert len(api.evicted) == len(set(api.evicted)) == 2  # and not again at once
 
 
-async def test_a_migration_that_a_quota_refuses_is_told_and_holds_up_nobody(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workload_updates, "LOOK_SECONDS", 0.05)
+async def test_a_migration_that_a_quota_refuses_is_told_and_holds_up_nobody(api: FakeAPI) -> None:
 
     def admit(collection: str, obj: dict[str, Any]) -> None:
         if collection == MIGRATIONS and dig(obj, "spec", "selector", "name") == "a":
             raise errors.Forbidden("exceeded quota: count/migrations.kubevirt.io")
 
-    async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=1"):
+    async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=1", times=OFTEN):
         cluster = Cluster(api)
         await started(cluster, "a", "b")
         api.admit = admit
@@ -177,10 +174,9 @@ async def test_a_migration_that_a_quota_refuses_is_told_and_holds_up_nobody(api:
         await cluster.until(lambda: "FailedWorkloadUpdate" in cluster.events(), "Event")
 
 
-async def test_who_deletes_the_migration_of_an_upgrade_has_a_pause(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_deletes_the_migration_of_an_upgrade_has_a_pause(api: FakeAPI) -> None:
     """A machine's owner may: without one, its guest was sent to another node again and again."""
-    monkeypatch.setattr(workload_updates, "LOOK_SECONDS", 0.05)
-    async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=1"):
+    async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=1", times=OFTEN):
         cluster = Cluster(api)
         await started(cluster, "a", "b")
         await age(cluster)
@@ -191,9 +187,8 @@ async def test_who_deletes_the_migration_of_an_upgrade_has_a_pause(api: FakeAPI,
         await cluster.until(lambda: moved(api) == ["b"], "the migration of the other one")
 
 
-async def test_a_machine_that_is_not_sound_holds_up_nobody_else(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workload_updates, "LOOK_SECONDS", 0.05)
-    async with working(api, "--no-leader-elect", QUICK):
+async def test_a_machine_that_is_not_sound_holds_up_nobody_else(api: FakeAPI) -> None:
+    async with working(api, "--no-leader-elect", QUICK, times=OFTEN):
         cluster = Cluster(api)
         spoiled = {"phase": "Running", "attempts": 7, "conditions": [{"type": "LauncherOutdated", "status": "True"}]}
         await api.put(VMS, {**a_vm("a"), "status": spoiled})

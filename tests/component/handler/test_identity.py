@@ -22,7 +22,7 @@ from apiserver.client.rest import Client
 from certs import issuing, peers
 from certs.issuing import Pair, Profile
 from certs.reloading import ClientTls, ServerTls
-from controller.reconcilers.node_certificates import Signing
+from controller.reconcilers.certificates.node_certificates import Signing
 from controller.runtime.clock import SystemClock
 from handler.identity import keys
 from handler.identity.keeping import Identity

@@ -13,7 +13,7 @@ import uvloop
 from cryptography.hazmat.primitives import serialization
 
 from certs import requests
-from controller.reconcilers.node_certificate_plan import profile_of
+from controller.reconcilers.certificates.node_certificate_plan import profile_of
 from handler.identity import keys
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]

@@ -15,7 +15,7 @@ from apiserver.registry.virt.revoking import RevokedNodes, trust_config
 from certs import files, issuing
 from certs.issuing import Profile
 from certs.reloading import Files
-from controller.reconcilers.node_certificate_plan import profile_of
+from controller.reconcilers.certificates.node_certificate_plan import profile_of
 from handler.identity.store import Store
 from handler.identity.trust import Trust
 from tests.fakes import rbac

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver.apis.meta.errors import Forbidden
-from apiserver.apis.meta.objects import Object, dig, namespace_of
+from apiserver.apis.meta.objects import Object, dig, key_of, namespace_of
 from apiserver.apis.meta.validation import raise_if_any
 from apiserver.apis.virt.noderestriction import machines, migrations
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
@@ -221,7 +221,7 @@ class Handler:
             informer.subscribe(lambda old, new, name=name: self._enqueue(name, new or old))  # type: ignore[misc]  # a default binds the name
 
     def _enqueue(self, loop: str, obj: Object) -> None:
-        self.loops[loop].enqueue(obj["metadata"]["namespace"], obj["metadata"]["name"])
+        self.loops[loop].enqueue(key_of(obj))
 
     def _may_be_asked(self, status: messages.Status | None) -> bool:
         found = guest_plan.may_be_asked(status)

@@ -24,7 +24,8 @@ from apiserver.registry.virt.guestinfo import GuestInfo
 from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
 from controller.manager import options as controller_options
-from controller.reconcilers.rotate_certificates import API_SERVICE, ETCD, STATEFUL_SETS, authorities
+from controller.reconcilers.certificates.consumers import API_SERVICE, ETCD, STATEFUL_SETS
+from controller.reconcilers.certificates.rotate_certificates import authorities
 from controller.reconcilers.settings import WorkloadUpdate
 from handler import options as handler_options
 from handler.streams.limits import Limits

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from apiserver.apis.virt import names, phases, release
 from apiserver.apis.virt.noderestriction import migrations as restriction
-from controller.reconcilers import migration_plan as controlling
 from controller.reconcilers.actions import DeletePod, WriteStatus
+from controller.reconcilers.migrations import migration_plan as controlling
 from controller.reconcilers.settings import Settings
 from handler.reconcilers import migration_plan as handling
 from launcher.domain.states import State

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from apiserver.apis.meta.objects import Key, Object, key_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, key_of, uid_of
 from apiserver.client.store import Store
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -22,7 +22,7 @@ class Following(RuleBasedStateMachine):
         self.server: dict[str, Object] = {}
         self.undelivered: list[tuple[str, Object]] = []
         self.store = Store({"parity": lambda obj: [str(obj["data"] % 2)]})
-        self.told: dict[Key, Object] = {}
+        self.told: dict[NamespacedName, Object] = {}
         self.store.subscribe(self._hear)
 
     def _hear(self, old: Object | None, new: Object | None) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import times
-from controller.evictions import outcomes
-from controller.evictions.outcomes import MAX_ENDS, MAX_WORDS, Ended, History, Outcomes
-from controller.reconcilers import ended_drains
+from controller.evictions.outcomes import MAX_ENDS, MAX_MESSAGE, Ended, History, Outcomes
 from controller.reconcilers.actions import WriteStatus
+from controller.reconcilers.migrations import ended_drains
 from tests.unit.controller.evictions.test_eviction_plan import NOW, a_running_vm, evacuation
 from tests.unit.controller.reconcilers.builders import a_vm
 
@@ -131,14 +130,14 @@ def test_a_machine_has_no_pauses_of_an_earlier_one_of_its_name(known: Outcomes) 
     assert known.of(other) == History()
 
 
-def test_memory_is_bounded(known: Outcomes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(clock: Clock) -> None:
+    known = Outcomes(clock, limit=3)
     for number in range(MAX_ENDS + 3):
         known.note(evacuation(number, phase="Running"), evacuation(number, message="x" * 5000))
     ends = known.of(a_running_vm()).in_vain
     assert [each.name for each in ends] == [str(number) for number in range(3, MAX_ENDS + 3)]
-    assert {len(each.why) for each in ends} == {MAX_WORDS}
+    assert {len(each.why) for each in ends} == {MAX_MESSAGE}
 
-    monkeypatch.setattr(outcomes, "MAX_MACHINES", 3)
     for name in "abc":
         other = evacuation(endTime=times.to_rfc3339(datetime(2026, 1, 1, 0, 1, tzinfo=UTC)))
         other["spec"]["selector"]["name"] = name

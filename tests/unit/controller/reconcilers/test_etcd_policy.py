@@ -13,7 +13,7 @@ from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.users import User
 from apiserver.registry.generic.admission import Attributes
-from controller.reconcilers.rotate_certificates import ETCD_BUNDLE_ANNOTATION, STATEFUL_SETS
+from controller.reconcilers.certificates.consumers import ETCD_BUNDLE_ANNOTATION, STATEFUL_SETS
 from tests.unit.apiserver.admission.policy.test_policies import World
 from tests.unit.controller.reconcilers import forbidden_pods
 from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT

@@ -22,9 +22,9 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt import service_accounts
 from apiserver.registry.generic.admission import Attributes
-from controller.reconcilers import ownership
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
+from controller.reconcilers.pods import ownership
 from tests.unit.charts.test_kubevirt import NODE, objects
 from tests.unit.controller.reconcilers import forbidden_pods
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import evictions, names
-from controller.reconcilers import attempts, emptied_nodes, migration_retries, outdated, ownership, pod_state, readiness
 from controller.reconcilers.copies import node_of_pod
+from controller.reconcilers.migrations import migration_retries
+from controller.reconcilers.nodes import emptied_nodes
+from controller.reconcilers.pods import ownership, pod_state, readiness
 from controller.reconcilers.trimming import MAX_NAME, trim_claim, trim_migration, trim_node, trim_object, trim_pod
+from controller.reconcilers.virtual_machines import attempts, outdated
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
 
 LONG = {f"a{number}": "" for number in range(10_000)}
@@ -104,7 +107,7 @@ def test_an_owner_takes_no_more_memory_than_others_and_stays_who_it_was(field: s
     pod["metadata"]["ownerReferences"][0][field] += TEXT
     kept = trim_pod(pod)
     assert len(json.dumps(kept)) < 4096
-    assert ownership.owners_of(kept) == [each[: len("default/") + MAX_NAME] for each in ownership.owners_of(pod)]
+    assert ownership.owners_of(kept) == [ownership.Owner(each.namespace, each.uid[:MAX_NAME]) for each in ownership.owners_of(pod)]
     assert ownership.is_controlled_by(kept, a_vm()) == ownership.is_controlled_by(pod, a_vm())
 
 

@@ -28,7 +28,7 @@ def moments(reconciler: Scripted, *, seconds: float = 1000) -> list[float]:
 
     async def scenario() -> None:
         controller = Controller("test", reconciler, workers=2)
-        controller.enqueue("ns", "name")
+        controller.enqueue(Request("ns", "name"))
         async with asyncio.timeout(seconds):
             await controller.run()
 
@@ -65,12 +65,12 @@ def test_after_a_terminal_error_the_pauses_begin_anew() -> None:
 
     async def scenario() -> None:
         controller = Controller("test", reconciler, workers=1)
-        controller.enqueue("ns", "name")
+        controller.enqueue(Request("ns", "name"))
         async with asyncio.timeout(1000), asyncio.TaskGroup() as tasks:
             tasks.create_task(controller.run())
             while len(reconciler.at) < 7:
                 await asyncio.sleep(1)
-            controller.enqueue("ns", "name")  # it changed
+            controller.enqueue(Request("ns", "name"))  # it changed
 
     with pytest.raises(TimeoutError):
         run(scenario())
@@ -110,7 +110,7 @@ def test_one_object_never_has_two_workers() -> None:
         async with asyncio.TaskGroup() as tasks:
             working = tasks.create_task(controller.run())
             for _ in range(20):
-                controller.enqueue("ns", "one")
+                controller.enqueue(Request("ns", "one"))
                 await asyncio.sleep(0.3)
             working.cancel()
         return most

@@ -5,7 +5,7 @@ from typing import cast
 from apiserver.apis.core.resources import PODS
 from apiserver.client.rest import Client
 from controller.runtime.clock import SystemClock
-from controller.runtime.recorder import BURST, MAX_WAITING, SIMILAR, Again, Correlator, New, Occurrence, Recorder
+from controller.runtime.recorder import BURST, MAX_WAITING, SIMILAR, Correlator, CreateEvent, Occurrence, PatchEvent, Recorder
 
 
 def an_occurrence(message: str = "pulled", reference: str = "v1/Pod/ns/p/uid") -> Occurrence:
@@ -15,22 +15,22 @@ def an_occurrence(message: str = "pulled", reference: str = "v1/Pod/ns/p/uid") -
 def test_the_same_event_again_raises_its_count() -> None:
     correlator = Correlator()
     key, decision = correlator.decide(an_occurrence(), 0)
-    assert decision == New("pulled")
+    assert decision == CreateEvent("pulled")
     correlator.written(key, "p.1", 1)
-    assert correlator.decide(an_occurrence(), 1)[1] == Again("p.1", 2, "pulled")
+    assert correlator.decide(an_occurrence(), 1)[1] == PatchEvent("p.1", 2, "pulled")
 
 
 def test_many_events_that_differ_in_words_become_one() -> None:
     correlator = Correlator()
     for number in range(SIMILAR):
         key, decision = correlator.decide(an_occurrence(f"try {number}"), number)
-        assert isinstance(decision, New)
+        assert isinstance(decision, CreateEvent)
         correlator.written(key, f"p.{number}", 1)
     key, decision = correlator.decide(an_occurrence("try 10"), 11)
-    assert isinstance(decision, New)
+    assert isinstance(decision, CreateEvent)
     assert decision.message.startswith("(combined from similar events)")
     correlator.written(key, "combined", 1)
-    assert correlator.decide(an_occurrence("try 11"), 12)[1] == Again("combined", 2, decision.message)
+    assert correlator.decide(an_occurrence("try 11"), 12)[1] == PatchEvent("combined", 2, decision.message)
 
 
 def test_an_object_that_never_stops_talking_is_heard_every_five_minutes() -> None:

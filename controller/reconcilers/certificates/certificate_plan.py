@@ -1,0 +1,250 @@
+"""Decide about an authority and everything that depends on it: pure, from what was observed and the time.
+
+The Secret of an authority holds ``tls.crt``/``tls.key``, the one that signs, and ``ca.crt``, the bundle that everybody must trust.
+Replacing an authority never breaks a connection, because each step waits until everybody has what the next one needs:
+
+====================  ==================  =======================  ==============================================
+step                  signs               bundle                   goes on when
+====================  ==================  =======================  ==============================================
+at rest               old                 old                      less than a third of its life is left
+staged                old                 old, next                every consumer has had the bundle for ``spread``
+promoted              next                next, old                every leaf is signed anew and ``spread`` passed;
+                                                                   of the nodes' authority, the life of a node's certificate
+at rest               next                next
+====================  ==================  =======================  ==============================================
+
+The step is read off the Secret, so a crash between any two writes loses nothing; that ``spread`` has begun is an annotation which names the
+bundle it is about. An authority that is absent or unusable is replaced at once: that is the first installation, and it is how one revokes.
+
+That applying the plan again and again ends in an empty plan, from whatever was there and after a crash at any write, is tested in
+``tests/component/test_certificate_rotation.py``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from apiserver.apis.meta import times
+from certs import reading, renewal
+from certs.issuing import Pair, Profile
+from certs.reading import Certificate
+from certs.renewal import Policy, Reason
+
+API_AUTHORITY: Final = "kubevirt-ca"
+"""Secret and common name of the authority of everything but etcd; it signs for nodes, too."""
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+BUNDLE: Final = "ca.crt"
+NEXT_CERTIFICATE: Final = "next.crt"
+NEXT_KEY: Final = "next.key"
+SPREAD_ANNOTATION: Final = "kubevirt.io/bundle-spread-since"
+"""On an authority's Secret: ``<fingerprints of signer/bundle> <RFC 3339>``, when all consumers were first seen to be up to them."""
+
+Data: TypeAlias = Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A certificate wanted in a Secret."""
+
+    secret: str
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """An authority wanted in a Secret, with the leaves that it signs."""
+
+    secret: str
+    common_name: str
+    leaves: tuple[Leaf, ...]
+    signs_for_nodes: bool = False
+    """It signs certificates that stand in no Secret, too (``node_certificates``): they are renewed by those who hold them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The Secrets and consumers that are there."""
+
+    authority: Data | None = field(repr=False)
+    """The data of the authority's Secret; None when there is none."""
+    spread_since: str
+    """Its ``SPREAD_ANNOTATION``, or nothing."""
+    leaves: Mapping[str, Data] = field(repr=False)
+    """Data of the leaves' Secrets, by name; absent ones are absent."""
+    injected: Mapping[str, str]
+    """Fingerprints of the bundles that other consumers carry, by consumer; those that do not exist are absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class MakeAuthority:
+    """Replace the authority by a new one, trusted beside ``retiring``."""
+
+    secret: str
+    reason: Reason
+    retiring: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StageAuthority:
+    """Make the next authority, and put it into the bundle beside those that are."""
+
+    secret: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteAuthority:
+    """Let the staged authority sign from now on; the old one stays in the bundle."""
+
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBundle:
+    """Set ``ca.crt`` of a Secret."""
+
+    secret: str
+    bundle: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IssueLeaf:
+    """Sign a new certificate for a leaf and store it with the bundle."""
+
+    leaf: Leaf
+    reason: Reason
+    bundle: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InjectBundle:
+    """Give the bundle to a consumer that is no Secret."""
+
+    consumer: str
+    bundle: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkSpread:
+    """Note that every consumer carries the bundle from now on."""
+
+    secret: str
+    annotation: str
+
+
+Action: TypeAlias = MakeAuthority | StageAuthority | PromoteAuthority | WriteBundle | IssueLeaf | InjectBundle | MarkSpread
+
+
+def plan(wanted: Authority, observed: Observed, now: datetime, policy: Policy) -> tuple[Action, ...]:
+    """Return the writes that are possible now; apply them in order, observe, and plan again until nothing is left."""
+    data = observed.authority or {}
+    reason = renewal.authority_unusable(data.get(CERTIFICATE, b""), data.get(KEY, b""), now)
+    staged = _staged(data, now)
+    if reason is not None:
+        if staged is not None:
+            return (PromoteAuthority(wanted.secret),)
+        return (MakeAuthority(wanted.secret, reason, _still_valid(data, now)),)
+    signer = reading.read_certificate(data[CERTIFICATE])
+    assert signer is not None  # noqa: S101 - authority_unusable has read it
+    due = renewal.is_due(signer, now, policy.authority)
+    if due is not None and staged is None:
+        return (StageAuthority(wanted.secret, due),)
+    bundle = _bundle(data, signer, staged, now)
+    if data.get(BUNDLE) != bundle:
+        return (WriteBundle(wanted.secret, bundle),)
+    if actions := _consumers(wanted, observed, signer, bundle, now, policy):
+        return actions
+    return _advance(wanted, observed, signer, staged, bundle, now, policy)
+
+
+def fingerprint(bundle: bytes) -> str:
+    """Return what stands for a set of authorities in annotations: 16 hexadecimal digits, whatever their order in the bundle."""
+    return hashlib.sha256("".join(sorted(each.fingerprint for each in reading.read_bundle(bundle))).encode()).hexdigest()[:16]
+
+
+def decoded(value: object) -> bytes:
+    """Return what a value of a Secret's ``data`` stands for; nothing when it is no base64, as for one that is absent."""
+    try:
+        return base64.b64decode(str(value or ""))
+    except ValueError:
+        return b""
+
+
+def encoded(value: bytes) -> str:
+    """Return what stands for bytes in a Secret's ``data`` and in a ``caBundle``."""
+    return base64.b64encode(value).decode()
+
+
+def staged_pair(data: Data) -> Pair:
+    """Return the staged authority of a Secret's data."""
+    return Pair(data[NEXT_CERTIFICATE], data[NEXT_KEY])
+
+
+def _consumers(
+    wanted: Authority, observed: Observed, signer: Certificate, bundle: bytes, now: datetime, policy: Policy
+) -> tuple[Action, ...]:
+    """Return what brings leaves and other consumers up to the signer and the bundle."""
+    actions: list[Action] = []
+    for leaf in wanted.leaves:
+        data = observed.leaves.get(leaf.secret, {})
+        reason = renewal.needs_renewal(
+            data.get(CERTIFICATE, b""), data.get(KEY, b""), now, lifetime=policy.leaf, profile=leaf.profile, authority=signer
+        )
+        if reason is not None:
+            actions.append(IssueLeaf(leaf, reason, bundle))
+        elif data.get(BUNDLE) != bundle:
+            actions.append(WriteBundle(leaf.secret, bundle))
+    wanted = fingerprint(bundle)
+    actions += [InjectBundle(consumer, bundle) for consumer, carried in sorted(observed.injected.items()) if carried != wanted]
+    return tuple(actions)
+
+
+def _advance(
+    wanted: Authority, observed: Observed, signer: Certificate, staged: Certificate | None, bundle: bytes, now: datetime, policy: Policy
+) -> tuple[Action, ...]:
+    """Return the next step of a rotation, when its time has come."""
+    if bundle == signer.pem:
+        return ()
+    state = f"{signer.fingerprint[:16]}/{fingerprint(bundle)}"
+    mark, _, since = observed.spread_since.partition(" ")
+    began = _time(since) if mark == state else None
+    if began is None or began > now:
+        return (MarkSpread(wanted.secret, f"{state} {times.to_rfc3339_micro(now)}"),)
+    if staged is not None:
+        return () if now - began < policy.spread else (PromoteAuthority(wanted.secret),)
+    # Who holds a certificate of a node renews it in its own time: the old authority is trusted for as long as one may live.
+    trusted = max(policy.spread, policy.node) if wanted.signs_for_nodes else policy.spread
+    return () if now - began < trusted else (WriteBundle(wanted.secret, signer.pem),)
+
+
+def _staged(data: Data, now: datetime) -> Certificate | None:
+    pair = data.get(NEXT_CERTIFICATE, b""), data.get(NEXT_KEY, b"")
+    return None if renewal.authority_unusable(*pair, now) else reading.read_certificate(pair[0])
+
+
+def _bundle(data: Data, signer: Certificate, staged: Certificate | None, now: datetime) -> bytes:
+    """Return what everybody must trust: who signs, who will, and who did as long as somebody may present it."""
+    first = (signer,) if staged is None else (signer, staged)
+    known = {each.fingerprint for each in first}
+    old = (each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
+    return reading.write_bundle((*first, *(each for each in old if each.fingerprint not in known)))
+
+
+def _still_valid(data: Data, now: datetime) -> bytes:
+    """Return the authorities whose leaves may still be in use although nothing can be signed any more."""
+    return reading.write_bundle(
+        tuple(each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
+    )
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return times.parse(text)
+    except ValueError:
+        return None

@@ -1,0 +1,118 @@
+"""Consumers of the authorities to trust: what has a copy of their bundle, beside the Secrets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from apiserver.apis.core.resources import API_SERVICES, CONFIG_MAPS
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object, annotations_of, dig
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt import names, trust
+from apiserver.client.rest import Client
+from controller.reconcilers.certificates import certificate_plan
+from controller.reconcilers.settings import FIELD_MANAGER
+
+STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
+API_SERVICE: Final = f"{names.VERSION}.{names.GROUP}"
+ETCD: Final = "kubevirt-etcd"
+"""The StatefulSet, its Service, and the prefix of its Secrets."""
+ETCD_BUNDLE_ANNOTATION: Final = "kubevirt.io/ca-bundle"
+"""On etcd's StatefulSet: the fingerprint of the bundle it has; in its pod template, to replace the pods."""
+LABELS: Final = {"app.kubernetes.io/part-of": "kubevirt", "app.kubernetes.io/managed-by": "virt-controller"}
+"""Of what virt-controller makes."""
+
+
+class Consumer(Protocol):
+    """Something beside a Secret that has a copy of the authorities to trust."""
+
+    async def fingerprint(self) -> str | None:
+        """Return the fingerprint of the bundle it has; None when it does not exist (yet)."""
+
+    async def inject(self, bundle: bytes) -> None:
+        """Give it the bundle."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServiceBundle:
+    """``spec.caBundle`` of our APIService: whom kube-apiserver trusts when it calls virt-api."""
+
+    client: Client
+    name: str = API_SERVICE
+
+    async def fingerprint(self) -> str | None:
+        """Return the fingerprint of ``caBundle``."""
+        try:
+            service = await self.client.get(API_SERVICES, self.name)
+        except errors.NotFound:
+            return None
+        if dig(service, "spec", "insecureSkipTLSVerify"):
+            return ""
+        return certificate_plan.fingerprint(certificate_plan.decoded(dig(service, "spec", "caBundle")))
+
+    async def inject(self, bundle: bytes) -> None:
+        """Write ``caBundle``, and have it verified."""
+        patch = {"spec": {"caBundle": certificate_plan.encoded(bundle), "insecureSkipTLSVerify": False}}
+        await self.client.patch(API_SERVICES, self.name, patch, field_manager=FIELD_MANAGER)
+
+
+@dataclass(frozen=True, slots=True)
+class TrustBundle:
+    """``ca.crt`` of the ConfigMap that virt-handlers follow (``apiserver.apis.virt.trust``); what else is in it is the operator's."""
+
+    client: Client
+    namespace: str
+    name: str = trust.CONFIG_MAP
+
+    async def fingerprint(self) -> str:
+        """Return the fingerprint of what it has; it is made when it does not exist."""
+        try:
+            config_map = await self.client.get(CONFIG_MAPS, self.name, self.namespace)
+        except errors.NotFound:
+            return ""
+        return certificate_plan.fingerprint(str((config_map.get("data") or {}).get(trust.AUTHORITIES, "")).encode())
+
+    async def inject(self, bundle: bytes) -> None:
+        """Write the bundle beside what is there."""
+        data = {trust.AUTHORITIES: bundle.decode()}
+        try:
+            await self.client.patch(CONFIG_MAPS, self.name, {"data": data}, self.namespace, field_manager=FIELD_MANAGER)
+        except errors.NotFound:
+            metadata = {"name": self.name, "namespace": self.namespace, "labels": dict(LABELS)}
+            config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+            await self.client.create(CONFIG_MAPS, config_map, self.namespace, field_manager=FIELD_MANAGER)
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdRestart:
+    """etcd reads renewed certificates at every handshake, but the authorities that it trusts only when it starts: restart its pods."""
+
+    client: Client
+    namespace: str
+    name: str = ETCD
+
+    async def fingerprint(self) -> str | None:
+        """Return the fingerprint that all its pods run with; nothing while older pods remain."""
+        try:
+            stateful_set = await self.client.get(STATEFUL_SETS, self.name, self.namespace)
+        except errors.NotFound:
+            return None
+        status = stateful_set.get("status") or {}
+        rolled_out = (
+            int(status.get("observedGeneration") or 0) >= int(dig(stateful_set, "metadata", "generation") or 0)
+            and status.get("currentRevision") == status.get("updateRevision")
+        )  # fmt: skip
+        return annotations_of(stateful_set).get(ETCD_BUNDLE_ANNOTATION, "") if rolled_out else ""
+
+    async def inject(self, bundle: bytes) -> None:
+        """Note the bundle; where pods run already, in the pod template, too, which replaces them one after the other.
+
+        At the first installation they still wait for the Secret, and a changed template would only make them start twice.
+        """
+        stateful_set = await self.client.get(STATEFUL_SETS, self.name, self.namespace)
+        note = {"metadata": {"annotations": {ETCD_BUNDLE_ANNOTATION: certificate_plan.fingerprint(bundle)}}}
+        patch: Object = dict(note)
+        if dig(stateful_set, "status", "readyReplicas"):
+            patch["spec"] = {"template": note}
+        await self.client.patch(STATEFUL_SETS, self.name, patch, self.namespace, field_manager=FIELD_MANAGER)

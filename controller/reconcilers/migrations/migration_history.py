@@ -1,0 +1,78 @@
+"""Ownership of Migrations, and for how long one is kept once it is over. Pure.
+
+A Migration goes with its machine: virt-controller makes the machine one of its owners as soon as it sees the two together, as a CronJob
+owns its Jobs, and the garbage collector deletes what a deleted machine owned. Of the finished ones of each machine the newest few are kept.
+Which machine that is the owner's uid says, so that one which was made under the name of an earlier one has nothing of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, name_of, uid_of
+from apiserver.apis.virt import evictions, names, phases
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from controller.reconcilers.actions import Action, AddOwner, DeleteObject, Requeue
+from controller.reconcilers.pods import ownership
+
+NEEDED_SECONDS: Final = 3600
+"""From the end of a migration that an eviction caused: how long the next eviction has to wait is counted from those that failed."""
+_PREFIX: Final = f"{names.GROUP}/"
+_EARLY: Final = frozenset({"", phases.PENDING, phases.SCHEDULING})
+"""Phases in which nobody but virt-controller writes the object."""
+
+
+def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
+    """Return what makes the machine an owner of its Migration, and the first of its name, if it is not yet."""
+    if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
+        return ()
+    if not uid_of(vm) or evictions.machine_of(migration).name != name_of(vm) or owner_uid(migration) == uid_of(vm):
+        return ()
+    return (
+        AddOwner(
+            {"apiVersion": VIRTUAL_MACHINES.api_version, "kind": VIRTUAL_MACHINES.kind, "name": name_of(vm), "uid": uid_of(vm)},
+        ),
+    )
+
+
+def owner_uid(migration: Object) -> str:
+    """Return the uid of the machine that owns a Migration, or an empty string.
+
+    Who makes a Migration may write any owner into it; virt-controller puts the machine before all others (:func:`adopt`).
+    """
+    references = dig(migration, "metadata", "ownerReferences")
+    for each in references if isinstance(references, list) else ():
+        is_ours = dig(each, "kind") == VIRTUAL_MACHINES.kind and str(dig(each, "apiVersion") or "").startswith(_PREFIX)
+        if is_ours and dig(each, "name") == evictions.machine_of(migration).name:
+            return str(dig(each, "uid") or "")
+    return ""
+
+
+def clean_up(migration: Object, others: Iterable[Object], kept: int, now: datetime) -> tuple[Action, ...]:
+    """Return what becomes of a Migration that is over: ``kept`` newer ones of the same machine among ``others``, and it is deleted."""
+    if is_deleting(migration) or ownership.held_by(migration):
+        return ()
+    owner, age = owner_uid(migration), _age(migration)
+    newer = sum(1 for each in others if not phases.is_unfinished(each) and owner_uid(each) == owner and _age(each) > age)
+    if newer < kept:
+        return ()
+    left = _needed(migration, now)
+    return (Requeue(left),) if left > 0 else (DeleteObject(),)
+
+
+def _age(migration: Object) -> tuple[str, str, str]:
+    """Return what orders the Migrations of a machine, of which one at most is unfinished at any time: the server's own times, as text."""
+    found = (dig(migration, "metadata", "creationTimestamp"), dig(migration, "status", "endTime"), name_of(migration))
+    created, ended, name = (str(each or "") for each in found)
+    return created, ended, name
+
+
+def _needed(migration: Object, now: datetime) -> float:
+    """Return for how many seconds more something may look at its end."""
+    ended = dig(migration, "status", "endTime") or dig(migration, "metadata", "creationTimestamp")
+    if evictions.POD_LABEL not in labels_of(migration) or not ended:
+        return 0.0
+    return NEEDED_SECONDS - (now - times.parse(ended)).total_seconds()

@@ -1,0 +1,535 @@
+"""Decide about one live migration: from what is known to a tuple of actions. Pure.
+
+Whose turn it is to begin is decided elsewhere, about all of them together (``migration_queue``).
+Up to ``PreparingTarget`` this loop decides; from ``TargetReady`` on only the two virt-handlers know on which side the domain is, and this
+loop ends a Migration only when the pods themselves leave no doubt; it releases the guest (``apis.virt.release``) when the source's pod
+says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was observed,
+and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
+Each phase has its time (``migration_bounds``): one that stays ``TargetReady`` ends, one that stays ``Running`` gives its place to another.
+An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import (
+    Object,
+    condition,
+    dig,
+    finalizers_of,
+    is_deleting,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_condition,
+    without_condition,
+)
+from apiserver.apis.virt import chosen_cpu, evictions, migration_attempts, migration_policies, names, phases, power, release
+from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.hardware import disks, memory
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
+from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
+from controller.reconcilers.migrations import migratable, migration_bounds, migration_queue, migration_retries
+from controller.reconcilers.migrations.migration_bounds import (
+    NODE_SECONDS,
+    PREPARE_SECONDS,
+    RUN_SECONDS,
+    SOURCE_UNKNOWN,
+    START_SECONDS,
+)
+from controller.reconcilers.migrations.migration_queue import Turn
+from controller.reconcilers.migrations.migration_retries import TARGET_SCHEDULED
+from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.settings import MigrationLimits, Settings
+
+HANDLER_SECONDS: Final = 3
+"""For virt-handler of the target to write the end and its figures, after it moved the machine: what it writes meets no other write then."""
+LAST_WORDS_SECONDS: Final = 15
+"""For the virt-handlers to say what became of a guest whose source pod ended without saying that it left: they may know better."""
+SOURCE_END_SECONDS: Final = 25
+"""For virt-launcher of the source to end by itself after the guest left: connections are passed on for a few seconds by then."""
+STALE_SECONDS: Final = 1
+"""Before a machine that is known to be newer on the server is read again."""
+SOURCE_WORD_SECONDS: Final = 60
+"""For virt-handler of the source to say that the guest stayed, once the target pod ended: libvirt notices that at once, and after half a
+minute where the node is gone."""
+ATTEMPT_FAILED: Final = "AttemptFailed"
+"""Reason of one that waits for its next attempt."""
+QUEUED: Final = "Queued"
+"""Reason of one that waits for its turn."""
+OVERDUE: Final = "Overdue"
+"""Reason of one whose end nobody says, and whose place is another's."""
+MAX_STRANGERS: Final = 3
+"""Nodes whose virt-handlers speak another contract, that are named."""
+SUCCEEDED: Final = "Succeeded"
+"""The type of the condition that says whether the migration did."""
+_OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the decision needs."""
+
+    migration: Object
+    vm: Object | None
+    source: Object | None
+    """The pod in ``status.sourcePod`` (before that is set: the machine's pod), by its uid."""
+    target: Object | None
+    """The pod that bears the one name that this Migration's target can have, by its uid once that is written down."""
+    claims: Mapping[str, Object | None]
+    now: datetime
+    settings: Settings
+    refusal: str = ""
+    source_labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the source's Node: what the target's has to have, too, while there is no target (:func:`relies_on_node`)."""
+    policy: Object | None = None
+    """The MigrationPolicy that holds (``NO_POLICY`` when there is none) for a migration that begins (:func:`begins`); None: not read."""
+    turn: Turn = field(default_factory=Turn)
+    """Of one that has not begun."""
+    limits: MigrationLimits = field(default_factory=MigrationLimits)
+    strangers: Mapping[str, str] = field(default_factory=dict)
+    """Nodes whose virt-handlers speak another contract, and the words for each."""
+
+
+def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
+    """Return whether a target is to be made for a guest that has what the processors of its node have."""
+    begins = phases.phase_of(migration) in ("", phases.PENDING)
+    return begins and vm is not None and pod_state.has_kvm(source) and cpu.is_the_nodes(vm)
+
+
+def begins(actions: tuple[Action, ...]) -> bool:
+    """Return whether a migration is to be given its target, so that its policy has to be known."""
+    return any(isinstance(each, CreatePod) for each in actions)
+
+
+def plan(seen: Observed) -> tuple[Action, ...]:
+    """Return what brings the migration closer to its end."""
+    phase = phases.phase_of(seen.migration)
+    if phase in phases.MIGRATION_FINAL:
+        return _tidy_up(seen)
+    if phase in _OURS:
+        if is_deleting(seen.migration):
+            return _finish(seen, phases.CANCELLED, "Cancelled", "the migration was deleted before it began")
+        if (why := _impossible(seen)) is not None:
+            return _finish(seen, phases.FAILED, *why)
+        if phase == phases.PREPARING_TARGET:
+            return _await_target(seen)
+        if migration_queue.waits(seen.migration) and not seen.turn.may_begin and seen.target is None:
+            return _wait(seen)
+        if left := _back_off_left(seen, seen.migration):
+            return (Requeue(left),)
+        left = migration_bounds.target_left(seen.migration, seen.target, seen.now, seen.limits, is_refused=bool(seen.refusal))
+        if left is not None and left <= 0:
+            return _give_up(seen)
+        if phase == phases.SCHEDULING and migration_bounds.is_to_note_node(seen.migration, seen.target, seen.limits):
+            return _note_node(seen)
+        actions = _create_target(seen) if phase in ("", phases.PENDING) else _schedule(seen)
+        return actions if left is None or phase in migration_queue.WAITING else (*actions, Requeue(max(left, 0.5)))
+    return _oversee(seen)
+
+
+def outcome_event(migration: Object, actions: Iterable[Action]) -> Emit | None:
+    """Return the Event that says how a Migration ended to whoever looks at its machine: once, with the removal of the finalizer."""
+    phase, name = phases.phase_of(migration), name_of(migration)
+    if phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
+        return None
+    if phase == phases.SUCCEEDED:
+        source, target = dig(migration, "status", "sourceNode"), dig(migration, "status", "targetNode")
+        return Emit("Normal", "Migrated", f"migration {name} moved the guest from {source} to {target}")
+    return Emit("Warning", f"Migration{phase}", f"migration {name}: {dig(migration, 'status', 'message') or phase}")
+
+
+def _wait(seen: Observed) -> tuple[Action, ...]:
+    """Say for what a migration waits that is not to begin yet."""
+    first = dig(seen.migration, "status", "phaseTransitionTimestamps") or []
+    if _is_ours(seen) and not seen.turn.is_drain and first and _ago(seen, first[0]["time"]) >= NODE_SECONDS:
+        # Nobody empties its node any more, or did: it would begin whenever there is room.
+        return _finish(seen, phases.FAILED, QUEUED, f"its turn did not come within {NODE_SECONDS} s: {seen.turn.message}")
+    status = phases.enter(_status(seen), phases.PENDING, seen.now)
+    status |= {"message": seen.turn.message, "conditions": _conditions(seen, "Unknown", QUEUED, seen.turn.message)}
+    again = Requeue(seen.settings.times.queue)
+    if status == (seen.migration.get("status") or {}):
+        return (again,)
+    known = condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    new = () if known.get("reason") == QUEUED else (Emit("Normal", QUEUED, seen.turn.message),)
+    return (WriteStatus(status), *new, again)
+
+
+def _give_up(seen: Observed) -> tuple[Action, ...]:
+    why, ours = dig(seen.migration, "status", "message") or "no target pod could be made", _is_ours(seen)
+    if node := pod_state.node_of(seen.target):
+        message = f"the target pod did not run on node {node} within {START_SECONDS if ours else RUN_SECONDS} s: {why}"
+        return _finish(seen, phases.FAILED, "TargetNotRunning", message)
+    seconds = NODE_SECONDS if ours else seen.limits.scheduling_seconds
+    return _finish(seen, phases.FAILED, "Unschedulable", f"no node for the target within {seconds} s: {why}")
+
+
+def _note_node(seen: Observed) -> tuple[Action, ...]:
+    node = pod_state.node_of(seen.target)
+    new = {"type": TARGET_SCHEDULED, "status": "True", "reason": "Scheduled", "message": f"the target pod has node {node}"}
+    conditions = with_condition(dig(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
+    return (WriteStatus({**_status(seen), "conditions": conditions}), Requeue(RUN_SECONDS))
+
+
+def _is_ours(seen: Observed) -> bool:
+    return evictions.is_by_controller(seen.migration)
+
+
+def _ago(seen: Observed, moment: str) -> float:
+    return (seen.now - times.parse(moment)).total_seconds()
+
+
+def _impossible(seen: Observed) -> tuple[str, str] | None:
+    """Return (reason, message) of why the machine cannot migrate now, if there is such a reason."""
+    vm, selected = seen.vm, dig(seen.migration, "spec", "selector", "name")
+    if vm is None:
+        message = (
+            f"there is no virtual machine {selected!r} in namespace {namespace_of(seen.migration)}; create another Migration once there is"
+        )
+        return "VirtualMachineNotFound", message
+    wish = power.decide(vm)
+    if phases.phase_of(vm) == phases.UNKNOWN:
+        return SOURCE_UNKNOWN, f"the node of virtual machine {name_of(vm)} does not report"
+    if phases.phase_of(vm) != phases.RUNNING or not wish.on or wish.attempt > power.current_attempt(vm):
+        why = wish.message if phases.phase_of(vm) == phases.RUNNING else f"its phase is {phases.phase_of(vm) or 'not set'}"
+        return "NotRunning", f"virtual machine {name_of(vm)} is not running: {why}"
+    if (found := migratable.barrier(vm, seen.claims)) is not None:
+        return found.reason, found.message
+    if (source := dig(seen.migration, "status", "sourcePod")) and source != dig(vm, "status", "podName"):
+        return "SourceChanged", f"virtual machine {name_of(vm)} was restarted meanwhile"
+    return None
+
+
+def _create_target(seen: Observed) -> tuple[Action, ...]:
+    if seen.vm is None or seen.source is None:
+        return (Requeue(1),)  # the copy of the pods is behind
+    now = times.to_rfc3339(seen.now)
+    if seen.refusal:
+        return _report(seen, phases.PENDING, "FailedCreate", seen.refusal, startTime=dig(seen.migration, "status", "startTime") or now)
+    node = dig(seen.vm, "status", "nodeName") or pod_state.node_of(seen.source)
+    # The domain needs on the target what it has on the source: a kvm guest goes nowhere without kvm.
+    kvm = pod_state.has_kvm(seen.source)
+    selector = dig(seen.migration, "spec", "nodeSelector") or {}
+    placement = scheduling.Placement(
+        kvm=kvm,
+        avoid_nodes=migration_attempts.nodes_of(seen.migration),
+        not_on_node=node,
+        never_on=tuple(sorted(seen.strangers)),
+        node_selector=selector,
+        source_labels=cpu.of_source(seen.source_labels),
+        chosen=chosen_cpu.running(seen.vm) if kvm else None,
+    )
+    attempt = power.current_attempt(seen.vm)
+    pod = launcher_pod.target_pod(seen.vm, seen.migration, attempt, seen.claims, seen.settings, placement)
+    message = f"pod {name_of(pod)} was created"
+    status = {
+        **phases.enter(_status(seen), phases.SCHEDULING, seen.now),
+        "startTime": dig(seen.migration, "status", "startTime") or now,
+        "sourceNode": node,
+        "sourcePod": name_of(seen.source),
+        "sourcePodUID": uid_of(seen.source),
+        "targetPod": name_of(pod),
+        "attempt": max(migration_attempts.number_of(seen.migration), 1),
+        "message": message,
+    }
+    if "options" not in status:  # another attempt is carried out as the first one was
+        status |= _terms(seen.vm, seen.policy or migration_policies.NO_POLICY, seen.settings)
+    created = WriteStatus(status, "targetPodUID")
+    return (CreatePod(pod, seen.vm), created, Emit("Normal", "SuccessfulCreate", f"created target pod {name_of(pod)}"))
+
+
+def _terms(vm: Object, policy: Object, settings: Settings) -> Object:
+    """Return the fields that say how the guest moves, whatever becomes of the policy meanwhile."""
+    domain = domain_of(vm)
+    copied = sum(disks.overlay_bytes(each) for each in disks.defaulted(domain))
+    options = migration_policies.options(policy, memory.guest_bytes(domain), settings.migrations, copied_bytes=copied)
+    return {"policy": name_of(policy), "options": options} if policy else {"options": options}
+
+
+def _schedule(seen: Observed) -> tuple[Action, ...]:
+    target = seen.target
+    if migration_attempts.failure_of(seen.migration) is not None:
+        return _retry(seen)
+    if (ended := _target_ended(seen)) is not None:
+        return ended
+    if target is None or not pod_state.is_running(target):
+        return _report_obstacle(seen, target) if target is not None else ()
+    node = pod_state.node_of(target)
+    status = {
+        **phases.enter(_status(seen), phases.PREPARING_TARGET, seen.now),
+        "targetNode": node,
+        "targetPodUID": uid_of(target),
+        "targetPodIPs": list(pod_state.addresses_of(target)),
+        "message": f"virt-handler of node {node} prepares the target",
+    }
+    return (
+        WriteStatus(status),
+        Emit("Normal", "Scheduled", f"target pod {name_of(target)} runs on node {node}"),
+        Requeue(PREPARE_SECONDS),
+    )
+
+
+def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
+    found = pod_state.obstacle(target)
+    if found is None:
+        return ()
+    told = [f"pod {name_of(target)}: {found[1]}"]
+    if pod_state.is_unschedulable(target):
+        told += sorted(seen.strangers.values())[:MAX_STRANGERS]
+    if seen.vm is not None and pod_state.is_unschedulable(target) and pod_state.has_kvm(target):
+        told += filter(None, [cpu.demands(seen.vm, chosen_cpu.running(seen.vm))])
+        if cpu.is_the_nodes(seen.vm):
+            source = dig(seen.migration, "status", "sourceNode")
+            both = " and ".join(f"{each}…" for each in (names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS))
+            told.append(f"the guest has the processors of node {source} and goes only to nodes with all labels {both} of that one")
+    return _report(seen, phases.SCHEDULING, found[0], "; ".join(told))
+
+
+def _await_target(seen: Observed) -> tuple[Action, ...]:
+    if migration_attempts.failure_of(seen.migration) is not None:
+        return _retry(seen)
+    if (ended := _target_ended(seen)) is not None:
+        return ended
+    left = _entered(seen, phases.PREPARING_TARGET) + timedelta(seconds=PREPARE_SECONDS) - seen.now
+    if left > timedelta():
+        return (Requeue(max(left.total_seconds(), 0.5)),)
+    node = dig(seen.migration, "status", "targetNode")
+    return _finish(
+        seen, phases.FAILED, "TargetNotReady", f"virt-handler of node {node} did not get the target ready in {PREPARE_SECONDS} s"
+    )
+
+
+def _oversee(seen: Observed) -> tuple[Action, ...]:
+    """The bytes are moving, or may any moment: say only what the pods leave no doubt about."""
+    target_name = dig(seen.migration, "status", "targetPod")
+    if seen.vm is None:
+        return _finish(seen, phases.FAILED, "VirtualMachineNotFound", "the virtual machine was deleted")
+    if dig(seen.vm, "status", "podName") == target_name:
+        # virt-handler of the target moves the machine to itself as the last thing before it writes this, with what it took.
+        if (left := _handlers_turn(seen)) > timedelta():
+            return (Requeue(max(left.total_seconds(), 0.5)),)
+        return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {dig(seen.migration, 'status', 'targetNode')}")
+    if phases.phase_of(seen.vm) in phases.ENDED:
+        return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
+    if _has_failed(seen):
+        return _retry(seen)
+    if (ended := _target_ended(seen)) is not None:
+        return ended
+    if pod_state.is_over(seen.source) and not release.is_released(seen.migration):
+        return _source_ended(seen)
+    return _bound(seen)
+
+
+def _bound(seen: Observed) -> tuple[Action, ...]:
+    """Wait for the virt-handlers, and no longer than they need whatever the launchers do."""
+    phase = phases.phase_of(seen.migration)
+    if phase == phases.TARGET_READY and not release.is_released(seen.migration):
+        left = migration_bounds.begin_left(seen.migration, seen.now)
+        if left is not None and left <= 0:
+            # Whoever begins writes Running first, and one of the two writes comes too late.
+            message = f"virt-handler of node {dig(seen.migration, 'status', 'sourceNode')} did not begin in time once the target was ready"
+            ended = (phases.CANCELLED, "Cancelled") if is_deleting(seen.migration) else (phases.FAILED, "SourceNotReady")
+            return _finish(seen, *ended, message)
+    else:
+        left = migration_bounds.place_left(seen.migration, seen.now)
+        if left is not None and left <= 0:
+            # Its target may have the only copy of the guest, as long as the source cannot say so: it is a person's to delete.
+            message = "neither side has said how it ended, long after its time; it goes on, and its place in the queue is another's"
+            return _report(seen, phase, OVERDUE, message)
+    again = () if left is None else (Requeue(max(left, 0.5)),)
+    if (said := _report_lost(seen)) is not None:
+        return (*said, *again)
+    if is_deleting(seen.migration):
+        return (*_report(seen, phase, "Cancelling", "waiting for virt-handler of the source to stop the migration"), *again)
+    return again
+
+
+def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
+    """Say that the machine's node does not report, or does again: who judges evictions looks at no machine but its own. None: it does."""
+    phase, conditions = phases.phase_of(seen.migration), dig(seen.migration, "status", "conditions")
+    if phases.phase_of(seen.vm or {}) == phases.UNKNOWN:
+        node = dig(seen.migration, "status", "sourceNode")
+        return _report(seen, phase, SOURCE_UNKNOWN, f"node {node} does not report, and nobody else knows how far the guest is")
+    if (condition(conditions, SUCCEEDED) or {}).get("reason") != SOURCE_UNKNOWN:
+        return None
+    return (WriteStatus({**_status(seen), "message": "", "conditions": without_condition(conditions, SUCCEEDED)}),)
+
+
+def _source_ended(seen: Observed) -> tuple[Action, ...]:
+    """Nothing runs on the source any more. Only a guest that left may run on the target: of any other, the copy there may be stale."""
+    name = dig(seen.migration, "status", "sourcePod")
+    how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
+    if how.startswith(pod_state.MIGRATED):
+        status = release.released(seen.migration, release.BY_POD, f"source pod {name} ended: {how}", seen.now)
+        return (WriteStatus(status),)
+    message = f"source pod {name} ended: {how}"
+    silence = condition(dig(seen.migration, "status", "conditions"), release.RELEASED)
+    if silence is None:
+        return (WriteStatus(release.withheld(seen.migration, message, seen.now)), Requeue(LAST_WORDS_SECONDS))
+    left = times.parse(silence["lastTransitionTime"]) + timedelta(seconds=LAST_WORDS_SECONDS) - seen.now
+    if left > timedelta():
+        return (Requeue(max(left.total_seconds(), 0.5)),)
+    return _finish(seen, phases.FAILED, "SourcePodEnded", message)
+
+
+def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
+    if seen.target is not None and not pod_state.is_over(seen.target) and not is_deleting(seen.target):
+        return None
+    name = dig(seen.migration, "status", "targetPod")
+    if not pod_state.is_over(seen.target):
+        if phases.phase_of(seen.migration) not in _OURS:
+            return None  # it is going, and the guest may be in it
+        return _fail_attempt(seen, migration_attempts.TARGET_POD_DELETED, f"target pod {name} is being deleted")
+    how = pod_state.end_of(seen.target).message if seen.target is not None else "it was deleted"
+    return _fail_attempt(seen, migration_attempts.TARGET_POD_ENDED, f"target pod {name} ended: {how}")
+
+
+def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
+    """The target pod ended: what follows once the guest is known to have stayed, which before ``Running`` it is."""
+    phase, failure = phases.phase_of(seen.migration), migration_attempts.failure_of(seen.migration)
+    does_not_fit = phase == phases.SCHEDULING and not pod_state.lacked_devices(seen.target)
+    if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):
+        return _finish(seen, phases.FAILED, reason, message)
+    if failure is None:
+        node = pod_state.node_of(seen.target) or dig(seen.migration, "status", "targetNode")  # the status has it from PreparingTarget on
+        attempt = {**seen.migration, "status": {**_status(seen), "targetNode": node}}
+        status = {**_status(seen), "attempts": migration_attempts.failed(attempt, reason, message, seen.now)}
+        if phase == phases.RUNNING:
+            return (WriteStatus({**status, "message": message}), Requeue(SOURCE_WORD_SECONDS))
+        return _retry(replace(seen, migration={**seen.migration, "status": status}))
+    left = SOURCE_WORD_SECONDS - (_ago(seen, failure["endTime"]) if failure.get("endTime") else SOURCE_WORD_SECONDS)
+    return (Requeue(max(left, 0.5)),) if left > 0 else _finish(seen, phases.FAILED, reason, message)
+
+
+def _has_failed(seen: Observed) -> bool:
+    """Return whether the present attempt is known to be over, and the guest to have stayed."""
+    if release.is_released(seen.migration) or migration_attempts.failure_of(seen.migration) is None:
+        return False
+    return phases.phase_of(seen.migration) == phases.TARGET_READY or migration_attempts.is_reported(seen.migration)
+
+
+def _retry(seen: Observed) -> tuple[Action, ...]:
+    """The present attempt failed for a cause that may be gone at the next one."""
+    failure = migration_attempts.failure_of(seen.migration) or {}
+    if is_deleting(seen.migration):
+        return _finish(seen, phases.CANCELLED, "Cancelled", f"deleted after an attempt failed: {failure.get('message') or 'it failed'}")
+    if (why := _impossible(seen)) is not None:
+        return _finish(seen, phases.FAILED, *why)
+    match migration_retries.step(seen.migration, seen.target, seen.now, seen.settings.times.back_off):
+        case migration_retries.GiveUp(reason, message):
+            return _finish(seen, phases.FAILED, reason, message)
+        case migration_retries.AwaitEnd(message, seconds, pod):
+            status = {**_status(seen), "message": message}
+            told = (WriteStatus(status),) if status != seen.migration.get("status") else ()
+            deletion = (DeletePod(name_of(pod), uid_of(pod), migration_retries.GRACE_SECONDS),) if pod is not None else ()
+            return (*told, *deletion, Requeue(max(seconds, 0.5)))
+        case migration_retries.Retry(status, message):
+            again = replace(seen, migration={**seen.migration, "status": status})
+            written = WriteStatus({**status, "conditions": _conditions(again, "Unknown", ATTEMPT_FAILED, message)})
+            return (
+                written,
+                Emit("Warning", ATTEMPT_FAILED, message),
+                Requeue(max(_back_off_left(seen, again.migration), 0.5)),
+            )
+
+
+def _back_off_left(seen: Observed, migration: Object) -> float:
+    return migration_retries.back_off_left(migration, seen.now, seen.settings.times.back_off)
+
+
+def _tidy_up(seen: Observed) -> tuple[Action, ...]:
+    """Delete the pod that lost, which is the one that the machine is not in; then let the object go when somebody wants it to."""
+    if names.MIGRATION_FINALIZER not in finalizers_of(seen.migration):
+        return ()
+    return (*_conclude(seen), *_clean_up(seen))
+
+
+def _conclude(seen: Observed) -> tuple[Action, ...]:
+    """virt-handler writes the phase and the message of an end that is its to say; the condition follows here."""
+    phase, known = phases.phase_of(seen.migration), condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    outcome = "True" if phase == phases.SUCCEEDED else "False"
+    if known.get("status") == outcome:
+        return ()
+    message = str(dig(seen.migration, "status", "message") or "")
+    return (WriteStatus({**_status(seen), "conditions": _conditions(seen, outcome, phase, message)}),)
+
+
+def _clean_up(seen: Observed) -> tuple[Action, ...]:
+    held = dig(seen.vm, "status", "podName")
+    # The target's name is computed, not read: its pod may have been made by a pass that could not write it down.
+    sides = (dig(seen.migration, "status", "sourcePod"), ownership.target_name(seen.migration))
+    moved = phases.phase_of(seen.migration) == phases.SUCCEEDED
+    if seen.vm is not None and moved and held == sides[0]:
+        # virt-handler moves the machine before it writes Succeeded: this copy of it is older than that, and the guest in the target.
+        return (Requeue(STALE_SECONDS),)
+    if seen.vm is not None and held not in sides:  # another run of the machine by now: the phase says which side was its own
+        held = sides[1] if moved else sides[0]
+    losers = [pod for pod in (seen.source, seen.target) if pod is not None and name_of(pod) in sides and name_of(pod) != held]
+    if (left := _source_ends(seen, losers)) is not None:
+        return (Requeue(left),)
+    deletions = tuple(DeletePod(name_of(pod), uid_of(pod)) for pod in losers if not is_deleting(pod))
+    return (*deletions, RemoveFinalizer(names.MIGRATION_FINALIZER))
+
+
+def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
+    """Return how many seconds to let the source's virt-launcher end by itself; None when it did, or had its time."""
+    if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or pod_state.is_over(seen.source):
+        return None
+    ended = dig(seen.migration, "status", "endTime")
+    left = (times.parse(ended) if ended else seen.now) + timedelta(seconds=SOURCE_END_SECONDS) - seen.now
+    return max(left.total_seconds(), 0.5) if ended and left > timedelta() else None
+
+
+def _handlers_turn(seen: Observed) -> timedelta:
+    """Return how long virt-handler of the target may yet take to end what it has moved; nothing where its clock is another."""
+    record, turn = dig(seen.vm, "status", "migration") or {}, timedelta(seconds=HANDLER_SECONDS)
+    if record.get("uid") != uid_of(seen.migration):
+        return timedelta()
+    try:
+        since = seen.now - times.parse(str(record.get("endTime") or ""))
+    except ValueError:
+        return timedelta()
+    return turn - since if abs(since) < turn else timedelta()
+
+
+def _finish(seen: Observed, phase: str, reason: str, message: str) -> tuple[Action, ...]:
+    status = {
+        **phases.enter(_status(seen), phase, seen.now),
+        "endTime": times.to_rfc3339(seen.now),
+        "message": message,
+        "conditions": _conditions(seen, "True" if phase == phases.SUCCEEDED else "False", reason, message),
+    }
+    return (WriteStatus(status), Emit("Warning" if phase == phases.FAILED else "Normal", phase, message))
+
+
+def _report(seen: Observed, phase: str, reason: str, message: str, **fields: str) -> tuple[Action, ...]:
+    status = {
+        **phases.enter(_status(seen), phase, seen.now),
+        **fields,
+        "message": message,
+        "conditions": _conditions(seen, "Unknown", reason, message),
+    }
+    if status == (seen.migration.get("status") or {}):
+        return ()
+    return (WriteStatus(status), Emit("Warning", reason, message))
+
+
+def _conditions(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
+    generation = int(dig(seen.migration, "metadata", "generation") or 0)
+    new = {"type": SUCCEEDED, "status": status, "reason": reason, "message": message, "observedGeneration": generation}
+    return with_condition(dig(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
+
+
+def _entered(seen: Observed, phase: str) -> datetime:
+    stamps = dig(seen.migration, "status", "phaseTransitionTimestamps") or []
+    found = [each["time"] for each in stamps if each.get("phase") == phase]
+    return times.parse(found[-1]) if found else seen.now
+
+
+def _status(seen: Observed) -> Object:
+    return dict(seen.migration.get("status") or {})

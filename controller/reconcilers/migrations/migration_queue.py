@@ -1,0 +1,202 @@
+"""Decides which Migrations begin, and in which order the others wait. Pure.
+
+A Migration begins when it gets a target pod. No more than so many leave a node, or are under way in the cluster, at a time: they share the
+network, and the guests that are on their way write twice. All of them count, whoever made them. Who waits is ordered so:
+
+1. the oldest of those that have waited for ``AGED_SECONDS``, unless one that had waited so long is under way: nobody waits for ever;
+2. guests that leave a node which is being emptied, because their pods were evicted (or are outdated: no eviction makes another migration);
+3. the others by ``spec.priority``; of one priority the namespaces in turns, and in each the oldest first.
+
+A target that finds no node holds a place for minutes, and a tenant can ask for nodes that there are none of. So such migrations hold no
+place before those of (2), once they have had ``PLACE_SECONDS``. Those that were tried in vain are tried again after all others, and
+none waits for them. One that is under way and does not end in its time (``migration_bounds``) holds no place any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of
+from apiserver.apis.virt import evictions, migration_attempts, phases
+from controller.reconcilers.migrations import migration_bounds, migration_retries
+from controller.reconcilers.settings import MigrationLimits
+
+AGED_SECONDS: Final = 600
+"""After which the one that has waited longest is the next."""
+PLACE_SECONDS: Final = 30
+"""For a target to run; beyond it, its migration holds no place before guests that leave nodes which are being emptied."""
+TOLD_POSITIONS: Final = 10
+"""Beyond it, no position is told: each that is is written whenever it changes."""
+WAITING: Final = frozenset({"", phases.PENDING})
+"""Phases of a Migration that has no target pod."""
+_AGED: Final = timedelta(seconds=AGED_SECONDS)
+_PLACE: Final = timedelta(seconds=PLACE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the decision needs."""
+
+    migrations: Sequence[Object]
+    """The unfinished ones of all namespaces."""
+    machines: Mapping[NamespacedName, Object]
+    """The machines that they move, by namespace and name."""
+    emptied: frozenset[str]
+    """Nodes that are being emptied."""
+    now: datetime
+    limits: MigrationLimits
+    beginning: frozenset[NamespacedName] = field(default_factory=frozenset)
+    """Migrations whose target pods are being made: what is known of these is what was before that."""
+    in_vain: frozenset[NamespacedName] = field(default_factory=frozenset)
+    """Migrations that did not begin when it was their turn: a quota is in the way, or their machine's pod is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The queue's word about one Migration that has not begun."""
+
+    may_begin: bool = True
+    message: str = ""
+    """Of one that waits: for what, and how many are before it."""
+    is_drain: bool = False
+    """Its guest leaves a node that is being emptied, because its pod was evicted or is outdated."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    key: NamespacedName
+    machine: NamespacedName
+    node: str
+    """Node that its guest leaves."""
+    is_drain: bool
+    priority: int
+    created: datetime
+    started: datetime | None
+    waits: bool
+    is_slow: bool
+    """Its target does not run in time."""
+    is_overdue: bool
+    """It has had its time, and nobody says how it ended."""
+
+    @property
+    def namespace(self) -> str:
+        return self.key.namespace
+
+
+class _Places:
+    """Counts what is under way, by node and in all."""
+
+    def __init__(self, limits: MigrationLimits) -> None:
+        self._limits = limits
+        self._by_node: Counter[str] = Counter()
+        self._all = 0
+
+    def take(self, node: str) -> None:
+        self._by_node[node] += 1
+        self._all += 1
+
+    def full(self, node: str) -> tuple[str, str] | None:
+        """Return what is full (the node; empty: the cluster), and the words for it; None: there is room for one that leaves this node."""
+        leaving = self._by_node[node]
+        if node and leaving >= self._limits.per_node:
+            return node, f"1 migration leaves node {node}" if leaving == 1 else f"{leaving} migrations leave node {node}"
+        if self._all >= self._limits.per_cluster:
+            return "", f"{'1 migration is' if self._all == 1 else f'{self._all} migrations are'} under way in the cluster"
+        return None
+
+
+def waits(migration: Object) -> bool:
+    """Return whether a Migration has not begun; one whose attempt failed keeps its place until the next one."""
+    return phases.phase_of(migration) in WAITING and migration_attempts.number_of(migration) <= 1
+
+
+def turns(seen: Observed) -> dict[NamespacedName, Turn]:
+    """Return the turn of each Migration that has not begun."""
+    entries = [_entry(each, seen) for each in seen.migrations if not (is_deleting(each) and waits(each))]
+    begun = [each for each in entries if not each.waits and not each.is_overdue and not is_lost(seen.machines.get(each.machine))]
+    ordinary, before_drains = _Places(seen.limits), _Places(seen.limits)
+    for each in begun:
+        ordinary.take(each.node)
+        if each.is_drain or not each.is_slow:
+            before_drains.take(each.node)
+    found: dict[NamespacedName, Turn] = {}
+    waiting: Counter[str] = Counter()
+    for each in _ordered(entries, begun, seen):
+        if (full := (before_drains if each.is_drain else ordinary).full(each.node)) is not None:
+            where, words = full
+            found[each.key] = Turn(may_begin=False, message=f"{words}; {_position(waiting[where])}", is_drain=each.is_drain)
+            waiting.update({each.node, ""})
+            continue
+        found[each.key] = Turn(is_drain=each.is_drain)
+        if each.key not in seen.in_vain:
+            ordinary.take(each.node)
+            before_drains.take(each.node)
+    return found
+
+
+def _entry(migration: Object, seen: Observed) -> _Entry:
+    key = key_of(migration)
+    machine = evictions.machine_of(migration)
+    is_waiting = waits(migration) and key not in seen.beginning
+    node = str(dig(migration, "status", "sourceNode") or dig(seen.machines.get(machine), "status", "nodeName") or "")
+    node = node or evictions.node_left_by(migration)
+    started = _moment(migration, "status", "startTime") or (seen.now if key in seen.beginning else None)
+    tried = times.parse(again) if (again := migration_retries.retried_at(migration)) is not None else started
+    has_no_node = phases.phase_of(migration) == phases.SCHEDULING or (not is_waiting and phases.phase_of(migration) == phases.PENDING)
+    is_slow = has_no_node and tried is not None and seen.now - tried >= _PLACE
+    return _Entry(
+        key=key,
+        machine=machine,
+        node=node,
+        is_drain=evictions.is_by_controller(migration) and node in seen.emptied,
+        priority=int(dig(migration, "spec", "priority") or 0),
+        created=_moment(migration, "metadata", "creationTimestamp") or seen.now,
+        started=started,
+        waits=is_waiting,
+        is_slow=is_slow,
+        is_overdue=migration_bounds.is_overdue(migration, seen.now),
+    )
+
+
+def is_lost(vm: Object | None) -> bool:
+    """Return whether no migration of it moves any more, whatever its phase says: the machine is gone, or its node does not report."""
+    return phases.phase_of(vm or {}) in ("", phases.UNKNOWN)
+
+
+def _ordered(entries: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) -> list[_Entry]:
+    """Return those that wait, the first one first."""
+    waiting = sorted((each for each in entries if each.waits), key=lambda each: (-each.priority, each.created, each.key))
+    aged = _aged(waiting, begun, seen)
+    held = Counter(each.namespace for each in begun if not each.is_drain)
+    order: dict[NamespacedName, tuple[bool, int, int, int, datetime, NamespacedName]] = {}
+    for each in waiting:
+        rank = 0 if each is aged else 1 if each.is_drain else 2
+        order[each.key] = (each.key in seen.in_vain, rank, -each.priority, held[each.namespace], each.created, each.key)
+        held[each.namespace] += not each.is_drain
+    return sorted(waiting, key=lambda each: order[each.key])
+
+
+def _aged(waiting: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) -> _Entry | None:
+    """Return the one that has waited so long that it is the next."""
+    if any(not each.is_drain and each.started is not None and each.started - each.created >= _AGED for each in begun):
+        return None
+    aged = (each for each in waiting if not each.is_drain and each.key not in seen.in_vain and seen.now - each.created >= _AGED)
+    return min(aged, key=lambda each: (each.created, each.key), default=None)
+
+
+def _position(before: int) -> str:
+    if before >= TOLD_POSITIONS:
+        return f"{TOLD_POSITIONS} or more are before it in the queue"
+    number = before + 1
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number, "th")
+    return f"{number}{ending} in the queue"
+
+
+def _moment(obj: Object, *path: str) -> datetime | None:
+    found = dig(obj, *path)
+    return times.parse(found) if found else None

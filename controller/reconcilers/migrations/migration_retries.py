@@ -1,0 +1,120 @@
+"""Decides how one attempt of a Migration is followed by the next (``apis.virt.migration_attempts``). Pure.
+
+The next attempt begins once nothing of the last one's target pod runs any more: QEMU of a guest that did not arrive may still have its
+disks open there, and the guest could not run on in the next target while that holds a lock. A target pod that does not end is the end of
+the Migration. Between two attempts the Migration is ``Pending``, and keeps its place in the queue. The next target rather
+goes to another node: what failed may be that of the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of
+from apiserver.apis.virt import migration_attempts, phases, progress, release
+from apiserver.apis.virt.migration_attempts import MAX_ATTEMPTS
+from controller.reconcilers.pods import pod_state
+
+GRACE_SECONDS: Final = 5
+"""Of a target pod whose attempt failed: its guest was never let run, and has nothing to shut down."""
+END_SECONDS: Final = 60
+"""For such a pod to be over, beyond its grace period."""
+MAX_MESSAGE: Final = 600
+"""Characters of what failed, where it becomes part of a longer message."""
+_OF_TARGET: Final = ("targetNode", "targetPod", "targetPodUID", "targetPodIPs", "targetAddress", "progress")
+TARGET_SCHEDULED: Final = "TargetScheduled"
+"""Type of the condition of an attempt whose target has a node, where nothing bounds the time to find one."""
+_OF_ATTEMPT: Final = (release.RELEASED, progress.CONVERGING, TARGET_SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """There is no further attempt."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitEnd:
+    """The target pod is still there."""
+
+    message: str
+    seconds: float
+    """Seconds that the pod has left."""
+    to_delete: Object | None
+    """The pod, while nobody has asked for its deletion, or with more time than it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The next attempt follows."""
+
+    status: Object
+    """Without its conditions of what is so now."""
+    message: str
+
+
+Step: TypeAlias = GiveUp | AwaitEnd | Retry
+
+
+def step(migration: Object, target: Object | None, now: datetime, back_off: tuple[int, ...]) -> Step:
+    """Return what follows an attempt that failed.
+
+    Args:
+        migration: with the present attempt among those that failed.
+        target: its target pod; None: it is gone.
+        now: by the clock that writes the phases.
+        back_off: the seconds between one attempt and the next, for each.
+    """
+    number, failure = migration_attempts.number_of(migration), migration_attempts.failure_of(migration) or {}
+    reason, message = str(failure.get("reason") or "Failed"), one_line(str(failure.get("message") or "it failed"), MAX_MESSAGE)
+    if number >= MAX_ATTEMPTS:
+        return GiveUp(reason, f"{message}; it was the last of {MAX_ATTEMPTS} attempts")
+    told = f"attempt {number} of {MAX_ATTEMPTS} failed: {message}"
+    if target is not None and not pod_state.is_over(target):
+        left = _left(target, now)
+        if left <= 0:
+            return GiveUp("TargetPodNotEnded", f"{told}; there is no other one, because target pod {name_of(target)} does not end")
+        return AwaitEnd(
+            f"{told}; the next one waits for the end of target pod {name_of(target)}", left, target if is_to_delete(target) else None
+        )
+    told = f"{told}; the next one begins in {back_off[number - 1]} s"
+    status = {key: value for key, value in phases.enter(migration["status"], phases.PENDING, now).items() if key not in _OF_TARGET}
+    conditions = [each for each in status.get("conditions") or () if each.get("type") not in _OF_ATTEMPT]
+    return Retry({**status, "conditions": conditions, "attempt": number + 1, "message": told}, told)
+
+
+def retried_at(migration: Object) -> str | None:
+    """Return when the attempt before this one was over (RFC 3339); None for the first one."""
+    if migration_attempts.number_of(migration) <= 1:
+        return None
+    stamps = dig(migration, "status", "phaseTransitionTimestamps") or ()
+    return next((str(each["time"]) for each in reversed(stamps) if each.get("phase") == phases.PENDING), None)
+
+
+def back_off_left(migration: Object, now: datetime, back_off: tuple[int, ...]) -> float:
+    """Return for how many seconds the attempt that is next has to wait; 0: it may begin, or has begun."""
+    since, number = retried_at(migration), migration_attempts.number_of(migration)
+    if since is None or phases.phase_of(migration) != phases.PENDING:
+        return 0.0
+    seconds = back_off[min(number - 2, len(back_off) - 1)]
+    left = (times.parse(since) + timedelta(seconds=seconds) - now).total_seconds()
+    return min(max(left, 0.0), float(seconds))
+
+
+def _left(target: Object, now: datetime) -> float:
+    asked = dig(target, "metadata", "deletionTimestamp")
+    if not is_deleting(target) or is_to_delete(target) or asked is None:
+        return float(GRACE_SECONDS + END_SECONDS)
+    return (times.parse(str(asked)) + timedelta(seconds=END_SECONDS) - now).total_seconds()
+
+
+def is_to_delete(target: Object) -> bool:
+    """Return whether the pod is there for longer than ``GRACE_SECONDS`` unless it is deleted, or deleted again with less grace."""
+    grace = dig(target, "metadata", "deletionGracePeriodSeconds")
+    return not is_deleting(target) or (isinstance(grace, int) and grace > GRACE_SECONDS)

@@ -1,0 +1,227 @@
+"""The loop that gives every live migration its target pod and its end: gather, plan, apply."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Final
+
+from apiserver.apis.core.resources import NAMESPACES, NODES, PODS
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, namespace_of
+from apiserver.apis.virt import evictions, migration_attempts, migration_policies, phases, structure
+from apiserver.apis.virt.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.rest import Client
+from controller.reconcilers.actions import Action
+from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
+from controller.reconcilers.copies import Informers, claims_for
+from controller.reconcilers.migrations import ended_drains, migration_history
+from controller.reconcilers.migrations import migration_plan as planning
+from controller.reconcilers.migrations.migration_queue import Turn, waits
+from controller.reconcilers.migrations.migration_turns import MigrationTurns
+from controller.reconcilers.nodes import emptied_nodes
+from controller.reconcilers.nodes.node_reports import strangers
+from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.pods.ownership import Reference
+from controller.reconcilers.settings import MigrationLimits, Settings
+from controller.runtime.clock import Clock
+from controller.runtime.reconciling import Controller, Request, Result
+from controller.runtime.recorder import Recorder
+
+REQUEUE_SECONDS: Final = 0.05
+"""Before one is reconciled again whose turn came while it was observed."""
+
+logger = logging.getLogger(__name__)
+
+
+def _has_unwatched(seen: planning.Observed) -> bool:
+    """True if one side of an unfinished migration lives in a pod of which no event will tell."""
+    sides = (pod for pod in (seen.source, seen.target) if pod is not None and not pod_state.is_over(pod))
+    return phases.is_unfinished(seen.migration) and any(ownership.is_unwatched(pod, seen.vm) for pod in sides)
+
+
+class Migrations:
+    """The reconciler of ``migrations``."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        clock: Clock,
+        settings: Settings,
+        informers: Informers,
+        limits: MigrationLimits | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+        self._informers = informers
+        self._limits = limits or MigrationLimits()
+        self._turns = MigrationTurns(informers, self._limits, clock)
+        self._recorder = recorder
+        self._applier = Applier(client, recorder, MIGRATIONS, informers.migrations, informers.pods)
+
+    def subscribe(self, controller: Controller) -> None:
+        """Enqueue a Migration when it, its virtual machine, or a pod of that changes."""
+
+        def migration_changed(old: Object | None, new: Object | None) -> None:
+            obj = new or old or {}
+            controller.enqueue(key_of(obj))
+            if old is not None and new is not None and ownership.held_by(old) and not ownership.held_by(new):
+                of_machine(evictions.machine_of(new))  # an older one may be one too many now
+
+        def of_machine(machine: NamespacedName) -> None:
+            for each in self._informers.migrations_of(machine):
+                controller.enqueue(key_of(each))
+
+        def machine_changed(old: Object | None, new: Object | None) -> None:
+            of_machine(key_of(new or old or {}))
+
+        def pod_changed(old: Object | None, new: Object | None) -> None:
+            for machine in ownership.owner_names(old, new):
+                of_machine(machine)
+
+        def node_changed(old: Object | None, new: Object | None) -> None:
+            if emptied_nodes.is_being_emptied(old) and not emptied_nodes.is_being_emptied(new):
+                for each in filter(ended_drains.may_end, self._informers.unfinished_migrations()):
+                    controller.enqueue(key_of(each))
+
+        self._turns.subscribe(controller)
+        self._informers.nodes.subscribe(node_changed)
+        self._informers.migrations.subscribe(migration_changed)
+        self._informers.vms.subscribe(machine_changed)
+        self._informers.pods.subscribe(pod_changed)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring one migration closer to its end."""
+        migration = self._informers.migrations.get(request.namespace, request.name)
+        if migration is None:
+            return Result()
+        if not ownership.held_by(migration):
+            return await self._clean_up(migration)
+        if adopting := migration_history.adopt(migration, self._informers.vms.get(*evictions.machine_of(migration))):
+            await self._applier.apply(migration, adopting)
+            migration = self._informers.migrations.get(request.namespace, request.name) or migration
+        if ended_drains.may_end(migration) and not is_deleting(migration) and await self._is_drain_over(migration):
+            return Result(await self._applier.apply(migration, ended_drains.end(migration, self._clock.now())))
+        turn = self._turns.of(migration)
+        with self._turns.tried(migration) if turn.may_begin and waits(migration) else nullcontext():
+            return await self._move(migration, turn)
+
+    async def _move(self, migration: Object, turn: Turn) -> Result:
+        seen = await self._gather(migration, turn)
+        now = self._turns.of(migration)  # the others went on meanwhile
+        if now.may_begin and not turn.may_begin:
+            return Result(REQUEUE_SECONDS)
+        seen = dataclasses.replace(seen, turn=now)
+        actions = planning.plan(seen)
+        with self._turns.beginning(migration) if planning.begins(actions) else nullcontext():
+            if planning.begins(actions) and seen.vm is not None:
+                seen = dataclasses.replace(seen, policy=await self._policy(seen.vm))
+                actions = planning.plan(seen)
+            try:
+                again = await self._applier.apply(migration, actions)
+            except PodRefused as refused:
+                told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
+                await self._applier.apply(migration, told)
+                return Result(REFUSED_SECONDS)
+        self._record_outcome(seen, actions)
+        return Result(sooner(again, self._settings.times.unwatched if _has_unwatched(seen) else None))
+
+    async def _clean_up(self, migration: Object) -> Result:
+        """See to one that is over and tidied up, by the copy here alone: of these each look would cost the server three reads."""
+        others = self._informers.migrations_of(evictions.machine_of(migration))
+        actions = migration_history.clean_up(migration, others, self._limits.kept, self._clock.now())
+        return Result(await self._applier.apply(migration, actions))
+
+    async def _gather(self, migration: Object, turn: Turn) -> planning.Observed:
+        namespace = namespace_of(migration)
+        selected = dig(migration, "spec", "selector", "name") or ""
+        vm = self._informers.vms.get(namespace, selected)
+        failed = migration_attempts.failure_of(migration) is not None
+        if vm is None or failed or phases.phase_of(migration) in phases.MIGRATION_FINAL:
+            vm = await self._live(namespace, selected)
+        source, target = ownership.source_of(migration, vm), ownership.target_of(migration)
+        known = phases.phase_of(migration) not in ("", phases.PENDING)
+        pod = await self._pod(namespace, source, vm, live=True) if source is not None else None
+        return planning.Observed(
+            migration=migration,
+            vm=vm,
+            source=pod,
+            target=await self._pod(namespace, target, vm, live=known),
+            claims=claims_for(vm, self._informers.claims) if vm is not None else {},
+            now=self._clock.now(),
+            settings=self._settings,
+            source_labels=await self._labels_of_node(pod) if turn.may_begin and planning.relies_on_node(migration, vm, pod) else {},
+            limits=self._limits,
+            strangers=strangers(self._informers.leases),
+        )
+
+    async def _policy(self, vm: Object) -> Object:
+        """Return the MigrationPolicy that holds for a machine now; read, not watched: migrations begin seldom.
+
+        One of unsound structure holds for nothing, and keeps no guest from moving.
+        """
+        try:
+            listed = (await self._client.list(MIGRATION_POLICIES))["items"]
+        except errors.NotFound:  # virt-api is of the release before
+            return migration_policies.NO_POLICY
+        sound = []
+        for each in listed:
+            if faults := structure.of_migration_policy(each):
+                logger.warning("a MigrationPolicy is not sound, and is ignored: %s", "; ".join(faults))
+            else:
+                sound.append(each)
+        namespace: Object = {}
+        if migration_policies.asks_for_namespaces(sound):
+            namespace = await self._client.get(NAMESPACES, namespace_of(vm))
+        return migration_policies.choose(sound, labels_of(namespace), labels_of(vm))
+
+    async def _is_drain_over(self, migration: Object) -> bool:
+        """Return whether nobody empties the node any more that a Migration leaves.
+
+        Who drains evicts in the moment after the cordon, of which the copy here may not know yet: so the server is asked.
+        """
+        name = evictions.node_left_by(migration)
+        if emptied_nodes.is_being_emptied(self._informers.nodes.get("", name)):
+            return False
+        node = await self._node(name)
+        return node is not None and not emptied_nodes.is_being_emptied(node)
+
+    async def _labels_of_node(self, pod: Object | None) -> Mapping[str, str]:
+        """Return the labels of the Node that a pod runs on, as the server has them: the copy here has none, for they are long."""
+        return labels_of(await self._node(pod_state.node_of(pod)) or {})
+
+    async def _node(self, name: str) -> Object | None:
+        found = await self._client.page(NODES, "", field_selector=f"metadata.name={name}", limit=1) if name else ()
+        return found[0] if found else None
+
+    async def _live(self, namespace: str, name: str) -> Object | None:
+        """Return the machine as the server has it.
+
+        Its absence decides something, and so does which pod it is in once the migration, or an attempt, is over: the other is
+        deleted. The two kinds are watched apart, so the copy here may be older than the migration that was read beside it.
+        """
+        try:
+            return await self._client.get(VIRTUAL_MACHINES, name, namespace) if name else None
+        except errors.NotFound:
+            return None
+
+    async def _pod(self, namespace: str, reference: Reference, vm: Object | None, *, live: bool) -> Object | None:
+        """Return the very pod that is meant. One under its name that is another, or that the copy here does not know, is asked for."""
+        found = self._informers.pods.get(namespace, reference.name)
+        if found is not None and ownership.is_meant(found, reference, vm):
+            return found
+        if not live:
+            return None
+        try:
+            found = await self._client.get(PODS, reference.name, namespace)
+        except errors.NotFound:
+            return None
+        return found if ownership.is_meant(found, reference, vm) else None
+
+    def _record_outcome(self, seen: planning.Observed, actions: tuple[Action, ...]) -> None:
+        if seen.vm is not None and (event := planning.outcome_event(seen.migration, actions)) is not None:
+            self._recorder.event(seen.vm, VIRTUAL_MACHINES, event.type, event.reason, event.message)

@@ -1,0 +1,113 @@
+"""A pod that already has the name of one to be made: left by an interrupted start, or put there by somebody else. Pure.
+
+Whoever may create pods in the namespace can compute the name of the next attempt's pod and give it our labels and our machine as its
+controller, so neither proves who made it. What does not differ from what would be made now is as good, whoever made it. Everything else
+is never used. kube-apiserver completes what we send, so the comparison allows for its own defaults and for what its built-in admission
+adds, and for nothing else: a pod that a webhook changed is taken for a stranger's, which costs one more pod after an interruption.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.meta.objects import Object, annotations_of, dig, is_deleting, labels_of
+from apiserver.apis.virt import names
+from controller.reconcilers.launcher_pods import downward_api
+from controller.reconcilers.pods import ownership, pod_state
+
+_LABELS: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
+_AMOUNT: Final = re.compile(r"\.resources\.(limits|requests)\.|\.emptyDir\.sizeLimit$")
+
+
+def _anything(_: object) -> bool:
+    return True
+
+
+def _is(*values: object) -> Callable[[object], bool]:
+    return lambda value: value in values
+
+
+ADDED: Final[Mapping[str, Callable[[object], bool]]] = MappingProxyType(
+    {
+        "spec.nodeName": _anything,  # by the scheduler
+        "spec.dnsPolicy": _is("ClusterFirst"),
+        "spec.schedulerName": _is("default-scheduler"),
+        "spec.serviceAccount": _is("default"),
+        "spec.serviceAccountName": _is("default"),
+        "spec.imagePullSecrets": _anything,  # of the service account
+        "spec.tolerations": _anything,
+        "spec.priority": _anything,
+        "spec.priorityClassName": _anything,  # a class can be the cluster's default
+        "spec.preemptionPolicy": _anything,
+        "spec.containers[].terminationMessagePath": _is("/dev/termination-log"),
+        "spec.containers[].terminationMessagePolicy": _is("File"),
+        "spec.containers[].imagePullPolicy": _anything,
+        "spec.volumes[].image.pullPolicy": _anything,
+    }
+)
+"""Fields that may stand in a pod though we did not write them, and their values: defaults of the Pod API, the scheduler's word, and the
+admission plug-ins ServiceAccount, Priority and DefaultTolerationSeconds. None of it gives a pod anything that a machine cannot ask for."""
+
+
+def objection(found: Object, wanted: Object, vm: Object) -> str:
+    """Return why the pod ``found`` is not as good as ``wanted``, which has its name; empty if it is."""
+    if not ownership.is_launcher(found):
+        return "it has not the shape of a launcher pod"
+    if not ownership.is_controlled_by(found, vm):
+        return "its controller is not this virtual machine"
+    if is_deleting(found):
+        return "it is being deleted"
+    if pod_state.is_over(found):
+        return "it is over"
+    for label in _LABELS:
+        if labels_of(found).get(label) != labels_of(wanted).get(label):
+            return f"metadata.labels[{label}] differs"
+    if annotations_of(found).get(names.ATTEMPT_ANNOTATION) != annotations_of(wanted).get(names.ATTEMPT_ANNOTATION):
+        return f"metadata.annotations[{names.ATTEMPT_ANNOTATION}] differs"
+    for name, value in annotations_of(wanted).items():
+        if name.startswith(downward_api.ANNOTATION) and annotations_of(found).get(name) != value:
+            return f"metadata.annotations[{name}] differs"
+    where = _difference(dig(found, "spec"), dig(wanted, "spec"), "spec")
+    return f"{where} differs" if where else ""
+
+
+def _difference(found: Any, wanted: Any, path: str) -> str:  # noqa: ANN401 - whatever JSON can say
+    """Return the path of the first difference; empty if there is none that matters."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return _of_mappings(found, wanted, path)
+    if isinstance(wanted, list) and isinstance(found, list):
+        return _of_lists(found, wanted, path)
+    if isinstance(wanted, str) and isinstance(found, str) and _AMOUNT.search(path):
+        return "" if _same_amount(found, wanted) else path
+    return "" if type(found) is type(wanted) and found == wanted else path
+
+
+def _of_mappings(found: Mapping[str, Any], wanted: Mapping[str, Any], path: str) -> str:
+    for key, value in wanted.items():
+        where = f"{path}.{key}"
+        if key not in found or (where := _difference(found[key], value, where)):
+            return where
+    for key in found.keys() - wanted.keys():
+        allowed = ADDED.get(f"{path}.{key}")
+        if allowed is None or not allowed(found[key]):
+            return f"{path}.{key}"
+    return ""
+
+
+def _of_lists(found: Sequence[Any], wanted: Sequence[Any], path: str) -> str:
+    if path == "spec.tolerations":  # admission adds its own behind ours
+        found = found[: len(wanted)]
+    if len(found) != len(wanted):
+        return path
+    return next((where for here, there in zip(found, wanted, strict=True) if (where := _difference(here, there, f"{path}[]"))), "")
+
+
+def _same_amount(found: str, wanted: str) -> bool:
+    try:
+        return quantity.parse(found) == quantity.parse(wanted)
+    except ValueError:
+        return False

@@ -1,0 +1,208 @@
+"""Decides whose guest goes next into a pod of the release, after an upgrade of the chart. Pure.
+
+Guests are moved by Migrations of the lowest priority, and such a Migration is only made when it could begin at once: neither its node's
+places nor the cluster's are taken. So nobody who migrates a machine, or drains a node, finds that an upgrade came first. At most
+``batch_size`` guests are on their way at a time, and no more than that begin in ``batch_seconds``; what was made is counted from the
+Migrations, those among them that somebody deleted since.
+
+One that failed is tried again after ``FIRST_PAUSE_SECONDS``, and twice as long with each further one; after one that somebody cancelled
+that is the longest pause at once. Namespaces take turns, and in each those go first that were tried least: neither a guest that cannot be
+moved, nor a tenant who rewrites the images of pods, holds up others. A guest that was moved and is in an outdated pod all the same is not
+moved again: something in the cluster gives pods another image.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.backoff import pause_seconds
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, is_true, key_of, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import evictions, names, phases, power
+from controller.reconcilers.migrations import migration_history, migration_queue
+from controller.reconcilers.migrations.made_migrations import migration_of
+from controller.reconcilers.pods import pod_state
+from controller.reconcilers.settings import MigrationLimits, Settings
+from controller.reconcilers.virtual_machines import outdated
+
+PRIORITY: Final = -100
+"""Of Migrations that an upgrade makes: the lowest that there is."""
+FIRST_PAUSE_SECONDS: Final = 300
+LONGEST_PAUSE_SECONDS: Final = 3600
+_IN_VAIN: Final = frozenset({phases.FAILED, phases.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A machine that says that its launcher is outdated."""
+
+    vm: Object
+    pod: Object | None
+    """Its own, by the uid in its status; None: there is none."""
+    claims: Mapping[str, Object | None]
+    """Of its disks, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the decision needs."""
+
+    candidates: Sequence[Candidate]
+    migrations: Sequence[Object]
+    """Of all namespaces, with those of upgrades that were deleted."""
+    nodes: Mapping[NamespacedName, str]
+    """The nodes of the machines that unfinished ones of these move, by namespace and name; of machines that are known to be somewhere."""
+    now: datetime
+    settings: Settings
+    limits: MigrationLimits
+    evicted: Mapping[str, datetime] = field(default_factory=dict)
+    """Pods that were evicted for the update, by uid, and when."""
+    refused: frozenset[NamespacedName] = field(default_factory=frozenset)
+    """Machines for which a server took no Migration or eviction a moment ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Migrations and evictions that begin now, in order."""
+
+    migrations: tuple[tuple[Object, Object], ...] = ()
+    """Machines, and the Migrations to be created for them."""
+    evictions: tuple[tuple[Object, Object], ...] = ()
+    """Machines, and their pods that are to be evicted."""
+
+
+def mark(settings: Settings) -> str:
+    """Return the value of ``names.WORKLOAD_UPDATE_LABEL`` of Migrations into pods of this image: labels have no room for its name."""
+    digest = hashlib.sha256(settings.launcher_image.encode()).digest()
+    return base64.b32encode(digest)[:10].decode().lower()
+
+
+def plan(seen: Observed) -> Plan:
+    """Return whose guests begin to move, or are shut down, now."""
+    update = seen.settings.workload_update
+    ours = [each for each in seen.migrations if _is_ours(each, seen)]
+    since = seen.now - timedelta(seconds=update.batch_seconds)
+    begun = [each for each in ours if phases.is_unfinished(each) or _created(each, seen.now) > since]
+    room = update.batch_size - len(begun) - sum(1 for at in seen.evicted.values() if at > since)
+    places = _Places(seen)
+    moves: list[tuple[Object, Object]] = []
+    ends: list[tuple[Object, Object]] = []
+    for vm, pod, reason in _in_turns(_movable(seen, ours), Counter(map(namespace_of, begun))):
+        if len(moves) + len(ends) >= room:
+            break
+        if reason == words.WILL_BE_EVICTED:
+            ends.append((vm, pod))
+        elif places.take(pod_state.node_of(pod)):
+            moves.append((vm, _migration(vm, seen.settings)))
+    return Plan(tuple(moves), tuple(ends))
+
+
+def _is_ours(migration: Object, seen: Observed) -> bool:
+    """Return whether this upgrade made it."""
+    return labels_of(migration).get(names.WORKLOAD_UPDATE_LABEL) == mark(seen.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Movable:
+    """A machine whose guest may be moved, or evicted, now."""
+
+    vm: Object
+    pod: Object
+    reason: str
+    tries: int
+    """Migrations of this upgrade that it had."""
+
+
+def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Object, Object, str]]:
+    """Return machines, pods and reasons in order: namespaces in turns, and in each those first that were tried least.
+
+    ``held``: what each namespace has of this batch already.
+    """
+    order: list[tuple[int, int, NamespacedName, _Movable]] = []
+    for each in sorted(found, key=lambda each: (each.tries, key_of(each.vm))):
+        order.append((held[namespace_of(each.vm)], each.tries, key_of(each.vm), each))
+        held[namespace_of(each.vm)] += 1
+    return [(each.vm, each.pod, each.reason) for *_, each in sorted(order, key=lambda each: each[:3])]
+
+
+def _movable(seen: Observed, ours: Sequence[Object]) -> Iterable[_Movable]:
+    """Yield the machines whose guests may be moved or evicted now, in no order."""
+    busy = {evictions.machine_of(each) for each in seen.migrations if phases.is_unfinished(each)}
+    histories: dict[str, list[Object]] = {}
+    for migration in ours:
+        histories.setdefault(migration_history.owner_uid(migration), []).append(migration)
+    for each in seen.candidates:
+        vm, pod = each.vm, each.pod
+        if pod is None or key_of(vm) in busy or key_of(vm) in seen.refused or uid_of(pod) in seen.evicted or not _goes_on(vm, pod):
+            continue
+        reason = outdated.way(vm, each.claims, seen.settings).reason
+        if reason == words.STAYS or not outdated.is_outdated(pod, seen.settings):
+            continue
+        history = histories.get(uid_of(vm), [])
+        if any(phases.phase_of(one) == phases.SUCCEEDED and dig(one, "status", "targetPod") == name_of(pod) for one in history):
+            continue
+        if reason == words.WILL_MIGRATE and _rests([one for one in history if phases.phase_of(one) in _IN_VAIN], seen.now):
+            continue
+        yield _Movable(vm, pod, reason, len(history))
+
+
+def _goes_on(vm: Object, pod: Object) -> bool:
+    """Return whether the guest runs in this pod, and nothing is about to end it."""
+    wish = power.decide(vm)
+    is_there = phases.phase_of(vm) == phases.RUNNING and not is_deleting(vm) and not is_deleting(pod) and not pod_state.is_over(pod)
+    is_ended = is_true(dig(vm, "status", "conditions"), words.DISRUPTION_TARGET)
+    return is_there and not is_ended and wish.on and wish.attempt <= power.current_attempt(vm)
+
+
+def _rests(failed: Sequence[Object], now: datetime) -> bool:
+    if not failed:
+        return False
+    is_cancelled = any(phases.phase_of(each) == phases.CANCELLED for each in failed)
+    pause = LONGEST_PAUSE_SECONDS if is_cancelled else pause_seconds(len(failed), FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+    last = max(_ended(each, now) for each in failed)
+    return now - last < timedelta(seconds=pause)
+
+
+class _Places:
+    """Places of migrations that nobody has, as the queue counts them: whoever moves a lost machine has none.
+
+    Neither has anybody else who waits for a turn: of those that never begin there may be any number, and the queue puts an upgrade's last.
+    """
+
+    def __init__(self, seen: Observed) -> None:
+        self._limits = seen.limits
+        begun = [
+            each for each in seen.migrations if phases.is_unfinished(each) and (_is_ours(each, seen) or not migration_queue.waits(each))
+        ]
+        left = [(evictions.node_left_by(each), seen.nodes.get(evictions.machine_of(each))) for each in begun]
+        self._leaving = Counter(evicted_from or node for evicted_from, node in left if node is not None)
+        self._all = self._leaving.total()
+
+    def take(self, node: str) -> bool:
+        """Take one from this node; return whether there was one."""
+        if self._all >= self._limits.per_cluster or self._leaving[node] >= self._limits.per_node:
+            return False
+        self._all += 1
+        self._leaving[node] += 1
+        return True
+
+
+def _migration(vm: Object, settings: Settings) -> Object:
+    return migration_of(vm, "update", {"labels": {names.WORKLOAD_UPDATE_LABEL: mark(settings)}}, priority=PRIORITY)
+
+
+def _created(migration: Object, now: datetime) -> datetime:
+    found = dig(migration, "metadata", "creationTimestamp")
+    return times.parse(str(found)) if found else now
+
+
+def _ended(migration: Object, now: datetime) -> datetime:
+    found = dig(migration, "status", "endTime")
+    return min(times.parse(str(found)), now) if found else _created(migration, now)

@@ -1,0 +1,114 @@
+"""The start attempts of a machine, as its status keeps them, and the times that bound a start. Pure.
+
+The limit of a start counts from the moment at which the container was seen to run: an image that is pulled, a volume that is attached or
+a node that is waited for has no limit, as in a Pod. A pod that got as far is virt-handler's, and what is slow then is this node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import backoff, times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, condition, dig
+from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import phases, power
+from controller.reconcilers.pods import pod_state
+
+FIRST_PAUSE_SECONDS: Final = 5.0
+"""Before the attempt that follows two short ones in a row, doubled with each further one; after one alone there is none."""
+LONGEST_PAUSE_SECONDS: Final = 300.0
+"""As a kubelet's in a crash loop."""
+MAX_WORDS: Final = 1024
+"""Characters of what is repeated of an attempt's end."""
+DEFAULT_START_SECONDS: Final = 180
+
+
+def is_open(vm: Object) -> bool:
+    """True if the newest attempt was begun and its end was not written down."""
+    current = power.current_attempt(vm)
+    return current > 0 and not any(int(each["number"]) == current and power.has_ended(each) for each in _all(vm))
+
+
+def is_stopped(vm: Object) -> bool:
+    """True if virt-controller asked for the end of the newest attempt: however its pod ends then, it is no failure."""
+    return bool(power.newest_attempt(vm).get("stopTime"))
+
+
+def is_outdated(vm: Object) -> bool:
+    """True if the spec was edited since the newest attempt was begun, and no guest of it was started: its pod is of the spec before."""
+    return phases.phase_of(vm) == phases.SCHEDULING and power.is_older(power.newest_attempt(vm), _generation(vm))
+
+
+def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
+    """Return ``status.attempts`` with ``changes`` in the attempt of this number, which is added where it is absent."""
+    known = _all(vm)
+    if not any(int(each["number"]) == number for each in known):
+        known = [*known, {"number": number}]
+    return [{**each, **changes} if int(each["number"]) == number else dict(each) for each in known][-power.MAX_ATTEMPTS_KEPT :]
+
+
+def failed_nodes(vm: Object) -> tuple[str, ...]:
+    """Return the nodes of the failed starts in a row, of the spec as it is, that came before the next one."""
+    nodes: list[str] = []
+    for each in reversed(_all(vm)):
+        if each.get("result") != power.RESULT_FAILED or each.get("runningTime") or power.is_older(each, _generation(vm)):
+            break
+        if each.get("nodeName"):
+            nodes.append(each["nodeName"])
+    return tuple(sorted(set(nodes)))
+
+
+def pause_before(wish: power.Power, rested: float) -> float:
+    """Return for how many seconds the next attempt has to wait, because those before it ended soon by themselves.
+
+    Args:
+        wish: what is decided.
+        rested: for how many seconds the newest attempt is over.
+    """
+    return max(pause_seconds(wish) - rested, 0.0)
+
+
+def pause_seconds(wish: power.Power) -> float:
+    """Return how long the whole pause before the next attempt is."""
+    return backoff.pause_seconds(wish.failures - 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+
+
+def last_words(vm: Object) -> str:
+    """Return how the newest attempt ended, in one line."""
+    return one_line(str(power.newest_attempt(vm).get("message") or "it said nothing"), MAX_WORDS)
+
+
+def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
+    """Return how long the guest may still take to run; None while its container does not run, or waits for what any node would lack."""
+    began = _container_began(vm, pod)
+    if began is None or words.waits_for_image(vm) or words.waits_for_network_plugin(vm):
+        return None  # nobody has filled a claim yet, or a plugin of the administrator's does not do what it is asked to
+    begins = times.parse(began)
+    for kind in (words.DISKS_READY, words.NETWORK_READY):
+        ready = condition(dig(vm, "status", "conditions"), kind) or {}
+        if ready.get("status") == "True" and ready.get("lastTransitionTime"):
+            # The wait was not the node's. The node wrote when it ended, which may be by a clock of its own.
+            begins = max(begins, min(times.parse(ready["lastTransitionTime"]), now))
+    return begins + timedelta(seconds=start_seconds(vm)) - now
+
+
+def _container_began(vm: Object, pod: Object) -> str | None:
+    """Return when the machine was handed to virt-handler, by this process' clock; the kubelet's word where that was forgotten."""
+    entered = [each for each in dig(vm, "status", "phaseTransitionTimestamps") or () if each["phase"] == phases.SCHEDULED]
+    return entered[-1]["time"] if entered else pod_state.running_since(pod)
+
+
+def start_seconds(vm: Object) -> int:
+    """Return the time after which a start counts as failed."""
+    return int(dig(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
+
+
+def _generation(vm: Object) -> int:
+    return int(dig(vm, "metadata", "generation") or 0)
+
+
+def _all(vm: Object) -> list[Object]:
+    return dig(vm, "status", "attempts") or []

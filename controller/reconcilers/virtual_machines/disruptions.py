@@ -1,0 +1,95 @@
+"""Pods that something in the cluster ends on purpose: a drain, a preemption, a taint, the pressure on a node. Pure.
+
+Kubernetes says so in the pod's condition ``DisruptionTarget`` (KEP-3329), which goes with the pod. The machine has it from the moment at
+which it is seen until its next attempt begins, or somebody asks for it to be off: by it a machine is known to be interrupted, not over
+(:func:`apiserver.apis.virt.power.was_interrupted`).
+
+Of an eviction that shuts a guest down the machine has it before the pod does: the replicas of virt-controller write it while they are
+asked whether the pod may go (:mod:`controller.evictions.eviction_plan`). For the leader may be evicted in the same moment, and guest and
+pod may be gone before another one leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import condition, dig, name_of, with_condition, without_condition
+from apiserver.apis.virt import conditions as words
+from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
+from controller.reconcilers.pods import pod_state
+from controller.reconcilers.virtual_machines import attempts, statuses
+from controller.reconcilers.virtual_machines.observed import Observed, own_pod
+
+_WHO: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "EvictionByEvictionAPI": "was evicted, as by kubectl drain",
+        "PreemptionByScheduler": "was preempted by the scheduler, for a pod of higher priority",
+        "DeletionByTaintManager": "does not tolerate a taint of its node",
+        "DeletionByPodGC": "was deleted because its node is gone",
+        "TerminationByKubelet": "was ended by the kubelet, because the node lacks something or shuts down",
+    }
+)
+
+
+SETTLE_SECONDS: Final = 10.0
+"""Between the answer that a pod may be evicted and its condition; longer than kube-apiserver works on that request after the answer."""
+
+
+def report(seen: Observed) -> tuple[Action, ...]:
+    """Return what says that the machine's pod is ended on purpose, or takes it back of a machine that is in another pod; once each."""
+    found, known = _of_pod(seen), _known(seen)
+    if found is not None and (known is None or known.get("reason") == words.EVICTION_ALLOWED):
+        reason, message = found
+        new = statuses.new_condition(seen, words.DISRUPTION_TARGET, "True", reason, message)
+        conditions = with_condition(dig(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
+        return (WriteStatus({**statuses.status_of(seen), "conditions": conditions}), Emit("Warning", reason, message))
+    if found is None and known is not None and _goes_on(seen) and not _settles(seen):
+        conditions = without_condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
+        return (WriteStatus({**statuses.status_of(seen), "conditions": conditions}),)
+    return ()
+
+
+def until_settled(seen: Observed) -> tuple[Action, ...]:
+    """Return when to requeue to see whether an eviction that was allowed happened: something else may have refused it."""
+    left = _settles(seen) if _goes_on(seen) and _of_pod(seen) is None else 0.0
+    return (Requeue(max(left, MIN_REQUEUE_SECONDS)),) if left else ()
+
+
+def added(seen: Observed, message: str) -> str:
+    """Return how an attempt ended, and that it was ended on purpose where it was."""
+    known = _known(seen)
+    return message if known is None else f"{known.get('message')} ({message})"
+
+
+def _known(seen: Observed) -> Mapping[str, object] | None:
+    return condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
+
+
+def _goes_on(seen: Observed) -> bool:
+    own = own_pod(seen, seen.pods)
+    return own is not None and attempts.is_open(seen.vm) and not pod_state.is_over(own)
+
+
+def _settles(seen: Observed) -> float:
+    """Return for how many seconds the pod's own condition may still come."""
+    known = _known(seen) or {}
+    if known.get("reason") != words.EVICTION_ALLOWED:
+        return 0.0
+    since = known.get("lastTransitionTime")
+    age = (seen.now - times.parse(str(since))).total_seconds() if since else SETTLE_SECONDS
+    return min(max(SETTLE_SECONDS - age, 0.0), SETTLE_SECONDS)  # another replica wrote it, by a clock of its own
+
+
+def _of_pod(seen: Observed) -> tuple[str, str] | None:
+    pod = own_pod(seen, seen.pods)
+    found = condition(dig(pod, "status", "conditions"), words.DISRUPTION_TARGET)
+    if pod is None or found is None or found.get("status") != "True":
+        return None
+    reason = pod_state.word(found.get("reason"), "Disrupted")
+    who = _WHO.get(reason) or "is ended on purpose"
+    detail = one_line(str(found.get("message") or ""), pod_state.MAX_MESSAGE)
+    return reason, f"pod {name_of(pod)} on node {pod_state.node_of(pod)} {who}" + (f": {detail}" if detail else "")

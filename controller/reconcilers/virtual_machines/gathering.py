@@ -1,0 +1,210 @@
+"""The gathering of what is decided on about one machine: from the copies, and from the server where these do not tell enough."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from apiserver.apis.core.resources import EVENTS, PODS
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, namespace_of, uid_of
+from apiserver.apis.virt import chosen_cpu, names, phases, power
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.client.rest import Client
+from controller.reconcilers import disk_claims
+from controller.reconcilers.copies import Informers, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
+from controller.reconcilers.launcher_pods import launcher_pod
+from controller.reconcilers.nodes.node_reports import NodeReports, strangers
+from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.pods.ownership import Owner, Reference
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.trimming import trim_pod
+from controller.reconcilers.virtual_machines import attempts, mounted_sources, networks, sandboxes, validation
+from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
+from controller.reconcilers.virtual_machines.absences import Absences
+from controller.reconcilers.virtual_machines.endings import Endings
+from controller.reconcilers.virtual_machines.observed import Observed
+from controller.runtime.clock import Clock
+
+MAX_NAMESAKES: Final = 64
+"""Machines that are looked at for each MAC address of one that starts: a tenant can give ten thousand the same."""
+LIVE_PAGE: Final = 2
+"""Pods of a machine that are in memory whole at once, when they are asked for live: a tenant can make them of 12 MiB there."""
+
+
+class Gathering:
+    """Gathers what is known of machines; remembers since when their pods are absent or over."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        settings: Settings,
+        informers: Informers,
+        reports: NodeReports,
+        absences: Absences,
+        endings: Endings,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+        self._informers = informers
+        self._reports = reports
+        self._absences = absences
+        self._endings = endings
+
+    def forget(self, key: NamespacedName) -> None:
+        """Remember nothing of a machine that is gone."""
+        self._absences.forget(key)
+        self._endings.forget(key)
+
+    async def gather(self, vm: Object) -> Observed:
+        """Return the machine, read anew where its copy may be behind, with what is known of it."""
+        migrations = list(self._informers.migrations_of(key_of(vm)))
+        references = ownership.references(vm, migrations)
+        pods = self._known_pods(vm, references)
+        own = ownership.of_status(vm)
+        if _matters(vm) and not any(own is not None and ownership.is_meant(pod, own, vm) and not pod_state.is_over(pod) for pod in pods):
+            # Before anything is decided on the absence of a pod, the server is asked: the copy here may be behind, and knows only pods
+            # that bear a label. The copy of the machine may be older than that of the Migration that moved it, which are watched apart:
+            # then the pod that it names is over, and the one that has its guest would be nobody's.
+            vm = await self._live(vm)
+            references, own = ownership.references(vm, migrations), ownership.of_status(vm)
+            pods = await self._live_pods(vm, references)
+        lingers = self._lingers(vm, own, pods)
+        nodes = {pod_state.node_of(pod) for pod in pods if not pod_state.is_over(pod)}
+        nodes |= {dig(vm, "status", "nodeName") if lingers else "", "" if attempts.is_open(vm) else dig(vm, "spec", "nodeName")}
+        now = self._clock.now()
+        rivals = self._rivals(vm)
+        return Observed(
+            vm=vm,
+            pods=pods,
+            claims=claims_for(vm, self._informers.claims),
+            now=now,
+            settings=self._settings,
+            kvm_offered=offers_kvm(self._informers.nodes),
+            silence=await self._reports.judge(node for node in nodes if node),
+            migrations=tuple(migrations),
+            targets=frozenset(ownership.target_name(each) for each in migrations if ownership.held_by(each)),
+            lingers=lingers,
+            rested=self._endings.rested(vm, now),
+            namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
+            claims_in_use=disk_claims.claims_in_use(vm, rivals),
+            servers_in_use=disk_claims.servers_in_use(vm, rivals),
+            files_in_use=self._files_in_use(vm, _starting_pod(vm, pods)),
+            networks=await networks.gather(self._client, vm) if networks.is_to_read(vm) else networks.Found(),
+            mount_events=await self._mount_events(vm, pods, now),
+            sandbox_events=await self._sandbox_events(vm, pods, now),
+            strangers=strangers(self._informers.leases),
+            nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),
+        )
+
+    async def _live(self, vm: Object) -> Object:
+        """Return the machine as the server has it; of one that is gone, or is another by now, the copy here tells soon enough."""
+        try:
+            found = await self._client.get(VIRTUAL_MACHINES, name_of(vm), namespace_of(vm))
+        except errors.NotFound:
+            return vm
+        return validation.as_far_as_sound(found) if uid_of(found) == uid_of(vm) else vm
+
+    async def _mount_events(self, vm: Object, pods: tuple[Object, ...], now: datetime) -> tuple[Object, ...]:
+        """Return what the kubelet says of the volumes of the machine's own pod, while that has a node and does not run."""
+        pod = _starting_pod(vm, pods)
+        if pod is None or not mounted_sources.is_to_read(vm, pod, now):
+            return ()
+        found = map(mounted_sources.trim_event, await self._events(pod, mounted_sources.FAILED_MOUNT))
+        return tuple(each for each in found if mounted_sources.is_of_now(each, now))
+
+    async def _sandbox_events(self, vm: Object, pods: tuple[Object, ...], now: datetime) -> tuple[Object, ...]:
+        """Return what the kubelet says of the networks of the machine's own pod, likewise."""
+        pod = _starting_pod(vm, pods)
+        if pod is None or not sandboxes.is_to_read(vm, pod, now):
+            return ()
+        found = map(sandboxes.trim_event, await self._events(pod, sandboxes.FAILED_SANDBOX))
+        return tuple(each for each in found if mounted_sources.is_of_now(each, now))
+
+    async def _events(self, pod: Object, reason: str) -> tuple[Object, ...]:
+        selector = f"involvedObject.uid={uid_of(pod)},reason={reason}"
+        return await self._client.page(EVENTS, namespace_of(pod), field_selector=selector, limit=mounted_sources.MAX_EVENTS)
+
+    def _rivals(self, vm: Object) -> tuple[Object, ...]:
+        """Return the machines in the way of a start: those with a pod; and of a guest, once there is a pod: those with a guest.
+
+        They are of the machine's namespace, and name a claim or a disk of a server that it names. Two that began at the same moment must
+        not wait for each other. That only one of them gets its guest is virt-api's to keep.
+        """
+        if attempts.is_open(vm) and phases.phase_of(vm) != phases.SCHEDULING:
+            return ()
+        in_the_way = phases.WITH_GUEST if attempts.is_open(vm) else phases.WITH_POD
+        found = (each for storage in storage_of_vm(vm) for each in islice(self._informers.machines_with(storage), MAX_NAMESAKES))
+        others = {name_of(each): each for each in found if namespace_of(each) == namespace_of(vm) and uid_of(each) != uid_of(vm)}
+        return tuple(each for each in others.values() if phases.phase_of(each) in in_the_way)
+
+    def _files_in_use(self, vm: Object, pod: Object | None) -> tuple[str, ...]:
+        """Return which files of its pod's node a machine that is not handed over yet has to wait for, and whom."""
+        node = pod_state.node_of(pod)
+        files = map(NodeFile, disk_claims.files_of(vm))
+        found = (each for file in files for each in islice(self._informers.machines_with(file), MAX_NAMESAKES))
+        there = {uid_of(each): each for each in found if node and dig(each, "status", "nodeName") == node}
+        others = [each for uid, each in there.items() if uid != uid_of(vm) and phases.phase_of(each) in phases.WITH_GUEST]
+        return tuple(f"{path} of node {node} by {_who(vm, other)}" for other in others for path in disk_claims.contested_files(vm, other))
+
+    def _namesakes(self, vm: Object) -> tuple[str, ...]:
+        """Return the names of other machines with a pod that have a MAC address of this one; of many machines that share one, some."""
+        found = (each for mac in macs_of_vm(vm) for each in islice(self._informers.machines_with_mac(mac), MAX_NAMESAKES))
+        return tuple(sorted({name_of(each) for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in phases.WITH_POD}))
+
+    def _known_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
+        """Return the machine's pods as far as the copy here tells."""
+        pods = {uid_of(each): each for each in self._informers.pods_of(Owner(namespace_of(vm), uid_of(vm)))}
+        for reference in references:
+            found = self._informers.pods.get(namespace_of(vm), reference.name)
+            if found is not None and ownership.is_meant(found, reference, vm):
+                pods[uid_of(found)] = found
+        return tuple(pods.values())
+
+    async def _live_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
+        """Return the machine's pods as the server has them: those that it finds by label, and those that are named, whatever they bear."""
+        selector = f"{names.CREATED_BY_LABEL}={uid_of(vm)}"
+        listed = await self._client.list(PODS, namespace_of(vm), label_selector=selector, limit=LIVE_PAGE, trim=trim_pod)
+        pods = {uid_of(each): each for each in listed["items"] if ownership.is_controlled_by(each, vm)}
+        for reference in references:
+            if reference.uid in pods:
+                continue
+            try:
+                found = await self._client.get(PODS, reference.name, namespace_of(vm))
+            except errors.NotFound:
+                continue
+            if ownership.is_meant(found, reference, vm) or ownership.is_controlled_by(found, vm):
+                pods[uid_of(found)] = found
+        return tuple(pods.values())
+
+    def _lingers(self, vm: Object, own: Reference | None, pods: tuple[Object, ...]) -> float:
+        if own is None or not own.uid or not planning.is_handled(vm):
+            self._absences.forget(key_of(vm))
+            return 0.0
+        if (found := next((pod for pod in pods if uid_of(pod) == own.uid), None)) is not None:
+            self._absences.present(vm, found)
+            return 0.0
+        return self._absences.left(vm, own.uid, launcher_pod.grace_seconds(vm))
+
+
+def _starting_pod(vm: Object, pods: tuple[Object, ...]) -> Object | None:
+    """Return the pod that the status names, while it is not handed over."""
+    reference = ownership.of_status(vm)
+    if reference is None or phases.phase_of(vm) != phases.SCHEDULING:
+        return None
+    return next((each for each in pods if ownership.is_meant(each, reference, vm)), None)
+
+
+def _who(vm: Object, other: Object) -> str:
+    """Return the words for another machine, of which another namespace hears no name."""
+    same = namespace_of(other) == namespace_of(vm)
+    return f"virtual machine {name_of(other)}" if same else "a virtual machine of another namespace"
+
+
+def _matters(vm: Object) -> bool:
+    """Return whether the next plan decides something on the absence of pods, which is worth a request; a first start does not."""
+    wish, current = power.decide(vm), power.current_attempt(vm)
+    return wish.reason == "Deleting" or attempts.is_open(vm) or (wish.on and current > 0)

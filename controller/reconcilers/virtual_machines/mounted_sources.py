@@ -1,0 +1,189 @@
+"""Secrets and ConfigMaps that a machine's pod mounts, and those that the kubelet does not find. Pure.
+
+virt-controller may not read Secrets, so it does not know whether one exists. The kubelet says so, in Events of the pod, which anybody in
+the namespace may write, too: what they say is shown and nothing is decided on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.virt import access_credentials, cloud_init, disk_imports, layout, service_accounts
+from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt.hardware import disks, filesystems, network_disks
+from controller.reconcilers.launcher_pods.access_credentials import volume as credential_volume
+from controller.reconcilers.launcher_pods.disks import volume as disk_volume
+from controller.reconcilers.launcher_pods.filesystems import volume as filesystem_volume
+from controller.reconcilers.pods import pod_state
+
+FAILED_MOUNT: Final = "FailedMount"
+"""Reason of the kubelet's Events."""
+MAX_EVENTS: Final = 32
+"""Events that are looked at: the kubelet writes one for each volume and message, and counts."""
+MAX_TOLD: Final = 4
+FIRST_LOOK_SECONDS: Final = 1.5
+"""From when on the kubelet may have said something: most pods run by then, or soon after."""
+REQUEUE_SECONDS: Final = (2.0, 30.0)
+"""Shortest and longest wait between two looks: about as long as the pod is waiting."""
+SAME_TIME: Final = timedelta(minutes=6)
+"""Events that are so much older than the newest one are of what was mended: the kubelet repeats each at least every five minutes."""
+AHEAD: Final = timedelta(minutes=1)
+"""Events that say they are of a later time than this from now on are left out: they would hide what the kubelet says until then."""
+LOOKS_AGAIN: Final = (
+    "as the kubelet last found it: it looks again at least every two minutes, and the virtual machine starts when that is there"
+)
+"""Words in place of when the kubelet found it: the time itself would be a write for each look of each machine that waits."""
+
+_VOLUME: Final = re.compile(r'for volume "([^"]{1,63})" : (.*)', re.DOTALL)
+_NO_OBJECT: Final = re.compile(r'\b(secret|configmap)s? "([^"]{1,253})" not found', re.IGNORECASE)
+_NO_KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ([-._a-zA-Z0-9]{1,253})")
+_DISKS: Final = "spec.domain.devices.disks"
+_FILESYSTEMS: Final = "spec.domain.devices.filesystems"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Secret or ConfigMap that is mounted for a field."""
+
+    volume: str
+    """Of the pod."""
+    kind: str
+    name: str
+    key: str
+    """The one that has to be in it; empty where none is named."""
+    path: str
+    """Of the field that names it."""
+
+
+def of(vm: Object) -> tuple[Source, ...]:
+    """Return what the machine's pod mounts."""
+    found: list[Source] = []
+    for position, disk in enumerate(disks.defaulted(dig(vm, "spec", "domain") or {})):
+        found += _of_disk(disk, disk_volume(position), f"{_DISKS}[{position}].source")
+    for position, filesystem in enumerate(filesystems.defaulted(dig(vm, "spec", "domain") or {})):
+        if filesystem.get("type") in cloud_init.FILES:
+            name = str(dig(filesystem, "source", "name") or "")
+            found.append(Source(filesystem_volume(position), filesystem["type"], name, "", f"{_FILESYSTEMS}[{position}].source.name"))
+    for position, credential in enumerate(access_credentials.of(dig(vm, "spec") or {})):
+        path = f"spec.accessCredentials[{position}].sshPublicKey.source.secret.secretName"
+        found.append(Source(credential_volume(position), cloud_init.SECRET, credential.secret, "", path))
+    return tuple(found)
+
+
+def _of_disk(disk: Object, volume: str, path: str) -> Iterable[Source]:
+    source = dig(disk, "source") or {}
+    if disk.get("type") in cloud_init.FILES:
+        yield Source(volume, disk["type"], str(source.get("name") or ""), "", f"{path}.name")
+    elif disk_imports.of(disk) is not None:
+        yield from _of_import(disk, volume, f"{path}.import")
+    elif disk.get("type") == cloud_init.SERVICE_ACCOUNT:
+        yield Source(volume, cloud_init.CONFIG_MAP, service_accounts.AUTHORITY_CONFIG_MAP, service_accounts.AUTHORITY, path)
+    elif secret := network_disks.login_secret(disk):
+        yield from (Source(volume, cloud_init.SECRET, secret, key, f"{path}.secretRef") for key in network_disks.login_keys(disk))
+    elif secret := network_disks.tls_secret(disk):
+        of_all = layout.NBD_TLS_VOLUME
+        yield from (Source(of_all, cloud_init.SECRET, secret, key, f"{path}.tlsSecretRef") for key in network_disks.AUTHORITY_KEYS)
+    elif disk.get("type") in cloud_init.TYPES:
+        for datum in cloud_init.DATA:
+            if (reference := cloud_init.reference(source, datum)) is not None:
+                yield Source(volume, cloud_init.SECRET, *reference, f"{path}.{datum}SecretRef")
+
+
+def _of_import(disk: Object, volume: str, path: str) -> Iterable[Source]:
+    kind = next(each for each in disk_imports.KINDS if (disk_imports.of(disk) or {}).get(each))
+    if secret := disk_imports.secret(disk):
+        yield Source(f"{volume}-secret", cloud_init.SECRET, secret, "", f"{path}.{kind}.secretRef.name")
+    if (authorities := disk_imports.authorities(disk)) is not None:
+        yield Source(f"{volume}-authorities", cloud_init.CONFIG_MAP, *authorities, f"{path}.{kind}.caConfigMapRef")
+
+
+def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
+    """Return whether the kubelet may have said why the volumes of a pod are not there yet."""
+    waited = waiting_seconds(pod, now)
+    return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS and bool(of(vm))
+
+
+def requeue_seconds(vm: Object, pod: Object, now: datetime) -> float | None:
+    """Return after how many seconds to requeue a machine whose pod waits for its volumes; None where it does not, or none are mounted."""
+    waited = waiting_seconds(pod, now)
+    return None if waited is None or not of(vm) else min(max(waited, REQUEUE_SECONDS[0]), REQUEUE_SECONDS[1])
+
+
+def waiting_seconds(pod: Object, now: datetime) -> float | None:
+    """Return for how long a pod has had a node and not its volumes and networks; None where it has no node, or has them."""
+    bound_at = pod_state.bound_at(pod)
+    if bound_at is None or pod_state.phase_of(pod) != "Pending" or pod_state.has_volumes(pod):
+        return None
+    return (now - times.parse(bound_at)).total_seconds()
+
+
+def trim_event(event: Object) -> Object:
+    """Return what of an Event matters here."""
+    last = dig(event, "series", "lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    return {"message": str(event.get("message") or "")[: pod_state.MAX_MESSAGE], "last": str(last or "")}
+
+
+def is_of_now(event: Object, now: datetime) -> bool:
+    """Return whether an Event, as :func:`trim_event` returns it, is of a time that a kubelet's can be of."""
+    return time_of(event) <= now + AHEAD
+
+
+def fault(vm: Object, events: Sequence[Object]) -> tuple[str, str] | None:
+    """Return (reason, message) of what the kubelet does not find, or None.
+
+    Args:
+        vm: the machine.
+        events: of its pod, as :func:`trim_event` returns them.
+    """
+    sources = of(vm)
+    told = dict.fromkeys(each for event in _newest(events) for each in _told(sources, str(event["message"])))
+    if not told:
+        return None
+    said = "; ".join(text for _, text in list(told)[:MAX_TOLD])
+    message = one_line(f"{said}; {LOOKS_AGAIN}", pod_state.MAX_MESSAGE)
+    return next(iter(told))[0], message
+
+
+def _newest(events: Sequence[Object]) -> list[Object]:
+    """Return the newest Event of each volume, of those of the time of the newest one; that one first.
+
+    Of two that are equally old the later one in the list counts: the server has them in the order of their names, which begin alike and
+    end with the time at which they were made.
+    """
+    dated = sorted(((time_of(event), event) for event in reversed(events)), key=lambda each: each[0], reverse=True)
+    found: dict[str, Object] = {}
+    for time, event in dated:
+        match = _VOLUME.search(str(event["message"]))
+        if match is not None and dated[0][0] - time <= SAME_TIME:
+            found.setdefault(match[1], event)
+    return list(found.values())
+
+
+def time_of(event: Object) -> datetime:
+    """Return when the kubelet last said what is in an Event; an early time where that is not known."""
+    try:
+        return times.parse(event["last"])
+    except ValueError:
+        return times.parse("1970-01-01T00:00:00Z")
+
+
+def _told(sources: Sequence[Source], message: str) -> Iterable[tuple[str, str]]:
+    if (match := _VOLUME.search(message)) is None:
+        return
+    mounted, said = [each for each in sources if each.volume == match[1]], match[2]
+    for kind, name in _NO_OBJECT.findall(said):
+        yield from _missing((each for each in mounted if (each.kind.lower(), each.name) == (kind.lower(), name)), "not found")
+    for key in _NO_KEY.findall(said):
+        yield from _missing((each for each in mounted if each.key == key), f"has no key {key}")
+
+
+def _missing(sources: Iterable[Source], what: str) -> Iterable[tuple[str, str]]:
+    for each in sources:
+        yield words.NOT_FOUND_OF[each.kind], f"{each.path}: {each.kind} {each.name} {what}"

@@ -1,0 +1,126 @@
+"""The loop that keeps a pod for every virtual machine that should be on: gather, plan, apply."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, uid_of
+from apiserver.apis.virt import evictions, phases
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.client.rest import Client
+from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
+from controller.reconcilers.copies import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
+from controller.reconcilers.nodes.node_reports import NodeReports
+from controller.reconcilers.pods import ownership, pod_state, readiness
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machines import validation
+from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
+from controller.reconcilers.virtual_machines.absences import Absences
+from controller.reconcilers.virtual_machines.endings import Endings
+from controller.reconcilers.virtual_machines.gathering import Gathering
+from controller.reconcilers.virtual_machines.observed import Observed
+from controller.runtime.clock import Clock
+from controller.runtime.reconciling import Controller, Request, Result
+from controller.runtime.recorder import Recorder
+
+
+def _migration_changed(controller: Controller, old: Object | None, new: Object | None) -> None:
+    if phases.phase_of(old or {}) != phases.phase_of(new or {}) and (migration := new or old) is not None:
+        controller.enqueue(evictions.machine_of(migration))
+
+
+class VirtualMachines:
+    """The reconciler of ``virtualmachines``."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        clock: Clock,
+        settings: Settings,
+        informers: Informers,
+        reports: NodeReports,
+        absences: Absences,
+        endings: Endings,
+    ) -> None:
+        self._recorder = recorder
+        self._times = settings.times
+        self._informers = informers
+        self._reports = reports
+        self._gathering = Gathering(client, clock, settings, informers, reports, absences, endings)
+        self._warned: dict[NamespacedName, frozenset[str]] = {}
+        """By machine: the uids of its unwatched pods, of which was told."""
+        self._applier = Applier(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
+
+    def subscribe(self, controller: Controller) -> None:
+        """Enqueue a machine when it, a pod of it, a claim it waits for, its node, or the phase of a Migration of it changes."""
+
+        def machine_changed(old: Object | None, new: Object | None) -> None:
+            obj = new or old or {}
+            if phases.phase_of(old or {}) == phases.UNKNOWN and phases.phase_of(obj) in phases.OWNED_BY_HANDLER:
+                self._reports.heard(dig(obj, "status", "nodeName") or "")  # nobody but its virt-handler takes Unknown back
+            controller.enqueue(key_of(obj))
+            for each in self._who_may_wait_for_its_disks(old, new):
+                controller.enqueue(key_of(each))
+
+        def pod_changed(old: Object | None, new: Object | None) -> None:
+            for machine in ownership.owner_names(old, new):  # an owner that was taken off is owed a look, too
+                controller.enqueue(machine)
+
+        def claim_changed(old: Object | None, new: Object | None) -> None:
+            if old is not None and new is not None:
+                return  # what matters of a claim never changes while it exists
+            for vm in self._informers.machines_with(key_of(new or old or {})):
+                machine_changed(None, vm)
+
+        def node_changed(node: str) -> None:
+            for pod in self._informers.pods.by_index(BY_NODE, node):
+                pod_changed(None, pod)
+            for vm in self._informers.vms.by_index(BY_WANTED_NODE, node):
+                machine_changed(None, vm)
+
+        self._informers.vms.subscribe(machine_changed)
+        self._informers.pods.subscribe(pod_changed)
+        self._informers.claims.subscribe(claim_changed)
+        self._informers.migrations.subscribe(functools.partial(_migration_changed, controller))
+        self._reports.subscribe(node_changed)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring one machine's pod and status closer to what they should be."""
+        vm = self._informers.vms.get(request.namespace, request.name)
+        if vm is None:
+            self._warned.pop(request, None)
+            self._gathering.forget(request)
+            return Result()  # its pods have it as their owner and follow it
+        seen = await self._gathering.gather(validation.as_far_as_sound(vm))
+        vm = seen.vm
+        # First, since a Service waits for it: while a guest moves, no pod of it is ready.
+        refused = await self._applier.apply(vm, readiness.plan(vm, seen.pods, seen.now))
+        poll = sooner(refused, self._times.unwatched if self._warn_of_unwatched(seen) else None)
+        try:
+            return Result(sooner(await self._applier.apply(vm, planning.plan(seen)), poll))
+        except PodRefused as refused:
+            told = planning.plan(dataclasses.replace(seen, refusal=str(refused)))
+            await self._applier.apply(vm, told)
+            return Result(sooner(REFUSED_SECONDS, poll))
+
+    def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
+        """Yield the machines with a disk of one that has just lost its pod."""
+        if phases.phase_of(old or {}) in phases.WITH_POD and phases.phase_of(new or {}) not in phases.WITH_POD:
+            for storage in storage_of_vm(old or {}):
+                yield from self._informers.machines_with(storage)
+
+    def _warn_of_unwatched(self, seen: Observed) -> bool:
+        """Say once of each pod that it lost what leads to it; return whether there is one."""
+        found = {uid_of(pod): pod for pod in seen.pods if not pod_state.is_over(pod) and ownership.is_unwatched(pod, seen.vm)}
+        told = self._warned.pop(key_of(seen.vm), frozenset())
+        for uid in found.keys() - told:
+            name = name_of(found[uid])
+            message = f"the labels or the owner of pod {name} were taken off: it is this machine's pod all the same, by its uid; "
+            message += f"what mends it: {ownership.mending(found[uid], seen.vm)}"
+            self._recorder.event(seen.vm, VIRTUAL_MACHINES, "Warning", "PodNotMarked", message)
+        if found:
+            self._warned[key_of(seen.vm)] = frozenset(found)
+        return bool(found)

@@ -1,0 +1,70 @@
+"""Networks that a node's plugins refuse to a pod, as its kubelet says. Pure.
+
+A node makes the networks of a pod with its sandbox, after its volumes and before its container. What goes wrong there (a plugin that the
+node has not, a range of addresses that is used up) stands nowhere but in Events of the pod, which anybody in the namespace may write, too:
+what they say is shown and nothing is decided on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import attachments
+from apiserver.apis.virt import conditions as words
+from controller.reconcilers.pods import pod_state
+from controller.reconcilers.virtual_machines import mounted_sources
+from controller.reconcilers.virtual_machines.networks import Definition
+
+FAILED_SANDBOX: Final = "FailedCreatePodSandBox"
+"""Reason of the kubelet's Events."""
+MAX_TEXT: Final = 2048
+"""Characters of an Event that are read: what one plugin says stands behind what those above it say."""
+LOOKS_AGAIN: Final = "the node tries again, and the virtual machine starts when that is mended"
+
+_OF_NETWORK: Final = re.compile(r'error adding container to network "([^"]{1,253})": (.*)', re.DOTALL)
+"""As Multus says it, with the name in the network's configuration."""
+_OF_PLUGIN: Final = re.compile(r"failed \(add\): (.*)", re.DOTALL)
+"""As every runtime says it that uses libcni."""
+_OF_ONE_TRY: Final = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+"""Identities of sandboxes and of network namespaces: another one at each try, which would be a write of the status each time."""
+
+
+def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
+    """Return whether the kubelet may have said why the networks of a pod are not there yet."""
+    waited = mounted_sources.waiting_seconds(pod, now)
+    return waited is not None and not 0 <= waited < mounted_sources.FIRST_LOOK_SECONDS and bool(attachments.of(vm))
+
+
+def trim_event(event: Object) -> Object:
+    """Return what of an Event matters here."""
+    return {**mounted_sources.trim_event(event), "message": str(event.get("message") or "")[:MAX_TEXT]}
+
+
+def fault(definitions: Sequence[Definition], node: str, events: Sequence[Object], mounts: Sequence[Object]) -> tuple[str, str] | None:
+    """Return (reason, message) of what the newest Event tells of the pod's networks, or None.
+
+    Args:
+        definitions: of the networks that the machine names.
+        node: of the pod.
+        events: of the pod, as :func:`trim_event` returns them.
+        mounts: Events of its volumes; a kubelet that has written one since is not at the networks yet, or any more.
+    """
+    newest = max(reversed(events), key=mounted_sources.time_of, default=None)
+    if newest is None or any(mounted_sources.time_of(each) > mounted_sources.time_of(newest) for each in mounts):
+        return None
+    text = str(newest["message"])
+    if (found := _OF_NETWORK.search(text)) is not None:
+        named, said = [each.network for each in definitions if each.called == found[1]], found[2]
+    else:
+        named, said = [], found[1] if (found := _OF_PLUGIN.search(text)) is not None else text
+    named = named or [each.network for each in definitions if each.network.partition("/")[2] in re.findall(r"[a-z0-9-]+", said)]
+    what = f"network {', '.join(dict.fromkeys(named))}" if named else "a network"
+    said = _OF_ONE_TRY.sub("…", one_line(said, pod_state.MAX_MESSAGE // 2))
+    return words.NETWORK_NOT_USABLE, one_line(
+        f"Events of the pod say: node {node} cannot join the pod to {what}: {said}; {LOOKS_AGAIN}", pod_state.MAX_MESSAGE
+    )

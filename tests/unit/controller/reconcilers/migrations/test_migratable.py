@@ -1,0 +1,64 @@
+"""What is in the way of a live migration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.reconcilers.migrations.migratable import Barrier, barrier, why_not
+from tests.unit.controller.reconcilers.builders import a_vm
+
+LONELY = {"spec": {"accessModes": ["ReadWriteOnce"]}}
+
+
+def a_machine(*conditions: dict[str, Any], disks: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    vm = a_vm(phase="Running")
+    vm["spec"]["domain"]["devices"] = {"disks": disks or []}
+    vm["status"]["conditions"] = list(conditions)
+    return vm
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (
+            {"reason": "NotMigratable", "message": "it has a host device"},
+            Barrier("NotMigratable", "it has a host device", "it has a host device"),
+        ),
+        ({"reason": "OfItsOwn"}, Barrier("OfItsOwn", "the virtual machine cannot migrate", "OfItsOwn")),
+        ({}, Barrier("NotMigratable", "the virtual machine cannot migrate", "its condition Migratable is False")),
+    ],
+    ids=["reason and message", "reason alone", "neither"],
+)
+def test_a_condition_that_is_false_is_in_the_way(said: dict[str, Any], found: Barrier) -> None:
+    vm = a_machine({"type": "Migratable", "status": "False", **said})
+
+    assert barrier(vm, {}) == found
+    assert why_not(vm, {}) == found.in_short
+
+
+@pytest.mark.parametrize("status", ["True", "Unknown", None])
+def test_any_other_condition_is_not(status: str | None) -> None:
+    vm = a_machine(*([{"type": "Migratable", "status": status}] if status else []))
+
+    assert barrier(vm, {}) is None
+    assert why_not(vm, {}) == ""
+
+
+def test_claims_of_one_node_are_in_the_way_and_a_condition_comes_first() -> None:
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+    vm = a_machine(disks=[disk])
+    short = "PersistentVolumeClaim data is not ReadWriteMany"
+
+    assert barrier(vm, {"data": LONELY}) == Barrier("DisksNotShared", f"{short}: two nodes cannot use it at once (disk 'root')", short)
+    assert barrier(vm, {"data": {"spec": {"accessModes": ["ReadWriteMany"]}}}) is None
+    vm["status"]["conditions"] = [{"type": "Migratable", "status": "False", "reason": "NotMigratable", "message": "it has a host device"}]
+    assert why_not(vm, {"data": LONELY}) == "it has a host device"
+
+
+def test_a_launcher_that_is_not_understood_is_said_before_all_else() -> None:
+    ready = {"type": "Ready", "status": "Unknown", "reason": "LauncherNotUnderstood"}
+    vm = a_machine(ready, {"type": "Migratable", "status": "False", "reason": "NotMigratable"})
+
+    assert why_not(vm, {}) == "virt-handler of its node does not understand its virt-launcher"

@@ -1,0 +1,539 @@
+from __future__ import annotations
+
+import copy
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import is_deleting, name_of, uid_of
+from apiserver.apis.virt import names, phases, release
+from apiserver.apis.virt.migration_policies import Defaults
+from apiserver.apis.virt.v1alpha1 import status_validation
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
+from controller.reconcilers.migrations.migration_bounds import PREPARE_SECONDS
+from controller.reconcilers.migrations.migration_plan import (
+    HANDLER_SECONDS,
+    LAST_WORDS_SECONDS,
+    SOURCE_END_SECONDS,
+    Observed,
+    begins,
+    outcome_event,
+    plan,
+    relies_on_node,
+)
+from controller.reconcilers.pods import pod_state
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.trimming import trim_pod
+from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+SOURCE = names.launcher_pod_name("testvm", UID, 1)
+TARGET = names.target_pod_name("testvm", "migration-uid")
+SIDES: dict[str, Any] = {"sourcePod": SOURCE, "targetPod": TARGET, "sourceNode": "node1"}
+ENDED = "2026-01-01T00:01:00Z"
+UNFINISHED = ("Scheduling", "PreparingTarget", "TargetReady", "Running")
+
+
+def a_running_vm(pod: str = SOURCE) -> dict[str, Any]:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"] |= {"podName": pod, "nodeName": "node1"}
+    return vm
+
+
+def a_target(**rest: Any) -> dict[str, Any]:
+    return a_pod(migration="migration-uid", **{"node": "node2", **rest})
+
+
+def seen(migration: dict[str, Any], **rest: Any) -> Observed:
+    given: dict[str, Any] = {
+        "vm": a_running_vm(),
+        "source": a_pod(),
+        "target": None,
+        "claims": {},
+        "now": NOW,
+        "settings": Settings("launcher"),
+    }
+    return Observed(migration=migration, **{**given, **rest})
+
+
+def outcome(actions: tuple[Action, ...]) -> tuple[str, str]:
+    status = next(each.status for each in actions if isinstance(each, WriteStatus))
+    assert not status_validation.validate_migration_status({"status": status}, {})  # virt-api takes it
+    return status["phase"], status["message"]
+
+
+def kinds(actions: tuple[Action, ...]) -> list[str]:
+    return [type(each).__name__ for each in actions]
+
+
+def test_a_running_machine_gets_a_target_pod_anywhere_but_here() -> None:
+    actions = plan(seen(a_migration()))
+    assert kinds(actions) == ["CreatePod", "WriteStatus", "Emit"]
+    create = actions[0]
+    assert isinstance(create, CreatePod)
+    rule = create.pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert rule == [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node1"]}]}]
+    assert create.pod["metadata"]["labels"][names.MIGRATION_LABEL] == "migration-uid"
+    assert outcome(actions)[0] == "Scheduling"
+    write = actions[1]
+    assert isinstance(write, WriteStatus)
+    assert write.uid_field == "targetPodUID"
+    assert write.status["sourcePodUID"] == uid_of(a_pod())
+
+
+def test_a_machine_with_kvm_asks_for_kvm_on_the_target() -> None:
+    source = a_pod()
+    source["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    create = plan(seen(a_migration(), source=source))[0]
+    assert isinstance(create, CreatePod)
+    assert create.pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] == "1"
+
+
+def test_the_status_says_how_the_guest_moves_from_the_beginning() -> None:
+    policy = {"metadata": {"name": "slow"}, "spec": {"bandwidth": "10Mi", "allowPause": True}}
+    settings = dataclasses.replace(Settings("launcher"), migrations=Defaults(completion_timeout_per_gib=20))
+    vm = a_running_vm()
+    vm["spec"]["domain"]["memory"] = {"guest": "1500Mi"}
+    for chosen, name in ((policy, "slow"), (None, None), ({}, None)):
+        actions = plan(seen(a_migration(), vm=vm, policy=chosen, settings=settings))
+        assert outcome(actions)[0] == "Scheduling"
+        status = next(each.status for each in actions if isinstance(each, WriteStatus))
+        assert status.get("policy") == name
+        assert status["options"] == {
+            "bandwidth": "10Mi" if name else "0",
+            "allowAutoConverge": False,
+            "allowPause": bool(name),
+            "completionTimeoutSeconds": 40,
+        }
+        assert begins(actions)
+
+
+def test_disks_that_are_copied_along_give_it_more_time() -> None:
+    settings = dataclasses.replace(Settings("launcher"), migrations=Defaults(completion_timeout_per_gib=20))
+    vm = a_running_vm()
+    blank = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "3Gi"}}
+    claim = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data", "create": {"size": "90Gi"}}}
+    vm["spec"]["domain"] |= {"memory": {"guest": "1Gi"}, "devices": {"disks": [blank, claim]}}
+    actions = plan(seen(a_migration(), vm=vm, settings=settings, claims={"data": {"spec": {"accessModes": ["ReadWriteMany"]}}}))
+    status = next(each.status for each in actions if isinstance(each, WriteStatus))
+    assert status["options"]["completionTimeoutSeconds"] == 80
+
+
+@pytest.mark.parametrize("phase", UNFINISHED)
+def test_what_was_written_about_the_way_is_not_written_again(phase: str) -> None:
+    """An edit of a policy changes nothing under way."""
+    options = {"bandwidth": "5Mi"}
+    policy = {"metadata": {"name": "other"}, "spec": {"bandwidth": "10Mi"}}
+    migration = a_migration(phase=phase, **SIDES, targetNode="node2", policy="slow", options=options)
+    actions = plan(seen(migration, target=a_target(), policy=policy))
+    assert not begins(actions)
+    for each in actions:
+        if isinstance(each, WriteStatus):
+            assert (each.status["policy"], each.status["options"]) == ("slow", options)
+
+
+def a_source_with_kvm() -> dict[str, Any]:
+    source = a_pod()
+    source["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    return source
+
+
+SOURCE_LABELS = {"cpu-feature.node.kubevirt.io/aes": "true", "host-model-cpu.node.kubevirt.io/EPYC": "true"}
+
+
+def test_a_guest_with_the_nodes_processor_goes_only_where_there_is_no_lesser_one() -> None:
+    labels = {**SOURCE_LABELS, "cpu-model.node.kubevirt.io/EPYC": "true"}
+    create = plan(seen(a_migration(), source=a_source_with_kvm(), source_labels=labels))[0]
+    assert isinstance(create, CreatePod)
+    assert create.pod["spec"]["nodeSelector"] == SOURCE_LABELS
+
+
+@pytest.mark.parametrize(
+    ("phase", "source", "model", "relies"),
+    [
+        ("", a_source_with_kvm(), "host-model", True),
+        ("Pending", a_source_with_kvm(), "", True),
+        ("Scheduling", a_source_with_kvm(), "", False),
+        ("", a_pod(), "", False),
+        ("", a_source_with_kvm(), "EPYC", False),
+        ("", None, "", False),
+    ],
+)
+def test_the_source_is_asked_for_its_labels_where_they_count(phase: str, source: Any, model: str, *, relies: bool) -> None:
+    vm = a_running_vm()
+    vm["spec"]["domain"]["cpu"] = {"model": model}
+    assert relies_on_node(a_migration(phase=phase), vm, source) is relies
+    assert not relies_on_node(a_migration(phase=phase), None, source)
+
+
+def test_a_target_with_kvm_that_no_node_takes_is_told_of_with_what_the_guest_relies_on() -> None:
+    target = a_target(phase="Pending", node="")
+    target["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    target["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+    vm = a_running_vm()
+    migration = a_migration(phase="Scheduling", **SIDES)
+    assert outcome(plan(seen(migration, vm=vm, target=target)))[1] == (
+        f"pod {TARGET}: 0/1 nodes; the guest has the processors of node node1 and goes only to nodes with all labels "
+        "host-model-cpu.node.kubevirt.io/… and cpu-feature.node.kubevirt.io/… of that one"
+    )
+    vm["spec"]["domain"]["cpu"] = {"model": "EPYC"}
+    assert outcome(plan(seen(migration, vm=vm, target=target)))[1] == (
+        f"pod {TARGET}: 0/1 nodes; spec.domain.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC"
+    )
+    target["status"]["conditions"][0]["status"] = "True"
+    target["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ErrImagePull", "message": "denied"}}
+    assert outcome(plan(seen(migration, vm=vm, target=target)))[1] == f"pod {TARGET}: denied"
+
+
+def test_a_guest_with_a_chosen_cpu_goes_where_that_is() -> None:
+    vm = a_running_vm()
+    vm["status"] |= {"cpu": {"model": "EPYC", "features": ["ibpb"]}, "domain": {"type": "kvm", "cpuModel": "EPYC"}}
+    assert not relies_on_node(a_migration(), vm, a_source_with_kvm())
+    create = plan(seen(a_migration(), vm=vm, source=a_source_with_kvm()))[0]
+    assert isinstance(create, CreatePod)
+    assert set(create.pod["spec"]["nodeSelector"]) == {"cpu-model.node.kubevirt.io/EPYC", "cpu-feature.node.kubevirt.io/ibpb"}
+    create = plan(seen(a_migration(), vm=vm, source=a_pod()))[0]
+    assert isinstance(create, CreatePod)
+    assert "nodeSelector" not in create.pod["spec"]
+
+    target = a_target(phase="Pending", node="")
+    target["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    target["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+    told = outcome(plan(seen(a_migration(phase="Scheduling", **SIDES), vm=vm, target=target)))[1]
+    assert told.startswith(f"pod {TARGET}: 0/1 nodes; status.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC; ")
+    assert "the guest has the processors of node" not in told
+
+
+def test_a_guest_that_was_started_without_the_chosen_cpu_has_its_nodes() -> None:
+    vm = a_running_vm()
+    vm["status"] |= {"cpu": {"model": "EPYC"}, "domain": {"type": "kvm"}}
+    assert relies_on_node(a_migration(), vm, a_source_with_kvm())
+    create = plan(seen(a_migration(), vm=vm, source=a_source_with_kvm(), source_labels=SOURCE_LABELS))[0]
+    assert isinstance(create, CreatePod)
+    assert create.pod["spec"]["nodeSelector"] == SOURCE_LABELS
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Scheduling", "Scheduled", "Stopping", "Stopped", "Failed", "Unknown"])
+def test_a_machine_that_does_not_run_cannot_migrate(phase: str) -> None:
+    actions = plan(seen(a_migration(), vm=a_vm(phase=phase, attempts=[an_attempt()])))
+    assert outcome(actions)[0] == "Failed"
+    assert "testvm" in outcome(actions)[1]
+
+
+@pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget"])
+def test_a_machine_that_was_restarted_meanwhile_is_not_migrated_by_what_was_begun_for_its_former_pod(phase: str) -> None:
+    """The target was made for another guest: its node was chosen, and its anti-affinity written, for a pod that is gone."""
+    again = names.launcher_pod_name("testvm", UID, 2)
+    migration = a_migration(phase=phase, **SIDES)
+    assert outcome(plan(seen(migration, vm=a_running_vm(again), target=a_target()))) == (
+        "Failed",
+        "virtual machine testvm was restarted meanwhile",
+    )
+    same = plan(seen(migration, target=a_target()))
+    assert "Failed" not in [each.status["phase"] for each in same if isinstance(each, WriteStatus)]
+
+
+def test_a_claim_that_two_nodes_cannot_use_is_named() -> None:
+    vm = a_running_vm()
+    vm["spec"]["domain"]["devices"]["disks"] = [{"type": "PersistentVolumeClaim", "source": {"name": "root"}}]
+    claim = {"spec": {"accessModes": ["ReadWriteOnce"]}}
+    assert outcome(plan(seen(a_migration(), vm=vm, claims={"root": claim}))) == (
+        "Failed",
+        "PersistentVolumeClaim root is not ReadWriteMany: two nodes cannot use it at once (disk 'disk0')",
+    )
+
+
+def test_a_target_without_a_node_waits_and_says_why() -> None:
+    target = a_target(phase="Pending", node="")
+    target["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+    actions = plan(seen(a_migration(phase="Scheduling", **SIDES), target=target, now=NOW + timedelta(days=1)))
+    phase, message = outcome(actions)
+    assert phase == "Scheduling"
+    assert "0/1 nodes" in message
+
+
+def test_a_target_that_runs_is_prepared() -> None:
+    actions = plan(seen(a_migration(phase="Scheduling", **SIDES), target=a_target()))
+    assert outcome(actions)[0] == "PreparingTarget"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "said"),
+    [
+        ({}, ["10.0.0.1"]),
+        ({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}, ["10.0.0.1", "fd00::1"]),
+        ({"podIPs": [{"ip": "169.254.169.254"}, {"ip": "fd00::1"}]}, ["fd00::1"]),
+        ({"podIPs": [{"ip": "nowhere"}, {}]}, []),
+        ({"podIP": None}, []),
+    ],
+)
+def test_it_is_said_where_connections_are_to_be_passed_on_to(addresses: dict[str, Any], said: list[str]) -> None:
+    target = a_target()
+    target["status"] |= addresses
+    actions = plan(seen(a_migration(phase="Scheduling", **SIDES), target=trim_pod(target)))
+    assert [each.status["targetPodIPs"] for each in actions if isinstance(each, WriteStatus)] == [said]
+
+
+def test_a_target_node_that_stays_silent_fails_the_migration_before_it_began() -> None:
+    stamps = [{"phase": "PreparingTarget", "time": "2026-01-01T00:01:00.000000Z"}]
+    migration = a_migration(phase="PreparingTarget", phaseTransitionTimestamps=stamps, targetNode="node2", **SIDES)
+    assert plan(seen(migration, target=a_target())) == (Requeue(float(PREPARE_SECONDS)),)
+    late = plan(seen(migration, target=a_target(), now=NOW + timedelta(seconds=PREPARE_SECONDS)))
+    assert outcome(late)[0] == "Failed"
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget"])
+def test_a_migration_deleted_before_it_began_is_cancelled_here(phase: str) -> None:
+    assert outcome(plan(seen(a_migration(phase=phase, deleting=True, **SIDES), target=a_target())))[0] == "Cancelled"
+
+
+@pytest.mark.parametrize("phase", ["TargetReady", "Running"])
+def test_a_migration_deleted_under_way_is_left_to_virt_handler(phase: str) -> None:
+    actions = plan(seen(a_migration(phase=phase, deleting=True, **SIDES), target=a_target()))
+    assert outcome(actions)[0] == phase
+
+
+@pytest.mark.parametrize("phase", UNFINISHED)
+def test_a_target_that_ended_fails_the_migration_whatever_its_phase(phase: str) -> None:
+    for target in (None, a_target(phase="Failed", exit_code=1)):
+        assert outcome(plan(seen(a_migration(phase=phase, **SIDES), target=target)))[0] == "Failed"
+
+
+@pytest.mark.parametrize("phase", UNFINISHED)
+def test_a_target_that_is_being_deleted_fails_the_migration_only_while_no_guest_can_be_in_it(phase: str) -> None:
+    actions = plan(seen(a_migration(phase=phase, **SIDES), target=a_target(deleting=True)))
+    if phase in ("TargetReady", "Running"):
+        assert actions == ()
+    else:
+        assert outcome(actions)[0] == "Failed"
+
+
+def test_the_machine_on_the_target_is_a_success_even_if_its_virt_handler_died_before_it_said_so() -> None:
+    migration = a_migration(phase="Running", targetNode="node2", **SIDES)
+    assert outcome(plan(seen(migration, vm=a_running_vm(TARGET), target=a_target())))[0] == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("phase", "holder", "loser"),
+    [("Succeeded", TARGET, SOURCE), ("Failed", SOURCE, TARGET), ("Cancelled", SOURCE, TARGET), ("Failed", TARGET, SOURCE)],
+)
+def test_the_pod_without_the_guest_is_deleted_at_the_end(phase: str, holder: str, loser: str) -> None:
+    now = NOW + timedelta(seconds=SOURCE_END_SECONDS)
+    actions = plan(seen(a_migration(phase=phase, endTime=ENDED, **SIDES), vm=a_running_vm(holder), target=a_target(), now=now))
+    assert [each.name for each in actions if isinstance(each, DeletePod)] == [loser]
+    assert actions[-1] == RemoveFinalizer(names.MIGRATION_FINALIZER)
+
+
+def test_a_machine_that_is_read_older_than_the_success_of_its_migration_costs_no_pod() -> None:
+    now = NOW + timedelta(seconds=SOURCE_END_SECONDS)
+    migration = a_migration(phase="Succeeded", endTime=ENDED, **SIDES)
+    assert kinds(plan(seen(migration, vm=a_running_vm(SOURCE), target=a_target(), now=now))) == ["Requeue"]
+
+
+def test_the_source_may_end_by_itself_before_it_is_deleted() -> None:
+    migration = a_migration(phase="Succeeded", endTime=ENDED, **SIDES)
+    rest: dict[str, Any] = {"vm": a_running_vm(TARGET), "target": a_target()}
+    assert plan(seen(migration, **rest)) == (Requeue(float(SOURCE_END_SECONDS)),)
+    assert kinds(plan(seen(migration, source=None, **rest))) == ["RemoveFinalizer"]
+    assert kinds(plan(seen(migration, source=a_pod(phase="Succeeded", exit_code=0), **rest))) == ["DeletePod", "RemoveFinalizer"]
+
+
+def a_source_that_left() -> dict[str, Any]:
+    pod = a_pod(phase="Succeeded", exit_code=0)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
+    return pod
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+def test_the_last_words_of_the_source_release_the_guest_when_nobody_else_heard_them(deleting: bool) -> None:
+    migration = a_migration(phase="Running", deleting=deleting, **SIDES)
+    observed = seen(migration, source=a_source_that_left(), target=a_target())
+    (action,) = plan(observed)
+    assert isinstance(action, WriteStatus)
+    assert release.is_released({"status": action.status})
+    assert action.status["phase"] == "Running"
+    assert not any(isinstance(each, WriteStatus) and each.status["phase"] != "Running" for each in plan(apply(observed, (action,))))
+
+
+@pytest.mark.parametrize("source", [None, a_pod(phase="Succeeded", exit_code=0), a_pod(phase="Failed", exit_code=137)])
+def test_a_source_that_ended_without_saying_that_the_guest_left_fails_the_migration_after_a_while(source: dict[str, Any] | None) -> None:
+    observed = seen(a_migration(phase="Running", **SIDES), source=source, target=a_target())
+    actions = plan(observed)
+    assert kinds(actions) == ["WriteStatus", "Requeue"]
+    later = apply(observed, actions)
+    assert not release.is_released(later.migration)
+    assert kinds(plan(later)) == ["Requeue"]
+    late = dataclasses.replace(later, now=NOW + timedelta(seconds=LAST_WORDS_SECONDS))
+    assert outcome(plan(late))[0] == "Failed"
+    released = {**later.migration, "status": release.released(later.migration, release.BY_HANDLER, "", NOW)}
+    assert plan(dataclasses.replace(late, migration=released)) == ()
+
+
+def test_a_source_that_runs_keeps_its_guest() -> None:
+    assert plan(seen(a_migration(phase="Running", **SIDES), target=a_target())) == ()
+
+
+def test_a_target_pod_that_was_never_written_down_is_deleted_all_the_same() -> None:
+    actions = plan(seen(a_migration(phase="Cancelled"), target=a_target()))
+    assert [each.name for each in actions if isinstance(each, DeletePod)] == [TARGET]
+
+
+@pytest.mark.parametrize("known", [[], [{"type": "Succeeded", "status": "Unknown", "reason": "Unschedulable", "message": "no node"}]])
+@pytest.mark.parametrize("phase", sorted(phases.MIGRATION_FINAL))
+def test_an_end_that_virt_handler_wrote_gets_its_condition_at_once(phase: str, known: list[dict[str, Any]]) -> None:
+    migration = a_migration(phase=phase, conditions=known, message="how it ended", endTime=ENDED, **SIDES)
+    holder = TARGET if phase == "Succeeded" else SOURCE
+    observed = seen(migration, vm=a_running_vm(holder), target=a_target())
+    first, *rest = plan(observed)
+    assert isinstance(first, WriteStatus)
+    assert outcome((first,)) == (phase, "how it ended")
+    (found,) = first.status["conditions"]
+    assert found | {"lastTransitionTime": ""} == {
+        "type": "Succeeded",
+        "status": "True" if phase == "Succeeded" else "False",
+        "reason": phase,
+        "message": "how it ended",
+        "observedGeneration": 1,
+        "lastTransitionTime": "",
+    }
+    assert list(plan(apply(observed, (first,)))) == rest
+
+
+def test_a_migration_of_no_machine_says_where_it_looked_and_what_to_do() -> None:
+    phase, message = outcome(plan(seen(a_migration(), vm=None, source=None)))
+    assert phase == "Failed"
+    assert message == "there is no virtual machine 'testvm' in namespace default; create another Migration once there is"
+
+
+def test_how_a_migration_ended_does_not_say_that_a_paused_guest_runs() -> None:
+    observed = seen(a_migration(phase="Running", targetNode="node2", **SIDES), vm=a_running_vm(TARGET), target=a_target())
+    assert outcome(plan(observed)) == ("Succeeded", "the guest moved to node node2")
+
+
+def test_the_targets_virt_handler_has_a_moment_to_write_the_end_with_what_it_took() -> None:
+    def of(ended: timedelta, uid: str = "migration-uid") -> tuple[Action, ...]:
+        vm = a_running_vm(TARGET)
+        vm["status"]["migration"] = {"uid": uid, "phase": "Succeeded", "endTime": times.to_rfc3339(NOW + ended)}
+        return plan(seen(a_migration(phase="Running", targetNode="node2", **SIDES), vm=vm, target=a_target()))
+
+    assert of(timedelta()) == (Requeue(HANDLER_SECONDS),)
+    assert of(timedelta(seconds=-HANDLER_SECONDS + 1)) == (Requeue(1),)
+    for ended, uid in (
+        (timedelta(seconds=-HANDLER_SECONDS), "migration-uid"),
+        (timedelta(hours=1), "migration-uid"),  # of a node whose clock is ahead
+        (timedelta(), "another"),
+    ):
+        assert outcome(of(ended, uid))[0] == "Succeeded"
+
+
+LAST = (RemoveFinalizer(names.MIGRATION_FINALIZER),)
+
+
+@pytest.mark.parametrize(
+    ("phase", "actions", "event"),
+    [
+        ("Succeeded", LAST, Emit("Normal", "Migrated", "migration m moved the guest from node1 to node2")),
+        ("Failed", LAST, Emit("Warning", "MigrationFailed", "migration m: the link broke")),
+        ("Cancelled", LAST, Emit("Warning", "MigrationCancelled", "migration m: the link broke")),
+        ("Succeeded", (Requeue(1.0),), None),
+        ("Failed", (), None),
+        ("Running", LAST, None),
+        ("", LAST, None),
+    ],
+)
+def test_whoever_looks_at_the_machine_hears_once_how_a_migration_ended(phase: str, actions: tuple[Action, ...], event: Emit | None) -> None:
+    migration = a_migration(phase=phase, message="the link broke", **SIDES, targetNode="node2")
+    migration["metadata"]["name"] = "m"
+    assert outcome_event(migration, actions) == event
+
+
+def test_a_migration_that_ended_without_a_word_is_told_of_by_its_phase() -> None:
+    assert outcome_event(a_migration(phase="Failed"), LAST) == Emit(
+        "Warning", "MigrationFailed", f"migration {name_of(a_migration())}: Failed"
+    )
+
+
+def test_both_pods_go_with_a_machine_that_is_gone() -> None:
+    actions = plan(seen(a_migration(phase="Failed", **SIDES), vm=None, target=a_target()))
+    assert kinds(actions) == ["DeletePod", "DeletePod", "RemoveFinalizer"]
+
+
+MACHINES = st.none() | st.builds(
+    lambda phase, pod: {**a_running_vm(), "status": {**a_running_vm()["status"], "phase": phase, "podName": pod}},
+    st.sampled_from(phases.VM_PHASES),
+    st.sampled_from([SOURCE, TARGET, "virt-launcher-testvm-other"]),
+)
+POD = {"phase": st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]), "deleting": st.booleans()}
+OBSERVED = st.builds(
+    lambda migration, vm, source, target, hours: seen(migration, vm=vm, source=source, target=target, now=NOW + timedelta(hours=hours)),
+    st.builds(
+        a_migration,
+        phase=st.sampled_from(("", *phases.MIGRATION_PHASES)),
+        deleting=st.booleans(),
+        **{key: st.just(value) for key, value in SIDES.items()},
+    ),
+    MACHINES,
+    st.none() | st.builds(a_pod, **POD),
+    st.none() | st.builds(a_target, **POD),
+    st.integers(0, 1),
+)
+
+
+def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
+    migration = copy.deepcopy(observed.migration)
+    sides = {name_of(pod): copy.deepcopy(pod) for pod in (observed.source, observed.target) if pod is not None}
+    for action in actions:
+        if isinstance(action, CreatePod):
+            sides.setdefault(name_of(action.pod), {**action.pod, "status": {"phase": "Pending"}})
+        elif isinstance(action, DeletePod):
+            assert action.uid == uid_of(sides[action.name])
+            if pod_state.is_over(sides[action.name]):
+                del sides[action.name]
+            else:
+                sides[action.name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+        elif isinstance(action, WriteStatus):
+            migration["status"] = copy.deepcopy(action.status)
+        elif isinstance(action, RemoveFinalizer):
+            migration["metadata"]["finalizers"].remove(action.finalizer)
+    source, target = sides.get(SOURCE), sides.get(TARGET)
+    return Observed(migration, observed.vm, source, target, observed.claims, observed.now, observed.settings)
+
+
+@given(OBSERVED)
+def test_a_plan_carried_out_leads_to_rest(observed: Observed) -> None:
+    for _ in range(8):
+        actions = tuple(each for each in plan(observed) if not isinstance(each, Requeue))
+        if not actions:
+            return
+        observed = apply(observed, actions)
+    pytest.fail(f"still planning {kinds(plan(observed))}")
+
+
+@given(OBSERVED)
+def test_every_write_follows_the_table_of_phases(observed: Observed) -> None:
+    for action in plan(observed):
+        if isinstance(action, WriteStatus):
+            before, after = phases.phase_of(observed.migration), action.status["phase"]
+            assert after == before or after in phases.MIGRATION_TRANSITIONS[before], (before, after)
+            assert not status_validation.validate_migration_status({"status": action.status}, observed.migration)
+
+
+@given(OBSERVED)
+def test_the_pod_that_holds_the_guest_is_never_deleted(observed: Observed) -> None:
+    for action in plan(observed):
+        if isinstance(action, DeletePod) and observed.vm is not None:
+            assert action.name != observed.vm["status"]["podName"]
+            assert phases.phase_of(observed.migration) in phases.MIGRATION_FINAL
+
+
+@given(OBSERVED)
+def test_a_plan_depends_on_what_is_seen_alone(observed: Observed) -> None:
+    before = copy.deepcopy(observed)
+    assert plan(observed) == plan(before)
+    assert observed == before
+    assert not any(isinstance(each, DeletePod) and is_deleting(observed.source or {}) and each.name == SOURCE for each in plan(observed))

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import names
+from controller.reconcilers.nodes.node_reports import STRANGER, SignsOfLife, Silence, contract_of, kubelet_is_silent, silence_of, trim_lease
+
+
+class Elapsed:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def a_lease(renewed: str, node: str = "node1", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": names.handler_lease(node)}, "spec": {"renewTime": renewed, "leaseDurationSeconds": 40, **spec}}
+
+
+@pytest.fixture
+def elapsed() -> Elapsed:
+    return Elapsed()
+
+
+@pytest.fixture
+def signs(elapsed: Elapsed) -> SignsOfLife:
+    return SignsOfLife(elapsed)
+
+
+@pytest.mark.parametrize("renewed", ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"])
+def test_a_lease_holds_from_when_it_was_seen_to_change_whatever_its_nodes_clock_says(
+    signs: SignsOfLife, elapsed: Elapsed, renewed: str
+) -> None:
+    signs.lease_seen(a_lease(renewed))
+    assert signs.left("node1") == 40.0
+    elapsed.now += 39
+    assert signs.left("node1") == 1.0
+    elapsed.now += 1
+    assert signs.left("node1") == 0.0
+    signs.lease_seen(a_lease("1971-01-01T00:00:00.000000Z"))  # even back in time
+    assert signs.left("node1") == 40.0
+
+
+def test_a_lease_that_changed_in_something_else_was_not_renewed(signs: SignsOfLife, elapsed: Elapsed) -> None:
+    signs.lease_seen(a_lease("a"))
+    elapsed.now += 30
+    signs.lease_seen(a_lease("a", holderIdentity="somebody"))
+    assert signs.left("node1") == 10.0
+    signs.lease_seen(a_lease("a", leaseDurationSeconds=60))
+    assert signs.left("node1") == 30.0
+
+
+def test_an_absent_lease_says_nothing_and_a_deleted_one_nothing_any_more(signs: SignsOfLife) -> None:
+    assert signs.left("node1") == 0.0
+    signs.lease_seen(a_lease("a"))
+    assert signs.left("node2") == 0.0
+    signs.lease_gone(a_lease("a"))
+    assert signs.left("node1") == 0.0
+
+
+def test_another_sign_of_life_counts_as_long_as_a_renewal(signs: SignsOfLife, elapsed: Elapsed) -> None:
+    signs.heard("node2")
+    assert signs.left("node2") == 40.0
+    signs.lease_seen(a_lease("a", leaseDurationSeconds=20))
+    elapsed.now += 25
+    signs.heard("node1")
+    assert signs.left("node1") == 20.0
+    elapsed.now += 19
+    signs.lease_seen(a_lease("a", leaseDurationSeconds=20))
+    assert signs.left("node1") == 1.0
+
+
+def test_a_kubelet_is_silent_when_nothing_is_known_of_it_not_when_it_says_that_it_is_not_ready() -> None:
+    assert kubelet_is_silent(None)
+    assert [
+        kubelet_is_silent({"status": {"conditions": [{"type": "Ready", "status": each}]}}) for each in ("True", "False", "Unknown")
+    ] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_of_a_lease_only_its_renewal_is_kept() -> None:
+    lease = a_lease("a", holderIdentity="node1")
+    lease["metadata"] |= {"namespace": "kubevirt", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}, "managedFields": []}
+    assert trim_lease(lease) == {
+        "metadata": {"name": "virt-handler-node1", "namespace": "kubevirt", "uid": "u", "resourceVersion": "7"},
+        "spec": {"renewTime": "a", "leaseDurationSeconds": 40},
+    }
+
+
+def test_a_trimmed_lease_says_which_contract_its_virt_handler_speaks() -> None:
+    for text, known in (("1", []), ("2", [STRANGER]), ("1" * 100_000, [STRANGER])):
+        lease = a_lease("a")
+        lease["metadata"]["annotations"] = {"kubevirt.io/contract-versions": text, "another": "x" * 100_000}
+        assert contract_of(trim_lease(lease)) == known
+        assert len(str(trim_lease(lease))) < 400
+    assert contract_of(trim_lease(a_lease("a"))) == []
+
+
+@pytest.mark.parametrize(
+    ("left", "missing", "silence"),
+    [
+        ({}, set(), Silence()),
+        ({}, {"node9"}, Silence()),
+        ({"node1": 3.5}, set(), Silence(of_kubelet={"node1": 3.5})),
+        ({"node1": 3.5}, {"node1"}, Silence(of_kubelet={"node1": 3.5})),
+        ({"node1": 0.0}, set(), Silence(whole=frozenset({"node1"}))),
+        (
+            {"node1": 0.0, "node2": 0.0, "node3": 1.0},
+            {"node2", "node9"},
+            Silence(frozenset({"node1", "node2"}), {"node3": 1.0}, frozenset({"node2"})),
+        ),
+    ],
+)
+def test_a_node_is_silent_when_neither_of_its_two_gives_a_sign(left: dict[str, float], missing: set[str], silence: Silence) -> None:
+    assert silence_of(left, missing=missing) == silence

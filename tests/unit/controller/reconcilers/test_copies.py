@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from apiserver.apis.meta.objects import NamespacedName
+from apiserver.apis.virt.evictions import machine_of
+from controller.reconcilers import copies, disk_claims
+from controller.reconcilers.copies import Mac, NodeFile, ServerDisk
+from tests.unit.controller.reconcilers.builders import a_migration, a_vm
+
+CLAIM = {"name": "a", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+SERVER = {"name": "b", "type": "NFS", "source": {"host": "a.example", "path": "/vms/a.img"}}
+FILE = {"name": "c", "type": "HostDisk", "source": {"path": "/srv/a"}}
+
+
+def test_storage_is_found_by_what_it_is() -> None:
+    vm = a_vm(domain={"devices": {"disks": [CLAIM, SERVER, FILE]}})
+    (digest,) = disk_claims.servers_of(vm)
+    assert copies.storage_of_vm(vm) == [NamespacedName("default", "data"), ServerDisk("default", digest), NodeFile("/srv/a")]
+
+
+def test_storage_of_one_kind_is_none_of_another_whatever_it_is_called() -> None:
+    assert len({NamespacedName("default", "x"), ServerDisk("default", "x"), NodeFile("x")}) == 3
+
+
+def test_a_machine_that_is_not_sound_is_in_no_index() -> None:
+    vm = a_vm(domain={"devices": {"disks": "text", "interfaces": "text"}})
+    assert (copies.storage_of_vm(vm), copies.macs_of_vm(vm)) == ([], [])
+
+
+def test_an_address_is_one_however_it_is_written() -> None:
+    vm = a_vm(domain={"devices": {"interfaces": [{"name": "default", "mac": "02-AB-00-00-00-01"}]}})
+    assert copies.macs_of_vm(vm) == [Mac("default", "02:ab:00:00:00:01")]
+
+
+def test_a_migration_is_found_by_its_machine() -> None:
+    assert copies.machine_of(a_migration()) == [NamespacedName("default", "testvm")]
+    assert str(machine_of(a_migration())) == "default/testvm"
+    assert str(NamespacedName("", "node1")) == "node1"

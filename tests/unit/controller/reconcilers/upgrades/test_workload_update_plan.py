@@ -1,0 +1,335 @@
+"""Whose guest goes next into a pod of the release."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.virt import names
+from apiserver.apis.virt.v1alpha1 import validation
+from controller.reconcilers.settings import MigrationLimits, Settings, WorkloadUpdate
+from controller.reconcilers.upgrades import workload_update_plan as planning
+from controller.reconcilers.upgrades.workload_update_plan import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Candidate, Observed, Plan
+from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NEW, OLD = "launcher:v2", "launcher:v1"
+STUCK = {"type": "Migratable", "status": "False", "reason": "NotMigratable", "message": "it has a host device"}
+OUTDATED = {"type": "LauncherOutdated", "status": "True"}
+
+
+def ago(seconds: float) -> str:
+    return times.to_rfc3339(NOW - timedelta(seconds=seconds))
+
+
+class World:
+    """Machines with outdated launchers by their names, and Migrations."""
+
+    def __init__(self, strategy: Any = "LiveMigrate", size: int = 2, per_node: int = 2, per_cluster: int = 5) -> None:
+        self.settings = Settings(launcher_image=NEW, workload_update=WorkloadUpdate(strategy, size, 60.0))
+        self.limits = MigrationLimits(per_node=per_node, per_cluster=per_cluster)
+        self.candidates: list[Candidate] = []
+        self.migrations: list[Object] = []
+        self.rest: dict[str, Any] = {}
+
+    def put(self, name: str, node: str = "node1", *conditions: dict[str, Any], **more: Any) -> Candidate:
+        vm = a_vm(phase=more.pop("phase", "Running"), attempts=[an_attempt()], deleting=more.pop("deleting", False))
+        pod = a_pod(node=node, deleting=more.pop("pod_deleting", False))
+        pod["spec"]["containers"][0]["image"] = more.pop("image", OLD)
+        for obj in (vm, pod):
+            obj["metadata"] |= {"name": name if obj is vm else f"pod-of-{name}", "uid": f"uid-of-{name}"}
+        vm["status"] |= {"nodeName": node, "conditions": [OUTDATED, *conditions]}
+        vm["spec"] |= more
+        self.candidates.append(Candidate(vm, pod, {}))
+        return self.candidates[-1]
+
+    def migrate(self, machine: str, phase: str, created: float, *, ours: bool = True, **status: Any) -> None:
+        made = a_migration(phase=phase, **status)
+        made["metadata"] |= {
+            "name": f"m{len(self.migrations)}",
+            "creationTimestamp": ago(created),
+            "labels": {names.WORKLOAD_UPDATE_LABEL: planning.mark(self.settings)} if ours else {},
+            "ownerReferences": [
+                {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "name": machine, "uid": f"uid-of-{machine}"}
+            ],
+        }
+        made["spec"]["selector"]["name"] = machine
+        self.migrations.append(made)
+
+    def plan(self) -> Plan:
+        given: dict[str, Any] = {"nodes": {}, **self.rest}
+        return planning.plan(Observed(self.candidates, self.migrations, now=NOW, settings=self.settings, limits=self.limits, **given))
+
+    def moved(self) -> list[str]:
+        return [name_of(vm) for vm, _ in self.plan().migrations]
+
+    def evicted(self) -> list[str]:
+        return [name_of(vm) for vm, _ in self.plan().evictions]
+
+
+def test_a_batch_of_machines_is_moved_by_migrations_of_the_lowest_priority_that_say_why() -> None:
+    world = World(size=2)
+    for name in ("c", "a", "b"):
+        world.put(name, node=f"node-of-{name}")
+    (vm, made), _ = world.plan().migrations
+    assert world.moved() == ["a", "b"]
+    assert (name_of(vm), made["metadata"]["generateName"], made["metadata"]["namespace"]) == ("a", "a-update-", "default")
+    assert made["spec"] == {"selector": {"name": "a"}, "priority": -100}
+    assert made["metadata"]["labels"] == {"kubevirt.io/workload-update": planning.mark(world.settings)}
+    assert [(each["kind"], each["uid"]) for each in made["metadata"]["ownerReferences"]] == [("VirtualMachine", "uid-of-a")]
+    made["metadata"]["name"] = "a-update-x"
+    assert validation.validate_migration(made) == []
+
+
+def test_the_mark_is_another_one_with_another_image_and_fits_into_a_label() -> None:
+    marks = {planning.mark(Settings(launcher_image=image)) for image in ("x:1", "x:2", "x" * 900)}
+    assert len(marks) == 3
+    assert all(len(each) == 10 and each.isalnum() for each in marks)
+
+
+@pytest.mark.parametrize(
+    ("phase", "created", "room"),
+    [("Running", 500, 1), ("", 5, 1), ("Succeeded", 59, 1), ("Succeeded", 60, 2), ("Failed", 30, 1), ("Failed", 61, 2)],
+)
+def test_those_that_are_on_their_way_and_those_that_began_in_the_interval_count(phase: str, created: float, room: int) -> None:
+    world = World(size=2)
+    world.migrate("other", phase, created)
+    world.put("a", "node1")
+    world.put("b", "node2")
+    assert len(world.moved()) == room
+
+
+def test_nothing_begins_while_more_are_on_their_way_than_the_batch_has_by_now() -> None:
+    """Its size is an option, and virt-controller may have been restarted with a smaller one."""
+    world = World(size=1)
+    for name in ("other", "another"):
+        world.migrate(name, "Running", 500)
+    world.put("a")
+    assert world.moved() == []
+
+
+def test_migrations_of_an_earlier_upgrade_and_of_people_do_not_count_as_a_batch() -> None:
+    world = World(size=1)
+    world.migrate("other", "Running", 5, ours=False)
+    world.put("a", "node2")
+    assert world.moved() == ["a"]
+
+
+def test_only_places_that_are_free_are_taken_of_each_node_and_in_all() -> None:
+    world = World(size=9, per_node=2, per_cluster=4)
+    world.migrate("other", "Running", 500, ours=False, sourceNode="node1")
+    nodes = world.rest["nodes"] = {("default", "other"): "node1"}
+    for name in ("a", "b"):
+        world.put(name, "node1")
+    for name in ("c", "d", "e"):
+        world.put(name, "node2")
+    assert world.moved() == ["a", "c", "d"]
+    world.migrate("another", "Pending", 500)
+    nodes["default", "another"] = "node1"  # it has not begun: the machine says where it is
+    assert world.moved() == ["c", "d"]
+    world.migrate("a third", "Pending", 500)
+    nodes["default", "a third"] = "node3"
+    assert world.moved() == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "attempt", "nodes", "moved"),
+    [
+        ("Pending", None, {("default", "other"): "node1"}, ["a"]),
+        ("Pending", 2, {("default", "other"): "node1"}, []),
+        ("Scheduling", None, {("default", "other"): "node1"}, []),
+        ("Running", None, {}, ["a"]),
+        ("Succeeded", None, {("default", "other"): "node1"}, ["a"]),
+    ],
+    ids=["waits for its turn", "waits for its next attempt", "has begun", "of a lost machine", "is over, and its machine has another"],
+)
+def test_whoever_has_no_place_of_the_queue_has_none_before_an_upgrade(
+    phase: str, attempt: int | None, nodes: dict[Any, str], moved: list[str]
+) -> None:
+    world = World(per_cluster=1)
+    world.migrate("other", phase, 500, ours=False, **({"attempt": attempt} if attempt else {}))
+    world.put("a", "node2")
+    world.rest["nodes"] = nodes
+    assert world.moved() == moved
+
+
+@pytest.mark.parametrize(("limits", "node"), [({"per_node": 1}, "node1"), ({"per_cluster": 1}, "node2")], ids=["of a node", "in all"])
+def test_where_more_are_under_way_than_there_are_places_by_now_none_begins(limits: dict[str, int], node: str) -> None:
+    world = World(**limits)
+    nodes = world.rest["nodes"] = {}
+    for name in ("other", "another"):
+        world.migrate(name, "Running", 500, ours=False, sourceNode="node1")
+        nodes["default", name] = "node1"
+    world.put("a", node)
+    assert world.moved() == []
+
+
+def test_a_place_is_taken_of_the_node_that_is_left_not_of_the_one_that_the_guest_is_on_by_now() -> None:
+    world = World(per_node=1)
+    world.migrate("other", "Running", 500, ours=False, sourceNode="node1")
+    world.rest["nodes"] = {("default", "other"): "node2"}
+    world.put("a", "node1")
+    world.put("b", "node2")
+    assert world.moved() == ["b"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"phase": "Stopping"},
+        {"phase": "Unknown"},
+        {"deleting": True},
+        {"pod_deleting": True},
+        {"image": NEW},
+        {"runStrategy": "Halted"},
+        {"evictionStrategy": "External"},
+    ],
+    ids=str,
+)
+def test_who_ends_or_is_up_to_date_or_is_anothers_to_move_is_left_alone(change: dict[str, Any]) -> None:
+    for strategy in ("LiveMigrate", "Evict"):
+        world = World(strategy)
+        world.put("a", **change)
+        assert world.plan() == Plan()
+
+
+def test_a_guest_whose_pod_is_over_and_one_that_is_to_be_restarted_are_left_alone() -> None:
+    world = World()
+    over = world.put("a").pod
+    assert over is not None
+    over["status"] = {"phase": "Failed"}
+    restarted = world.put("b").vm
+    restarted["status"]["request"] = {"action": "Restart", "attempt": 2, "runStrategy": "RerunOnFailure"}
+    assert world.plan() == Plan()
+    del restarted["status"]["request"]
+    assert world.moved() == ["b"]
+
+
+def test_a_machine_without_its_pod_and_one_that_is_being_evicted_are_left_alone() -> None:
+    world = World()
+    world.candidates.append(Candidate(world.put("a").vm, None, {}))
+    world.candidates.pop(0)
+    world.put("b", "node1", {"type": "DisruptionTarget", "status": "True"})
+    assert world.plan() == Plan()
+
+
+def test_a_machine_that_is_migrated_anyway_is_not_migrated_twice() -> None:
+    world = World()
+    world.migrate("a", "Pending", 5, ours=False)
+    world.put("a")
+    assert world.moved() == []
+
+
+@pytest.mark.parametrize(("times_failed", "pause"), [(1, FIRST_PAUSE_SECONDS), (2, 600), (3, 1200), (5, LONGEST_PAUSE_SECONDS)])
+def test_a_migration_that_failed_is_tried_again_later_each_time_later(times_failed: int, pause: float) -> None:
+    for since, again in ((pause - 1, []), (pause, ["a"]), (pause + 1, ["a"])):
+        world = World()
+        for number in range(times_failed):
+            world.migrate("a", "Failed", 9000 + number, endTime=ago(since if not number else 9000))
+        world.put("a")
+        assert world.moved() == again
+
+
+def test_one_that_somebody_cancelled_is_not_tried_again_for_an_hour() -> None:
+    for since, again in ((LONGEST_PAUSE_SECONDS - 1, []), (LONGEST_PAUSE_SECONDS, ["a"])):
+        world = World()
+        world.migrate("a", "Cancelled", 9000, endTime=ago(since))
+        world.put("a")
+        assert world.moved() == again
+
+
+def test_failures_of_an_earlier_machine_of_that_name_do_not_count() -> None:
+    world = World()
+    world.migrate("a", "Failed", 300, endTime=ago(100))
+    world.migrations[0]["metadata"]["ownerReferences"][0]["uid"] = "of-an-earlier-one"
+    world.put("a")
+    assert world.moved() == ["a"]
+
+
+def test_those_that_failed_go_after_those_that_did_not() -> None:
+    world = World(size=1)
+    world.migrate("a", "Failed", 9000, endTime=ago(9000))
+    world.put("a", "node1")
+    world.put("b", "node2")
+    assert world.moved() == ["b"]
+
+
+def test_namespaces_take_turns_and_what_is_on_its_way_counts() -> None:
+    world = World(size=3, per_node=9, per_cluster=9)
+    for name in ("a", "b", "c", "d"):
+        world.put(name)
+    for name in ("x", "y"):
+        for obj in (world.put(name).vm, world.candidates[-1].pod):
+            assert obj is not None
+            obj["metadata"]["namespace"] = "other"
+    assert world.moved() == ["a", "x", "b"]
+    world.migrate("another", "Running", 500)
+    assert world.moved() == ["x", "a"]
+    world.migrations[0]["metadata"]["namespace"] = "other"
+    assert world.moved() == ["a", "b"]
+
+
+def test_a_guest_that_was_moved_in_vain_is_not_moved_for_ever() -> None:
+    world = World()
+    world.migrate("a", "Succeeded", 300, targetPod="pod-of-a")
+    world.migrate("b", "Succeeded", 300, targetPod="a pod before")
+    world.migrate("b", "Succeeded", 300, targetPod="the pod before that")
+    world.migrate("c", "Failed", 9000, endTime=ago(9000), targetPod="pod-of-c")
+    for number, name in enumerate(("a", "b", "c")):
+        world.put(name, f"node{number}")
+    assert world.moved() == ["c", "b"]
+
+
+def test_one_that_stays_and_one_that_rests_hold_up_nobody() -> None:
+    world = World()
+    world.put("a", "node1", STUCK)
+    world.migrate("b", "Failed", 300, endTime=ago(100))
+    world.put("b", "node2")
+    world.put("c", "node3")
+    assert world.moved() == ["c"]
+
+
+def test_an_eviction_does_not_wait_until_a_migration_that_failed_has_rested() -> None:
+    world = World("Evict")
+    world.migrate("a", "Failed", 300, endTime=ago(100))
+    world.put("a", "node1", STUCK)
+    assert world.evicted() == ["a"]
+
+
+def test_without_evict_one_that_cannot_migrate_stays_and_with_it_its_pod_is_evicted() -> None:
+    for strategy, evicted in (("LiveMigrate", []), ("Evict", ["a"]), ("None", [])):
+        world = World(strategy)
+        world.put("a", "node1", STUCK)
+        assert (world.moved(), world.evicted()) == ([], evicted)
+
+
+def test_evictions_and_migrations_share_the_pace_and_evictions_need_no_place() -> None:
+    world = World("Evict", size=4, per_cluster=1)
+    for name in ("a", "b", "c", "d", "e"):
+        world.put(name, "node1", STUCK)
+    world.migrate("other", "Running", 500, ours=False)
+    assert world.evicted() == ["a", "b", "c", "d"]
+    world.rest["evicted"] = {"a pod": NOW - timedelta(seconds=59)}
+    assert world.evicted() == ["a", "b", "c"]
+    world.rest["evicted"] = {"a pod": NOW - timedelta(seconds=60), "uid-of-a": NOW - timedelta(seconds=100)}
+    assert world.evicted() == ["b", "c", "d", "e"]
+
+
+def test_a_batch_is_of_those_that_are_moved_and_of_those_that_are_evicted() -> None:
+    world = World("Evict", size=2)
+    world.put("a", "node1")
+    for name in ("b", "c"):
+        world.put(name, "node2", STUCK)
+    assert (world.moved(), world.evicted()) == (["a"], ["b"])
+
+
+def test_a_machine_for_which_a_server_took_nothing_holds_up_nobody() -> None:
+    world = World(size=1)
+    world.put("a", "node1")
+    world.put("b", "node2")
+    world.rest["refused"] = frozenset({("default", "a")})
+    assert world.moved() == ["b"]

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from apiserver.apis.meta.objects import NamespacedName
+from controller.reconcilers.virtual_machines.absences import KUBELET_SECONDS, Absences
+from tests.unit.controller.reconcilers.builders import a_pod, a_vm
+
+
+class Time:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_an_absent_pod_lingers_for_its_own_grace_period_whatever_the_machine_says_by_then() -> None:
+    time = Time()
+    absences, vm, pod = Absences(time), a_vm(), a_pod()
+    pod["spec"]["terminationGracePeriodSeconds"] = 600
+    absences.present(vm, pod)
+    assert absences.left(vm, pod["metadata"]["uid"], 15.0) == 600 + KUBELET_SECONDS
+    time.now += 599
+    assert absences.left(vm, pod["metadata"]["uid"], 15.0) == KUBELET_SECONDS + 1
+    time.now += 60
+    assert absences.left(vm, pod["metadata"]["uid"], 15.0) == 0
+
+
+def test_a_pod_that_is_there_again_was_not_absent() -> None:
+    time = Time()
+    absences, vm, pod = Absences(time), a_vm(), a_pod()
+    absences.left(vm, pod["metadata"]["uid"], 10.0)
+    time.now += 20
+    absences.present(vm, pod)
+    pod_grace = 0.0
+    assert absences.left(vm, pod["metadata"]["uid"], 99.0) == pod_grace + KUBELET_SECONDS
+
+
+def test_a_pod_never_seen_has_the_whole_time_and_another_pod_its_own() -> None:
+    time = Time()
+    absences, vm = Absences(time), a_vm()
+    assert absences.left(vm, "first", 45.0) == 45 + KUBELET_SECONDS
+    time.now += 30
+    assert absences.left(vm, "second", 45.0) == 45 + KUBELET_SECONDS
+    absences.forget(NamespacedName("default", "testvm"))
+    assert len(absences) == 0

@@ -1,0 +1,145 @@
+"""A guest that ends because something in the cluster ends its pod goes on in another one; the table of docs/operating.md, line by line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition, name_of
+from apiserver.apis.virt import summary
+from controller.reconcilers.actions import CreatePod, WriteStatus
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machines.observed import Observed
+from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
+from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+ASKED = {"exitCode": 0, "message": "shutdown-requested: the guest powered off as it was asked to"}
+ITSELF = {"exitCode": 0, "message": "shutdown: the guest powered off"}
+KILLED = {"exitCode": 137, "reason": "Error"}
+CAUSES = (
+    "EvictionByEvictionAPI",
+    "PreemptionByScheduler",
+    "DeletionByTaintManager",
+    "DeletionByPodGC",
+    "TerminationByKubelet",
+)
+
+
+def machine(strategy: str, **status: Any) -> dict[str, Any]:
+    vm = a_vm(phase="Running", attempts=[an_attempt(nodeName="node1", runningTime="2026-01-01T00:00:10Z")], runStrategy=strategy)
+    vm["status"] |= {"nodeName": "node1", "conditions": [], **status}
+    return vm
+
+
+def ended(cause: str | None, how: dict[str, Any], *, deleting: bool = True) -> dict[str, Any]:
+    pod = a_pod(phase="Failed" if how["exitCode"] else "Succeeded", exit_code=0, deleting=deleting)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"] = how
+    if cause is not None:
+        pod["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True", "reason": cause, "message": ""})
+    return pod
+
+
+def becomes(vm: dict[str, Any], *pods: dict[str, Any]) -> bool:
+    """Plan until nothing is written any more; return whether another pod is made."""
+    for _ in range(6):
+        actions = plan(Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW, rested=400.0))
+        if any(isinstance(each, CreatePod) for each in actions):
+            vm["status"] = next(each.status for each in actions if isinstance(each, WriteStatus))
+            return True
+        written = [each.status for each in actions if isinstance(each, WriteStatus)]
+        if not written:
+            return False
+        vm["status"] = written[-1]
+    raise AssertionError("the plan writes on and on")
+
+
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
+@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize("how", [ASKED, KILLED], ids=["asked", "killed"])
+def test_whatever_in_the_cluster_ends_a_pod_its_guest_goes_on(strategy: str, cause: str, how: dict[str, Any]) -> None:
+    vm = machine(strategy)
+    assert becomes(vm, ended(cause, how, deleting=cause != "TerminationByKubelet"))
+    assert vm["status"]["attempt"] == 2
+    assert condition(vm["status"]["conditions"], "DisruptionTarget") is None
+    assert "virt-launcher" in vm["status"]["attempts"][0]["message"]
+
+    vm["status"] |= {"phase": "Running", "podUID": "second"}
+    vm["status"]["attempts"][-1] |= {"runningTime": "2026-01-01T00:00:30Z", "result": "Failed", "endTime": "2026-01-01T00:00:40Z"}
+    vm["status"]["phase"] = "Failed"
+    assert becomes(vm) is (strategy in ("Always", "RerunOnFailure")), "the second one ended by itself"
+
+
+@pytest.mark.parametrize("strategy", ["Once", "Manual"])
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_guest_that_powers_off_by_itself_at_that_moment_has_ended(strategy: str, cause: str) -> None:
+    vm = machine(strategy)
+    assert not becomes(vm, ended(cause, ITSELF, deleting=False))
+    assert vm["status"]["phase"] == "Succeeded"
+
+
+@pytest.mark.parametrize("strategy", ["RerunOnFailure", "Once", "Manual"])
+def test_a_pod_that_somebody_deletes_ends_its_attempt(strategy: str) -> None:
+    for pods in ((ended(None, ASKED),), ()):  # ended, and gone
+        vm = machine(strategy)
+        assert becomes(vm, *pods) is (strategy == "RerunOnFailure")
+        assert "deleted, not by virt-controller" in vm["status"]["attempts"][0]["message"]
+
+
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
+def test_a_stop_while_the_node_is_drained_keeps_the_machine_off_until_it_is_started(strategy: str) -> None:
+    vm = machine(strategy, request={"action": "Stop", "runStrategy": strategy})
+    assert not becomes(vm, ended("EvictionByEvictionAPI", ASKED))
+    assert vm["status"]["phase"] == "Stopped"
+    assert not becomes(vm)
+    assert condition(vm["status"]["conditions"], "DisruptionTarget") is None
+
+    vm["status"]["request"] = {"action": "Start", "attempt": 2, "runStrategy": strategy}
+    assert becomes(vm)
+
+
+@pytest.mark.parametrize("strategy", ["Once", "Manual"])
+def test_a_halt_after_the_eviction_is_for_good(strategy: str) -> None:
+    vm = machine(strategy)
+    vm["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "m"}]
+    vm["status"]["attempts"][0] |= {"result": "Stopped", "endTime": "2026-01-01T00:00:40Z"}
+    vm["status"]["phase"] = "Stopped"
+    vm["spec"]["runStrategy"] = "Halted"
+    assert not becomes(vm)
+    vm["spec"]["runStrategy"] = strategy
+    assert not becomes(vm)
+
+
+@pytest.mark.parametrize(
+    ("phase", "ready"),
+    [
+        ("Stopped", ("True", "GuestReady")),
+        ("Stopped", ("False", summary.BACK_OFF)),
+        ("Pending", ("False", summary.BACK_OFF)),
+        ("Pending", ("False", "Any")),
+    ],
+)
+def test_a_halt_after_the_eviction_takes_one_write(phase: str, ready: tuple[str, str]) -> None:
+    vm = machine("Once")
+    interrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "m"}
+    vm["status"]["conditions"] = [interrupted, {"type": "Ready", "status": ready[0], "reason": ready[1], "message": "m"}]
+    vm["status"]["attempts"][0] |= {"result": "Stopped", "endTime": "2026-01-01T00:00:40Z"}
+    vm["status"]["phase"] = phase
+    vm["spec"]["runStrategy"] = "Halted"
+    seen = Observed(vm=vm, pods=(), claims={}, settings=Settings("launcher"), now=NOW, rested=400.0)
+    written = next(each.status for each in plan(seen) if isinstance(each, WriteStatus))
+    assert condition(written["conditions"], "DisruptionTarget") is None
+    assert (condition(written["conditions"], "Ready") or {})["reason"] == "Halted"
+    vm["status"] = written
+    assert not [each for each in plan(seen) if isinstance(each, WriteStatus)]
+
+
+@pytest.mark.parametrize("strategy", ["Once", "Manual"])
+def test_an_eviction_that_was_only_seen_by_whoever_allowed_it_counts(strategy: str) -> None:
+    """The leader was evicted, too, and the next one begins when the pod is gone."""
+    vm = machine(strategy)
+    vm["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "m"}]
+    assert becomes(vm)
+    assert name_of(a_pod(2)) == vm["status"]["podName"]

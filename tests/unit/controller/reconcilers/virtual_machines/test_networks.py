@@ -1,0 +1,169 @@
+"""Networks that are missing: before there is a pod, while its sandbox is made, and when they come."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import condition
+from apiserver.client.rest import Client
+from controller.reconcilers.actions import CreatePod, Emit, Requeue, WriteStatus
+from controller.reconcilers.settings import Settings, Times
+from controller.reconcilers.virtual_machines import networks
+from controller.reconcilers.virtual_machines.networks import Definition, Found
+from controller.reconcilers.virtual_machines.observed import Observed
+from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
+from tests.fakes.kubeapi import FakeAPI
+from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
+
+CARDS = [
+    {"name": "default"},
+    {"name": "lan", "network": "lan"},
+    {"name": "again", "network": "lan"},
+    {"name": "wan", "network": "default/wan"},
+]
+DOMAIN = {"memory": {"guest": "64Mi"}, "devices": {"interfaces": CARDS}}
+RESOURCE = "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions"
+
+
+def seen(vm: dict[str, Any], *pods: dict[str, Any], second: int = 5, missing: tuple[str, ...] = (), broken: str = "") -> Observed:
+    now = datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
+    found = Found(missing, (Definition("default/lan", "lan", broken),))
+    return Observed(vm=vm, pods=pods, claims={}, now=now, settings=Settings("launcher"), networks=found)
+
+
+def a_starting_vm(*, lacks: bool = False) -> dict[str, Any]:
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()], domain=DOMAIN)
+    if lacks:
+        (written,) = (each.status for each in plan(seen(vm, pending(), missing=("default/lan",))) if isinstance(each, WriteStatus))
+        vm["status"] = written
+    return vm
+
+
+def pending() -> dict[str, Any]:
+    pod = a_pod(phase="Pending")
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    return pod
+
+
+def status_of(actions: tuple[Any, ...]) -> dict[str, Any]:
+    return next(each.status for each in actions if isinstance(each, WriteStatus))
+
+
+def test_without_its_network_no_pod_is_made() -> None:
+    vm = a_vm(domain=DOMAIN)
+    actions = plan(seen(vm, missing=("default/lan", "default/wan")))
+    assert not any(isinstance(each, CreatePod) for each in actions)
+    assert status_of(actions)["phase"] == "Pending"
+    for kind in ("Ready", "NetworkReady"):
+        told = condition(status_of(actions)["conditions"], kind)
+        assert told is not None
+        assert (told["status"], told["reason"]) == ("False", "NetworkNotFound")
+        assert "not found: default/lan, default/wan;" in told["message"]
+    assert [each.reason for each in actions if isinstance(each, Emit)] == ["NetworkNotFound"]
+    assert Requeue(Times().networks) in actions
+
+
+def test_a_network_that_went_while_the_pod_was_made_is_told_and_the_attempt_goes_on() -> None:
+    actions = plan(seen(a_starting_vm(), pending(), missing=("default/lan",)))
+    assert status_of(actions)["phase"] == "Scheduling"
+    assert (condition(status_of(actions)["conditions"], "NetworkReady") or {})["reason"] == "NetworkNotFound"
+    assert {type(each) for each in actions} == {WriteStatus, Emit, Requeue}
+    again = plan(seen({**a_starting_vm(lacks=True)}, pending(), missing=("default/lan",)))
+    assert [type(each) for each in again] == [Requeue]  # said once
+
+
+def test_when_the_network_is_there_nothing_is_said_of_it_any_more() -> None:
+    vm = a_starting_vm(lacks=True)
+    for pods, second in (((pending(),), 5), ((a_pod(),), 5), ((a_pod(phase="Failed", exit_code=1),), 5)):
+        conditions = status_of(plan(seen(vm, *pods, second=second)))["conditions"]
+        assert condition(conditions, "NetworkReady") is None
+
+
+def test_while_a_pod_with_networks_is_made_they_are_looked_for_again() -> None:
+    assert plan(seen(a_starting_vm(), pending())) == (Requeue(Times().networks),)
+    (plain,) = plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), pending()))
+    assert isinstance(plain, Requeue)
+    assert plain.seconds > Times().networks
+
+
+@pytest.mark.parametrize(
+    ("vm", "looks"),
+    [
+        (a_vm(domain=DOMAIN), True),
+        (a_vm(), False),
+        (a_vm(domain=DOMAIN, runStrategy="Halted"), False),
+        (a_starting_vm(), True),
+        (a_vm(phase="Running", attempts=[an_attempt()], domain=DOMAIN), False),
+    ],
+    ids=["to start", "without networks", "off", "starting", "running"],
+)
+def test_networks_are_asked_for_while_a_machine_starts(vm: dict[str, Any], *, looks: bool) -> None:
+    assert networks.is_to_read(vm) == looks
+
+
+def test_a_network_that_no_node_can_make_is_told_before_there_is_a_pod_and_while_it_is_made() -> None:
+    for vm, pods, phase in ((a_vm(domain=DOMAIN), (), "Pending"), (a_starting_vm(), (pending(),), "Scheduling")):
+        actions = plan(seen(vm, *pods, broken="spec.config is no JSON object"))
+        assert not any(isinstance(each, CreatePod) for each in actions)
+        assert status_of(actions)["phase"] == phase
+        for kind in ("Ready", "NetworkReady"):
+            told = condition(status_of(actions)["conditions"], kind) or {}
+            assert (told["status"], told["reason"]) == ("False", "NetworkNotUsable")
+            assert told["message"] == (
+                "NetworkAttachmentDefinition default/lan: spec.config is no JSON object; the virtual machine starts when that is mended"
+            )
+        vm["status"] = status_of(actions)
+        assert condition(status_of(plan(seen(vm, *pods)))["conditions"], "NetworkReady") is None
+    both = status_of(plan(seen(a_vm(domain=DOMAIN), missing=("default/wan",), broken="x")))["conditions"]
+    assert (condition(both, "NetworkReady") or {})["reason"] == "NetworkNotFound"
+
+
+@pytest.mark.parametrize(
+    ("config", "called", "problem"),
+    [
+        ('{"type": "bridge", "name": "inner"}', "inner", ""),
+        ('{"Type": "bridge", "name": ""}', "lan", ""),
+        ('{"plugins": [{"type": "bridge"}]}', "lan", ""),
+        (None, "lan", ""),  # a file on the nodes
+        ("", "lan", ""),
+        (7, "lan", ""),
+        (" " * networks.MAX_CONFIGURATION + "{", "lan", ""),
+        ("{", "lan", "is no JSON: Expecting property name"),
+        ("[" * 60_000, "lan", "no JSON: "),
+        ("[]", "lan", "no JSON object"),
+        ('{"name": "inner"}', "inner", "neither type nor plugins"),
+        ('{"type": ""}', "lan", "neither type nor plugins"),
+        ('{"plugins": []}', "lan", "neither type nor plugins"),
+        ('{"plugins": [{"name": "x"}]}', "lan", "a plugin has no type"),
+        ('{"plugins": ["bridge"], "name": 7}', "lan", "a plugin has no type"),
+    ],
+)
+def test_a_configuration_is_judged_as_far_as_every_plugin_has_to(config: object, called: str, problem: str) -> None:
+    found = networks.read("default", "lan", {"spec": {"config": config}})
+    assert (found.network, found.called) == ("default/lan", called)
+    assert problem in found.problem
+    assert bool(problem) == bool(found.problem)
+
+
+async def test_each_network_is_asked_for_once_and_told_when_it_is_absent() -> None:
+    api = FakeAPI()
+    vm = a_vm(domain=DOMAIN)
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        assert await networks.gather(client, vm) == Found(("default/lan", "default/wan"))
+        await api.put(RESOURCE, {"metadata": {"name": "wan", "namespace": "default"}, "spec": {"config": "nonsense"}})
+        found = await networks.gather(client, vm)
+        assert (found.missing, [each.network for each in found.definitions]) == (("default/lan",), ["default/wan"])
+        assert found.definitions[0].problem == "spec.config is no JSON: Expecting value: line 1 column 1 (char 0)"
+        assert len(api.requests) == 4
+        api.refusals = [errors.Forbidden("not by this chart")]
+        assert (await networks.gather(client, vm)).missing == ()
+
+
+@pytest.mark.parametrize("text", ["[" * 50_000, '{"a": ' + "1" * 5000 + "}"])
+def test_what_is_wrong_with_a_configuration_is_told_in_no_words_of_python(text: str) -> None:
+    problem = networks.read("default", "lan", {"spec": {"config": text}}).problem
+    assert problem == "spec.config is no JSON: it is nested too deeply, or has a number that is too long"

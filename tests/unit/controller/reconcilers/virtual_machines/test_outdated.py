@@ -1,0 +1,129 @@
+"""Launcher pods of another release: when a machine says that it has one, and what it says becomes of its guest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition
+from controller.reconcilers.actions import Action, WriteStatus
+from controller.reconcilers.settings import Settings, WorkloadUpdate
+from controller.reconcilers.virtual_machines import outdated
+from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
+from controller.reconcilers.virtual_machines.observed import Observed
+from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NEW, OLD = "registry.example/virt-launcher:v2", "registry.example/virt-launcher:v1"
+SETTINGS = Settings(launcher_image=NEW)
+STUCK = {"type": "Migratable", "status": "False", "reason": "NotMigratable", "message": "it has a host device"}
+
+
+def a_machine(*conditions: dict[str, Any], phase: str = "Running", **spec: Any) -> dict[str, Any]:
+    ended: dict[str, Any] = {"endTime": "2026-01-01T11:00:00Z", "result": "Stopped"} if phase == "Stopped" else {}
+    vm = a_vm(phase=phase, attempts=[an_attempt(nodeName="node1", **ended)], **spec)
+    vm["status"] |= {"nodeName": "node1", "conditions": list(conditions)}
+    return vm
+
+
+def launcher(image: str, **rest: Any) -> dict[str, Any]:
+    pod = a_pod(**rest)
+    pod["spec"]["containers"][0]["image"] = image
+    return pod
+
+
+def seen(vm: dict[str, Any], *pods: dict[str, Any], settings: Settings = SETTINGS, **more: Any) -> Observed:
+    return Observed(vm=vm, pods=pods, claims=more.pop("claims", {}), now=NOW, settings=settings, **more)
+
+
+def said(actions: tuple[Action, ...]) -> Mapping[str, Any] | None:
+    written = [each.status for each in actions if isinstance(each, WriteStatus)]
+    return condition(written[-1]["conditions"], "LauncherOutdated") if written else None
+
+
+def with_strategy(strategy: Any, **more: Any) -> Settings:
+    return dataclasses.replace(SETTINGS, workload_update=WorkloadUpdate(strategy), **more)
+
+
+def test_a_machine_in_a_pod_of_this_release_says_nothing() -> None:
+    assert planning.plan(seen(a_machine(), launcher(NEW))) == ()
+
+
+def test_a_machine_in_a_pod_of_the_release_before_says_so_once_and_names_both_images() -> None:
+    vm = a_machine()
+    found = said(planning.plan(seen(vm, launcher(OLD))))
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", "WillMigrate")
+    assert found["message"].startswith(f"virt-launcher is of image {OLD}, and that of this release is {NEW}; ")
+    vm["status"]["conditions"] = [dict(found)]
+    assert planning.plan(seen(vm, launcher(OLD))) == ()
+
+
+def test_it_is_taken_back_once_the_guest_is_in_a_pod_of_this_release() -> None:
+    vm = a_machine({"type": "Ready", "status": "True"}, {"type": "LauncherOutdated", "status": "True"})
+    (write,) = planning.plan(seen(vm, launcher(NEW)))
+    assert isinstance(write, WriteStatus)
+    assert write.status["conditions"] == [{"type": "Ready", "status": "True"}]
+
+
+@pytest.mark.parametrize("phase", ["Stopped", "Pending"])
+def test_it_is_taken_back_of_a_machine_that_is_off_whoever_wrote_its_end(phase: str) -> None:
+    vm = a_machine({"type": "LauncherOutdated", "status": "True"}, phase=phase, runStrategy="Halted")
+    assert planning.plan(seen(vm))[0] == WriteStatus({**vm["status"], "conditions": []})
+
+
+def test_what_a_webhook_makes_of_the_image_is_of_this_release() -> None:
+    mirror = "mirror.example/virt-launcher:v2"
+    assert outdated.is_outdated(launcher(mirror), SETTINGS)
+    assert not outdated.is_outdated(launcher(mirror), dataclasses.replace(SETTINGS, rewritten_images=(mirror,)))
+
+
+def test_a_pod_that_names_no_image_is_not_judged() -> None:
+    assert not outdated.is_outdated(a_pod(), SETTINGS)
+    assert not outdated.is_outdated(None, SETTINGS)
+
+
+def test_an_image_that_somebody_wrote_is_told_in_one_line_of_bounded_length() -> None:
+    found = said(planning.plan(seen(a_machine(), launcher("x\n" * 5000))))
+    assert found is not None
+    assert "\n" not in found["message"]
+    assert len(found["message"]) < 600
+
+
+@pytest.mark.parametrize(
+    ("update", "eviction", "is_movable", "reason"),
+    [
+        ("LiveMigrate", "LiveMigrateIfPossible", True, "WillMigrate"),
+        ("LiveMigrate", "LiveMigrateIfPossible", False, "Stays"),
+        ("LiveMigrate", "Shutdown", True, "WillMigrate"),
+        ("LiveMigrate", "External", True, "Stays"),
+        ("Evict", "LiveMigrateIfPossible", True, "WillMigrate"),
+        ("Evict", "LiveMigrateIfPossible", False, "WillBeEvicted"),
+        ("Evict", "Shutdown", False, "WillBeEvicted"),
+        ("Evict", "Shutdown", True, "WillMigrate"),
+        ("Evict", "LiveMigrate", False, "Stays"),
+        ("Evict", "External", False, "Stays"),
+        ("None", "LiveMigrateIfPossible", True, "Stays"),
+        ("None", "Shutdown", False, "Stays"),
+    ],
+)
+def test_what_becomes_of_a_guest_is_by_the_charts_strategy_and_its_own(
+    update: Any, eviction: Any, *, is_movable: bool, reason: str
+) -> None:
+    conditions = () if is_movable else (STUCK,)
+    of_the_machine = outdated.way(a_machine(*conditions, evictionStrategy=eviction), {}, with_strategy(update))
+    of_the_cluster = outdated.way(a_machine(*conditions), {}, with_strategy(update, eviction_strategy=eviction))
+    assert of_the_machine == of_the_cluster
+    assert of_the_machine.reason == reason
+    assert ("it has a host device" in of_the_machine.words) == (not is_movable and eviction != "External" and update != "None")
+
+
+def test_a_claim_that_one_node_alone_may_mount_keeps_a_guest_where_it_is() -> None:
+    disk = {"name": "a", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+    vm = a_machine(domain={"memory": {"guest": "128Mi"}, "devices": {"disks": [disk]}})
+    found = outdated.way(vm, {"data": {"spec": {"accessModes": ["ReadWriteOnce"]}}}, SETTINGS)
+    assert (found.reason, "PersistentVolumeClaim data is not ReadWriteMany" in found.words) == ("Stays", True)

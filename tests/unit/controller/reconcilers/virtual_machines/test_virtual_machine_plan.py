@@ -1,0 +1,987 @@
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apis.meta.objects import condition, is_deleting, name_of, uid_of
+from apiserver.apis.virt import forms, names, phases, power
+from apiserver.apis.virt.v1alpha1 import status_validation
+from controller.reconcilers.actions import (
+    Action,
+    AddFinalizer,
+    AddOwner,
+    CreatePod,
+    DeleteObject,
+    DeletePod,
+    Emit,
+    RemoveFinalizer,
+    Requeue,
+    SetPodCondition,
+    WriteStatus,
+)
+from controller.reconcilers.applying import PodRefused, status_patch
+from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.pods import pod_state
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machines.attempts import failed_nodes
+from controller.reconcilers.virtual_machines.observed import Observed
+from controller.reconcilers.virtual_machines.virtual_machine_plan import is_handled, plan
+from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
+from tests.unit.controller.reconcilers.processors import MILAN, ROME, a_node
+
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+LOST = Silence(whole=frozenset({"node1"}))
+MUTE = Silence(of_kubelet={"node1": 17.0})
+TARGETS = frozenset({names.target_pod_name("testvm", "m")})
+
+
+def seen(vm: dict[str, Any], *pods: dict[str, Any], claims: Mapping[str, Any] | None = None, **rest: Any) -> Observed:
+    return Observed(vm=vm, pods=pods, claims=claims or {}, settings=Settings("launcher"), **{"now": NOW, **rest})
+
+
+def kinds(actions: tuple[Action, ...]) -> list[str]:
+    return [type(each).__name__ for each in actions]
+
+
+def deleted(actions: tuple[Action, ...]) -> list[DeletePod]:
+    return [each for each in actions if isinstance(each, DeletePod)]
+
+
+def written(actions: tuple[Action, ...]) -> dict[str, Any]:
+    """Return the status that is written; virt-api takes it."""
+    found = next(each.status for each in actions if isinstance(each, WriteStatus))
+    assert not status_validation.validate_virtual_machine_status({"status": found}, {})
+    return found
+
+
+def test_a_new_machine_gets_its_pod_and_one_write() -> None:
+    actions = plan(seen(a_vm()))
+    assert kinds(actions) == ["CreatePod", "WriteStatus", "Emit"]
+    status = written(actions)
+    assert (status["phase"], status["attempt"], status["podName"]) == ("Scheduling", 1, names.launcher_pod_name("testvm", UID, 1))
+    disks = condition(status["conditions"], "DisksReady")
+    assert disks is not None
+    assert disks["status"] == "True"
+
+
+def test_a_pod_that_was_made_but_not_written_down_is_made_again_which_compares_it() -> None:
+    actions = plan(seen(a_vm(), a_pod(1, phase="Pending", node="")))
+    assert kinds(actions) == ["CreatePod", "WriteStatus", "Emit"]
+    assert isinstance(actions[0], CreatePod)
+    assert name_of(actions[0].pod) == name_of(a_pod(1))
+    assert kinds(plan(seen(a_vm(), a_pod(1, phase="Pending", node=""), refusal="pod exists"))) == ["WriteStatus", "Emit"]
+
+
+@pytest.mark.parametrize("state", ["second", "deleting", "second, deleting"])
+def test_the_next_attempt_does_not_begin_while_more_lives_than_its_own_pod(state: str) -> None:
+    """Two pods that may run are one too many, and one that is being deleted may be gone before its guest is: they go first."""
+    made, stray = a_pod(1, phase="Pending", node="", deleting=state == "deleting"), a_pod(7, deleting=state == "second, deleting")
+    pods = [made] if state == "deleting" else [made, stray]
+    for each in (pods, pods[::-1]):
+        for vm in (a_vm(), a_vm(phase="Pending")):
+            actions = plan(seen(vm, *each))
+            assert not {"CreatePod", "WriteStatus"} & set(kinds(actions))
+            gone = {action.name for action in actions if isinstance(action, DeletePod)}
+            assert gone == {name_of(pod) for pod in each if not is_deleting(pod)}
+
+
+@pytest.mark.parametrize("phase", ["Scheduling", "Pending", ""])
+def test_a_pod_that_is_being_deleted_is_not_handed_a_guest(phase: str) -> None:
+    vm = a_vm(phase=phase or "Scheduling", attempts=[an_attempt()])
+    if not phase:
+        del vm["status"]["phase"]
+    assert plan(seen(vm, a_pod(deleting=True))) == ()
+    assert written(plan(seen(vm, a_pod())))["phase"] == "Scheduled"
+
+
+def test_a_pod_that_is_being_deleted_is_not_deleted_for_its_late_start() -> None:
+    vm = a_vm(phase="Scheduled", attempts=[an_attempt()])
+    late = NOW + timedelta(hours=1)
+    assert "DeletePod" in kinds(plan(seen(vm, a_pod(), now=late)))
+    assert plan(seen(vm, a_pod(deleting=True), now=late)) == ()
+
+
+def test_the_uid_of_a_pod_is_written_down_when_it_is_made() -> None:
+    write = next(each for each in plan(seen(a_vm())) if isinstance(each, WriteStatus))
+    assert write.uid_field == "podUID"
+
+
+def test_a_pod_under_the_same_name_is_not_handed_the_guest() -> None:
+    """Somebody deleted the pod and made another one, with the same owner: it goes, and the attempt ends when it is gone."""
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
+    other = a_pod()
+    other["metadata"]["uid"] = "uid-of-another"
+    assert plan(seen(vm, other)) == (DeletePod(name_of(other), "uid-of-another"),)
+    assert written(plan(seen(vm)))["attempts"][0]["result"] == "Failed"
+
+
+def test_no_other_pod_of_the_machine_stands_in_for_the_one_that_the_status_names() -> None:
+    stray = a_pod(7)
+    for phase in ("Scheduling", "Scheduled", "Running", "Unknown"):
+        assert plan(seen(a_vm(phase=phase, attempts=[an_attempt()]), stray)) == (DeletePod(name_of(stray), uid_of(stray)),)
+    assert kinds(plan(seen(a_vm(), stray))) == ["DeletePod"]  # before the first start nothing is waited for
+
+
+def test_no_guest_goes_into_a_pod_that_is_being_deleted() -> None:
+    """It would be powered off half started; the attempt ends when the pod is over, and the next one is another pod."""
+    going = a_pod(deleting=True)
+    assert plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), going)) == ()
+    late = NOW + timedelta(hours=1)
+    assert (
+        plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), going, now=late)) == ()
+    )  # nor is it told of a start that took too long
+
+
+def test_a_pod_that_lost_labels_and_owner_is_watched_over_as_before() -> None:
+    bare = a_pod()
+    for key in ("labels", "annotations", "ownerReferences"):
+        del bare["metadata"][key]
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    assert plan(seen(vm, bare)) == ()
+    assert written(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), bare)))["podUID"] == uid_of(bare)
+    vm["spec"]["runStrategy"] = "Halted"
+    assert deleted(plan(seen(vm, bare))) == [DeletePod(name_of(bare), uid_of(bare))]
+    vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:59Z"
+    assert kinds(plan(seen(vm, bare))) == ["DeletePod"]
+
+
+@pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
+def test_a_guest_may_outlive_the_object_of_its_pod_and_nothing_is_decided_until_then(phase: str) -> None:
+    vm, gone = a_vm(phase=phase, attempts=[an_attempt()]), a_vm(phase=phase, attempts=[an_attempt()], deleting=True)
+    vm["status"]["nodeName"] = gone["status"]["nodeName"] = "node1"
+    for each in (vm, gone):
+        assert plan(seen(each, lingers=50.0)) == (Requeue(50.0),)
+        assert plan(seen(each, lingers=0.0, silence=MUTE)) == (Requeue(17.0),)  # without its kubelet no container ends
+        assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, silence=LOST)))  # a person's word that the node is off
+        assert "Requeue" not in kinds(plan(seen(each, lingers=0.0)))
+    assert kinds(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), lingers=50.0)))[0] == "WriteStatus"  # no guest was in it
+
+
+@pytest.mark.parametrize("strategy", ["Manual", "Halted"])
+def test_a_machine_that_nobody_wants_on_is_stopped(strategy: str) -> None:
+    actions = plan(seen(a_vm(runStrategy=strategy)))
+    assert kinds(actions) == ["WriteStatus"]
+    assert written(actions)["phase"] == "Stopped"
+
+
+def test_a_running_pod_is_handed_to_its_node_with_one_write() -> None:
+    actions = plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod()))
+    status = written(actions)
+    assert (status["phase"], status["nodeName"], status["podUID"]) == ("Scheduled", "node1", uid_of(a_pod()))
+    assert kinds(actions).count("WriteStatus") == 1
+
+
+def test_what_keeps_a_pod_from_running_is_said_and_nothing_else_happens() -> None:
+    pod = a_pod(phase="Pending", node="")
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: memory"}]
+    actions = plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), pod, now=NOW + timedelta(days=1)))
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["reason"], "0/2 nodes: memory" in ready["message"]) == ("Unschedulable", True)
+    assert kinds(actions) == ["WriteStatus", "Emit"]
+
+
+def test_a_pod_that_no_node_takes_is_told_of_with_what_its_processors_ask_for() -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending", node="")
+    vm["spec"]["domain"]["cpu"] = {"model": "Skylake-Client"}
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
+
+    def told() -> str:
+        ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
+        return ready["message"] if ready is not None else ""
+
+    assert told() == f"pod {name_of(pod)}: 0/2 nodes"  # emulated, it asks for nothing
+    pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    label = "cpu-model.node.kubevirt.io/Skylake-Client"
+    assert told() == f"pod {name_of(pod)}: 0/2 nodes; spec.domain.cpu.model: Skylake-Client needs a node with the label {label}"
+    pod["status"]["conditions"][0]["status"] = "True"
+    pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ErrImagePull", "message": "denied"}}
+    assert told() == f"pod {name_of(pod)}: denied"
+
+
+def test_an_attempt_that_takes_too_long_loses_its_pod_and_counts_as_failed() -> None:
+    vm, pod = a_vm(phase="Scheduled", attempts=[an_attempt(nodeName="node1")]), a_pod()
+    late = NOW + timedelta(seconds=180)
+    actions = plan(seen(vm, pod, now=late))
+    assert DeletePod(name_of(pod), uid_of(pod)) in actions
+    vm["status"] = written(actions)
+    ended = written(plan(seen(vm, now=late)))
+    assert ended["phase"] == "Failed"
+    assert "did not run within 180 s on node node1" in ended["attempts"][0]["message"]
+
+
+@pytest.mark.parametrize("reason", ["ContainerCreating", "ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"])
+def test_what_is_waited_for_before_the_container_runs_ends_no_attempt(reason: str) -> None:
+    """A registry, a volume or a network that is away for an hour."""
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
+    pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": reason}
+    late = NOW + timedelta(hours=1)
+    actions = plan(seen(vm, pod, now=late))
+    assert kinds(actions) == ["WriteStatus", "Emit"]
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert ready["reason"] == reason
+    vm["status"] = written(actions)
+    assert plan(seen(vm, pod, now=late)) == ()
+    handed = plan(seen(vm, a_pod(), now=late))
+    assert (written(handed)["phase"], handed[-1]) == ("Scheduled", Requeue(180))
+    vm["status"] = written(handed)
+    assert plan(seen(vm, a_pod(), now=late + timedelta(seconds=30))) == (Requeue(150.0),)
+
+
+def test_a_pod_that_a_node_prepares_is_worth_a_word_after_a_minute() -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
+    assert plan(seen(vm, pod, now=NOW - timedelta(seconds=20))) == (Requeue(20.0),)
+    assert plan(seen(vm, pod, now=NOW - timedelta(days=1))) == (Requeue(60.0),)  # its clock is not ours
+    ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
+    assert ready is not None
+    assert f"kubectl describe pod {name_of(pod)}" in ready["message"]
+
+
+NEVER_RAN = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None, "message": "not located"}}
+CRASHED = {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": "2026-01-01T00:00:00Z"}}
+
+
+@pytest.mark.parametrize(("state", "ran"), [(NEVER_RAN, False), (CRASHED, True), (None, False)], ids=["never", "crashed", "rejected"])
+def test_only_a_container_that_ran_makes_a_failed_start_of_an_attempt(state: dict[str, Any] | None, ran: bool) -> None:
+    pod = a_pod(phase="Failed")
+    pod["status"]["containerStatuses"] = [{"name": names.CONTAINER, "state": state}] if state else []
+    status = written(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()], rerun={"limit": 0}), pod)))
+    assert (status["phase"], status["attempts"][0].get("nodeName")) == ("Failed", "node1" if ran else None)
+    assert power.decide({"spec": {"rerun": {"limit": 0}}, "status": status}).on is not ran
+
+
+def waiting_for_an_image(status: str = "False", since: str = "2026-01-01T00:00:10Z", reason: str = "DiskImageNotFound") -> dict[str, Any]:
+    vm = a_vm(phase="Scheduled", attempts=[an_attempt()])
+    reason = reason if status == "False" else "Found"
+    vm["status"]["conditions"] = [{"type": "DisksReady", "status": status, "reason": reason, "message": "", "lastTransitionTime": since}]
+    return vm
+
+
+def test_the_wait_for_an_image_has_no_limit_and_the_start_after_it_has_the_whole() -> None:
+    late = NOW + timedelta(days=1)
+    assert plan(seen(waiting_for_an_image(), a_pod(), now=late)) == ()
+    assert plan(seen(waiting_for_an_image(reason="ClaimTooSmall"), a_pod(), now=late)) == ()
+
+    found = waiting_for_an_image("True", since="2026-01-02T00:00:50Z")
+    assert plan(seen(found, a_pod(), now=late)) == (Requeue(170.0),)
+    assert "DeletePod" in kinds(plan(seen(found, a_pod(), now=late + timedelta(seconds=170))))
+
+
+@pytest.mark.parametrize("since", ["2026-01-03T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_wait_for_an_image_that_a_node_lets_end_in_the_future_gives_the_start_no_longer_limit(since: str) -> None:
+    """Before, the limit was that much longer, and with the last moment that there is the plan failed."""
+    late = NOW + timedelta(days=1)
+    assert plan(seen(waiting_for_an_image("True", since=since), a_pod(), now=late)) == (Requeue(180.0),)
+
+
+def test_a_machine_that_waits_for_an_image_can_be_stopped_and_deleted() -> None:
+    stopped, gone, pod = waiting_for_an_image(), waiting_for_an_image(), a_pod()
+    stopped["spec"]["runStrategy"] = "Halted"
+    gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:59Z"
+    for vm in (stopped, gone):
+        assert deleted(plan(seen(vm, pod))) == [DeletePod(name_of(pod), uid_of(pod))]
+
+    status = written(plan(seen(stopped)))
+    assert condition(status["conditions"], "DisksReady") is None
+
+
+def test_a_machine_that_ended_is_on_no_node() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt(nodeName="node1", runningTime="2026-01-01T00:00:10Z")])
+    here = {"nodeName": "node1", "podIP": "10.0.0.1", "domain": {"state": "running"}, "interfaces": [], "graphics": []}
+    vm["status"] |= here
+    status = written(plan(seen(vm, a_pod(phase="Failed", exit_code=1))))
+    assert not set(here) & set(status)
+    assert (status["podName"], status["podUID"]) == (vm["status"]["podName"], vm["status"]["podUID"])
+    assert status["attempts"][0]["nodeName"] == "node1"
+
+
+@pytest.mark.parametrize(("rerun", "left"), [({}, 120.0), ({"startTimeoutSeconds": 100}, 40.0)])
+def test_in_time_the_deadline_is_waited_for(rerun: dict[str, Any], left: float) -> None:
+    actions = plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()], rerun=rerun), a_pod()))
+    assert actions == (Requeue(left),)
+
+
+@pytest.mark.parametrize("kind", ["DisksReady", "NetworkReady"])
+@pytest.mark.parametrize("reason", ["PluginFailed", "PluginTimedOut", "PluginNotFound"])
+def test_a_plugin_that_fails_takes_no_time_of_the_start(kind: str, reason: str) -> None:
+    """Whatever it sets up: the start has all of its time once the plugin has done what it was asked to."""
+    vm = a_vm(phase="Scheduled", attempts=[an_attempt()], rerun={"startTimeoutSeconds": 1})
+    told = {"type": kind, "status": "False", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    vm["status"]["conditions"] = [told]
+    assert plan(seen(vm, a_pod())) == ()
+    vm["status"]["conditions"] = [{**told, "status": "True", "reason": "Ready"}]
+    assert plan(seen(vm, a_pod())) == (Requeue(1.0),)
+    vm["status"]["conditions"] = [{**told, "reason": "NetworkNotReady"}]
+    assert plan(seen(vm, a_pod())) not in ((), (Requeue(1.0),))
+
+
+@pytest.mark.parametrize(
+    ("pod", "result"),
+    [(a_pod(phase="Succeeded", exit_code=0), "Succeeded"), (a_pod(phase="Failed", exit_code=1), "Failed"), (None, "Failed")],
+    ids=["powered off", "crashed", "vanished"],
+)
+def test_the_end_that_virt_handler_did_not_write_is_read_from_the_pod(pod: dict[str, Any] | None, result: str) -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
+    status = written(plan(seen(vm, *([pod] if pod else []))))
+    assert (status["phase"], status["attempts"][0]["result"]) == (result, result)
+
+
+def test_a_guest_that_was_not_alive_has_failed_however_its_pod_ended() -> None:
+    vm = a_vm(phase="Stopping", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
+    told = {"type": "Ready", "status": "False", "reason": "LivenessProbeFailed", "message": "the liveness probe failed: no answer"}
+    vm["status"]["conditions"] = [told]
+    status = written(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0))))
+    assert (status["phase"], status["attempts"][0]["result"]) == ("Failed", "Failed")
+    assert status["attempts"][0]["message"] == told["message"]
+
+
+def test_a_guest_whose_pod_somebody_deleted_starts_again() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
+    vm["status"] = written(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0, deleting=True))))
+    assert vm["status"]["phase"] == "Stopped"
+    assert "CreatePod" in kinds(plan(seen(vm)))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "avoided"),
+    [
+        ([], ("node1",)),
+        ([{"result": "Failed", "nodeName": "node2"}], ("node1", "node2")),
+        ([{"result": "Failed", "nodeName": "node1"}], ("node1",)),
+        ([{"result": "Failed"}], ("node1",)),
+        ([{"result": "Failed", "nodeName": "node2", "runningTime": "2026-01-01T00:00:10Z"}], ("node1",)),
+        ([{"result": "Stopped", "nodeName": "node2"}], ("node1",)),
+        ([{"result": "Failed", "nodeName": "node3"}, {"result": "Succeeded", "nodeName": "node2"}], ("node1",)),
+    ],
+)
+def test_a_start_avoids_the_nodes_on_which_no_guest_came_to_run_since_one_did(
+    earlier: list[Mapping[str, str]], avoided: tuple[str, ...]
+) -> None:
+    starts = [*earlier, {"result": "Failed", "nodeName": "node1"}]
+    numbered = [an_attempt(number, **each) for number, each in enumerate(starts, start=1)]
+    assert failed_nodes(a_vm(phase="Failed", attempts=numbered)) == avoided
+
+
+def test_a_launcher_that_ended_in_peace_without_a_guest_is_a_failed_start() -> None:
+    pod = a_pod(phase="Succeeded", exit_code=0)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "no guest was started"
+    assert written(plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), pod)))["phase"] == "Failed"
+
+
+def test_a_guest_that_moved_and_ended_at_once_ended_where_it_was_last() -> None:
+    source, target = a_pod(phase="Succeeded", exit_code=0), a_pod(phase="Succeeded", exit_code=0, migration="m", node="node2")
+    source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
+    vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
+    assert written(plan(seen(vm, source, target, targets=TARGETS)))["phase"] == "Succeeded"
+
+
+def test_how_a_guest_ended_that_moved_is_said_by_no_pod_but_its_target() -> None:
+    own, stray = a_pod(phase="Succeeded", exit_code=0), a_pod(7, phase="Succeeded", exit_code=0)
+    own["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest left"
+    ended = written(plan(seen(a_vm(phase="Running", attempts=[an_attempt()]), own, stray)))["attempts"][0]
+    assert (ended["result"], ended["message"]) == ("Failed", "migrated: the guest left")
+
+
+def test_a_handler_that_ends_a_guest_is_not_contradicted_when_its_kubelet_is_silent() -> None:
+    silence = Silence(of_kubelet={"node1": 30.0})
+    actions = plan(seen(a_vm(phase="Running", attempts=[an_attempt()], deleting=True), a_pod(), silence=silence))
+    assert kinds(actions) == ["DeletePod", "Requeue"]
+
+
+def test_what_a_launcher_says_of_its_end_is_one_bounded_line() -> None:
+    pod = a_pod(phase="Failed", exit_code=1)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "crashed: QEMU\n\x1b[2J" + "x" * 4000
+    message = pod_state.end_of(pod).message
+    assert message.startswith("crashed: QEMU | [2Jxxx")
+    assert len(message) == pod_state.MAX_MESSAGE
+
+
+def test_what_a_strange_registry_says_is_one_bounded_line_without_control_characters() -> None:
+    pod = a_pod(phase="Pending")
+    said = "\x1b[2Jdenied\nby " + "x" * 5000
+    pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ErrImagePull", "message": said}}
+    found = pod_state.obstacle(pod)
+    assert found is not None
+    assert found[1].startswith("[2Jdenied | by xxx")
+    assert len(found[1]) == pod_state.MAX_MESSAGE
+
+
+def test_what_a_scheduler_or_kubelet_calls_the_reason_is_one_word_and_what_a_webhook_says_one_line() -> None:
+    """virt-api takes nothing else, and a machine whose status cannot be written is stuck."""
+    pod = a_pod(phase="Pending", node="")
+    for reason, expected in (
+        ("Not \x1b[2Jenough " + "x" * 999, "Not2Jenough"),
+        ("", "Unschedulable"),
+        ("42", "Unschedulable"),
+        (None, "Unschedulable"),
+    ):
+        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/3\nnodes \x1b[31m" + "x" * 9999}
+        pod["status"]["conditions"] = [condition]
+        found = pod_state.obstacle(pod)
+        assert found is not None
+        assert found[0].startswith(expected)
+        assert not forms.reason_errors(found[0])
+        assert not forms.message_errors(found[1])
+    assert not forms.message_errors(str(PodRefused('admission webhook "w" denied the request: \x1b[2J\n' + "ä" * 99_999)))
+
+
+def test_a_pod_called_failed_whose_container_was_never_seen_to_end_is_not_over() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    pod = a_pod(deleting=True)
+    pod["status"]["phase"] = "Failed"
+    assert plan(seen(vm, pod)) == ()
+
+
+def test_a_restart_ends_the_old_pod_before_the_new_one_is_made() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"]["request"] = {"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2}
+    pod = a_pod()
+    actions = plan(seen(vm, pod))
+    assert (kinds(actions), deleted(actions)) == (["WriteStatus", "DeletePod"], [DeletePod(name_of(pod), uid_of(pod))])
+    vm["status"] = written(actions)
+    assert plan(seen(vm, a_pod(deleting=True))) == ()
+    ended = written(plan(seen(vm)))
+    assert ended["attempts"][0]["result"] == "Stopped"
+    assert "CreatePod" in kinds(plan(seen({**vm, "status": ended})))
+
+
+def test_the_target_of_a_migration_is_left_alone() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    assert plan(seen(vm, a_pod(), a_pod(migration="m", node="node2"), targets=TARGETS)) == ()
+
+
+def test_a_source_pod_that_ended_does_not_end_the_attempt_while_the_target_lives() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    target = a_pod(migration="m", node="node2")
+    assert plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target, targets=TARGETS)) == ()
+    assert kinds(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target))) == ["DeletePod"]  # of no Migration: nobody else ends it
+
+
+def test_stopping_in_the_middle_of_a_migration_stops_both_sides() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure"}
+    assert kinds(plan(seen(vm, a_pod(), a_pod(migration="m", node="node2")))) == ["WriteStatus", "DeletePod", "DeletePod"]
+
+
+@pytest.mark.parametrize("back", ["Always", "RerunOnFailure", "Once", "Manual"])
+@pytest.mark.parametrize(
+    ("phase", "pod_phase"), [("Scheduling", "Pending"), ("Scheduling", "Running"), ("Scheduled", "Running"), ("Running", "Running")]
+)
+def test_a_stop_that_is_taken_back_is_no_failure_and_what_was_stopped_is_not_handed_over(phase: str, pod_phase: str, back: str) -> None:
+    vm, pod = a_vm(phase=phase, attempts=[an_attempt()], runStrategy="Halted"), a_pod(phase=pod_phase)
+    actions = plan(seen(vm, pod))
+    assert deleted(actions) == [DeletePod(name_of(pod), uid_of(pod), grace_seconds=1 if phase == "Scheduling" else None)]
+    assert kinds(actions)[0] == "WriteStatus", "nothing is deleted before it is remembered, at the revision that was looked at"
+    vm["status"] = written(actions)
+    vm["spec"]["runStrategy"] = back
+    assert deleted(plan(seen(vm, pod))) == deleted(actions), "the deletion may have failed"
+    assert plan(seen(vm, a_pod(phase=pod_phase, deleting=True))) == ()
+    vm["status"] = written(plan(seen(vm, a_pod(phase="Failed", exit_code=137, deleting=True))))
+    assert (vm["status"]["phase"], vm["status"]["attempts"][0]["result"]) == ("Stopped", "Stopped")
+    assert ("CreatePod" in kinds(plan(seen(vm)))) is (back in ("Always", "RerunOnFailure"))
+
+
+def test_a_spec_that_is_mended_before_there_is_a_guest_gets_a_new_pod() -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt(generation=1)]), a_pod(phase="Pending", node="")
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: selector"}]
+    assert deleted(plan(seen(vm, pod))) == []
+    vm["metadata"]["generation"] = 2
+    actions = plan(seen(vm, pod))
+    assert (kinds(actions), deleted(actions)[0].grace_seconds) == (["WriteStatus", "DeletePod"], 1)
+    vm["status"] = written(actions)
+    vm["status"] = written(plan(seen(vm)))
+    assert vm["status"]["attempts"][0]["message"] == "the spec was edited before the guest was started"
+    again = plan(seen(vm))
+    assert "CreatePod" in kinds(again)
+    vm["status"] = written(again)
+    assert [each.get("generation") for each in vm["status"]["attempts"]] == [1, 2]
+    vm["status"]["podUID"] = uid_of(a_pod(2))
+    assert deleted(plan(seen(vm, a_pod(2, phase="Pending", node="")))) == []
+
+
+@pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
+def test_an_edit_ends_no_attempt_that_may_have_a_guest(phase: str) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt(generation=1)])
+    vm["metadata"]["generation"] = 2
+    assert deleted(plan(seen(vm, a_pod()))) == []
+
+
+def test_a_mended_machine_avoids_no_node_for_what_was_before() -> None:
+    vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", nodeName="node1", generation=1)])
+    assert failed_nodes(vm) == ("node1",)
+    vm["metadata"]["generation"] = 2
+    assert failed_nodes(vm) == ()
+
+
+def disrupted(pod: dict[str, Any], reason: str = "EvictionByEvictionAPI", message: str = "Eviction API: evicting") -> dict[str, Any]:
+    conditions = [
+        *pod["status"].get("conditions", []),
+        {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message},
+    ]
+    return {**pod, "status": {**pod["status"], "conditions": conditions}}
+
+
+@pytest.mark.parametrize("phase", ["Scheduling", "Scheduled", "Running", "Stopping", "Stopped"])
+def test_a_drain_says_that_it_was_the_reason(phase: str) -> None:
+    """Stopped: virt-handler was quicker to write the end than the pod to go."""
+    is_over: dict[str, Any] = {"result": "Stopped", "endTime": "2026-01-01T00:00:59Z"} if phase == "Stopped" else {}
+    vm, pod = a_vm(phase=phase, attempts=[an_attempt(**is_over)]), disrupted(a_pod(deleting=True))
+    actions = plan(seen(vm, pod))
+    assert (kinds(actions), actions[1]) == (
+        ["WriteStatus", "Emit"],
+        Emit(
+            "Warning", "EvictionByEvictionAPI", f"pod {name_of(pod)} on node node1 was evicted, as by kubectl drain: Eviction API: evicting"
+        ),
+    )
+    vm["status"] = written(actions)
+    found = condition(vm["status"]["conditions"], "DisruptionTarget")
+    assert found is not None
+    assert (found["status"], found["reason"]) == ("True", "EvictionByEvictionAPI")
+    assert "Emit" not in kinds(plan(seen(vm, pod))), "it is said once"
+    if phase != "Stopped":
+        vm["status"] = written(plan(seen(vm, disrupted(a_pod(phase="Failed", exit_code=137, deleting=True)))))
+        assert "was evicted, as by kubectl drain" in vm["status"]["attempts"][0]["message"]
+    again = plan(seen(vm))
+    assert "CreatePod" in kinds(again)
+    assert condition(written(again)["conditions"], "DisruptionTarget") is None
+
+
+def test_who_ends_a_pod_is_named_in_bounded_words_and_forgotten_where_the_guest_moved() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    status = written(plan(seen(vm, disrupted(a_pod(), reason="\x1b[2J", message="a\n" + "x" * 9999))))
+    found = condition(status["conditions"], "DisruptionTarget")
+    assert found is not None
+    assert not forms.reason_errors(found["reason"])
+    assert not forms.message_errors(found["message"])
+    vm["status"] = status
+    assert condition(written(plan(seen(vm, a_pod())))["conditions"], "DisruptionTarget") is None
+
+
+def test_a_deleted_machine_waits_for_no_guest_that_was_never_started() -> None:
+    machines = [a_vm(phase=phase, attempts=[an_attempt()], deleting=True) for phase in ("Scheduling", "Scheduled", "Running")]
+    assert [deleted(plan(seen(vm, a_pod())))[0].grace_seconds for vm in machines] == [1, None, None]
+
+
+def test_only_a_pod_of_this_start_is_known_to_have_no_guest() -> None:
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()], runStrategy="Halted")
+    assert [each.grace_seconds for each in deleted(plan(seen(vm, a_pod(), a_pod(7))))] == [1, None]
+    fresh = a_vm(runStrategy="Halted")  # its pod was made, and a stop came before that was written down
+    assert [each.grace_seconds for each in deleted(plan(seen(fresh, a_pod(), a_pod(7))))] == [1, None]
+
+
+def test_a_lost_node_is_said_and_waited_for() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    actions = plan(seen(vm, a_pod(deleting=True), silence=LOST))
+    assert written(actions)["phase"] == "Unknown"
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("Unknown", "NodeUnreachable")
+    assert "kubectl taint nodes node1 node.kubernetes.io/out-of-service" in ready["message"]
+    vm["status"] = written(actions)
+    assert plan(seen(vm, a_pod(deleting=True), silence=LOST)) == ()
+
+
+@pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
+def test_a_living_handler_is_not_contradicted_when_its_kubelet_is_silent(phase: str) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt()])
+    pod = a_pod(bound_at="2026-01-01T00:01:00Z")
+    actions = plan(seen(vm, pod, silence=MUTE))
+    assert {type(each) for each in actions} == {Requeue}
+    assert Requeue(17.0) in actions
+
+
+def test_the_silence_of_the_other_side_of_a_migration_is_not_the_machines() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    target = a_pod(migration="m", node="node2", deleting=True)
+    assert plan(seen(vm, a_pod(), target, silence=Silence(frozenset({"node2"})))) == ()
+    stopped = copy.deepcopy(vm)
+    stopped["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure"}
+    assert kinds(plan(seen(stopped, a_pod(), target, silence=Silence(frozenset({"node2"}))))) == ["WriteStatus", "DeletePod"]
+    assert written(plan(seen(vm, a_pod(), target, silence=Silence(frozenset({"node1"})))))["phase"] == "Unknown"
+
+
+def test_a_pod_that_cannot_end_without_its_kubelet_is_said_once_and_taken_back() -> None:
+    vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime="2026-01-01T00:00:00Z")], runStrategy="Manual")
+    actions = plan(seen(vm, a_pod(deleting=True), silence=MUTE))
+    vm["status"] = written(actions)
+    ready = condition(vm["status"]["conditions"], "Ready")
+    assert ready is not None
+    assert (vm["status"]["phase"], ready["status"], ready["reason"]) == ("Stopped", "False", "KubeletUnreachable")
+    assert "do not delete the pod by force" in ready["message"]
+    assert plan(seen(vm, a_pod(deleting=True), silence=MUTE)) == (Requeue(17.0),)
+    after = condition(written(plan(seen(vm)))["conditions"], "Ready")
+    assert after is not None
+    assert after["reason"] != "KubeletUnreachable"
+
+
+@pytest.mark.parametrize("silent", ["whole", "of_kubelet"])
+def test_a_pod_that_waits_on_a_silent_node_is_said_once_whatever_else_is_in_its_way(silent: str) -> None:
+    silence = LOST if silent == "whole" else MUTE
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
+    pod = a_pod(phase="Pending")
+    pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": "ImagePullBackOff", "message": "no such image"}
+    vm["status"] = written(plan(seen(vm, pod, silence=silence)))
+    again = plan(seen(vm, pod, silence=silence, now=NOW + timedelta(hours=1)))
+    assert [each for each in again if not isinstance(each, Requeue)] == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "pinned", "missing", "reason"),
+    [
+        ("Scheduling", True, True, "NodeNotFound"),
+        ("Scheduling", False, True, "NodeNotFound"),
+        ("Scheduling", True, False, "NodeUnreachable"),
+        ("Running", True, True, "NodeUnreachable"),  # it was there, and the guest may run still
+    ],
+)
+def test_a_node_that_there_is_not_is_not_called_silent(phase: str, pinned: bool, missing: bool, reason: str) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt()], nodeName="ghost" if pinned else "")
+    pod = a_pod(phase="Pending" if phase == "Scheduling" else "Running", node="ghost")
+    if phase == "Scheduling":
+        del pod["status"]["containerStatuses"]
+    ghost = frozenset({"ghost"})
+    silence = Silence(whole=ghost, missing=ghost if missing else frozenset())
+    actions = plan(seen(vm, pod, silence=silence))
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert ready["reason"] == reason
+    assert ('there is no node "ghost"' in ready["message"]) == (reason == "NodeNotFound")
+    assert ("spec.nodeName" in ready["message"]) == (pinned and reason == "NodeNotFound")
+    vm["status"] = written(actions)
+    assert plan(seen(vm, pod, silence=silence)) == ()
+
+
+def test_no_pod_is_made_for_a_node_that_there_is_not() -> None:
+    """One was, and Kubernetes removed it after 40 seconds: six attempts in four minutes, each said to have failed."""
+    ghost = Silence(whole=frozenset({"ghost"}), missing=frozenset({"ghost"}))
+    vm = a_vm(nodeName="ghost")
+    actions = plan(seen(vm, silence=ghost))
+    assert not [each for each in actions if isinstance(each, CreatePod)]
+    assert written(actions)["phase"] == "Pending"
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert ready["reason"] == "NodeNotFound"
+    assert ready["message"].startswith('there is no node "ghost"; spec.nodeName names it: edit that')
+    vm["status"] = written(actions)
+    assert plan(seen(vm, silence=ghost)) == ()
+    assert [each for each in plan(seen(vm)) if isinstance(each, CreatePod)]
+    assert [each for each in plan(seen(a_vm(nodeName="node1"), silence=ghost)) if isinstance(each, CreatePod)]
+
+
+@pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
+def test_a_finalizer_that_was_taken_off_is_put_back_unless_the_machine_is_being_deleted(phase: str) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt()] if phase else None)
+    vm["metadata"]["finalizers"] = ["somebody/else"]
+    before = plan(seen({**vm, "metadata": {**vm["metadata"], "finalizers": [names.VM_FINALIZER]}}, a_pod()))
+    first, *rest = plan(seen(vm, a_pod()))
+    assert first == AddFinalizer(names.VM_FINALIZER)
+    assert [type(each) for each in rest] == [type(each) for each in before]
+    vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert "AddFinalizer" not in kinds(plan(seen(vm, a_pod())))
+
+
+@pytest.mark.parametrize("phase", ["Running", "Stopping", "Unknown"])
+def test_the_attempt_follows_a_guest_that_moved(phase: str) -> None:
+    target = a_pod(migration="m", node="node2")
+    vm = a_vm(phase=phase, attempts=[an_attempt(nodeName="node1", runningTime="2026-01-01T00:00:10Z")])
+    vm["status"] |= {"nodeName": "node2", "podName": name_of(target), "podUID": uid_of(target)}
+    (action,) = plan(seen(vm, a_pod(), target, targets=TARGETS))
+    assert isinstance(action, WriteStatus)
+    attempt = {**vm["status"]["attempts"][0], "nodeName": "node2", "podName": name_of(target)}
+    assert action.status == {**vm["status"], "attempts": [attempt]}
+    vm["status"] = written((action,))
+    assert plan(seen(vm, a_pod(), target, targets=TARGETS)) == ()
+
+
+def test_a_machine_that_migrates_says_so() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    moves = a_migration(phase="PreparingTarget", sourcePodUID=vm["status"]["podUID"], targetNode="node2")
+    (action,) = plan(seen(vm, a_pod(), migrations=(moves,)))
+    assert isinstance(action, WriteStatus)
+    assert action.status == {
+        **vm["status"],
+        "migration": {"name": "move", "uid": "migration-uid", "targetNode": "node2", "phase": "PreparingTarget"},
+    }
+    vm["status"] = action.status
+    assert plan(seen(vm, a_pod(), migrations=(moves,))) == ()
+    (action,) = plan(seen(vm, a_pod()))
+    assert written((action,))["migration"]["phase"] == "Cancelled"
+
+
+def test_a_start_with_the_mac_address_of_another_machine_is_told() -> None:
+    first, *_, last = plan(seen(a_vm(), namesakes=("other", "third")))
+    assert isinstance(first, CreatePod)
+    assert isinstance(last, Emit)
+    assert (last.type, last.reason) == ("Warning", "DuplicateMAC")
+    assert "is also one of other, third:" in last.message
+    assert plan(seen(a_vm(phase="Running", attempts=[an_attempt()]), a_pod(), namesakes=("other",))) == ()
+
+
+def test_what_was_told_is_not_told_again_when_somebody_edited_the_phase() -> None:
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
+    assert kinds(plan(seen(vm, a_pod()))) == ["WriteStatus", "Emit", "Requeue"]
+    vm["status"]["attempts"][0]["nodeName"] = "node1"
+    assert kinds(plan(seen(vm, a_pod()))) == ["WriteStatus", "Requeue"]
+
+
+def test_failures_in_a_row_are_followed_by_growing_pauses() -> None:
+    attempts = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:58Z") for number in (1, 2)]
+    vm = a_vm(phase="Failed", attempts=attempts, runStrategy="Always")
+    actions = plan(seen(vm, rested=2.0))
+    assert actions[-1] == Requeue(3.0)
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["reason"], "attempt 3 begins 5 s after" in ready["message"]) == ("CrashLoopBackOff", True)
+    told = {**vm, "status": written(actions)}
+    assert plan(seen(told, rested=3.0)) == (Requeue(2.0),)
+    for skew in (timedelta(days=-1), timedelta(minutes=5), timedelta(days=1)):
+        assert plan(seen(vm, rested=0.5, now=NOW + skew))[-1] == Requeue(4.5)
+        assert "CreatePod" in kinds(plan(seen(vm, rested=5.0, now=NOW + skew)))
+
+
+def test_a_guest_that_powers_off_at_once_does_not_run_round_in_circles() -> None:
+    attempts = [
+        an_attempt(number, result="Succeeded", runningTime="2026-01-01T00:00:00Z", endTime="2026-01-01T00:00:01Z") for number in (1, 2)
+    ]
+    assert plan(seen(a_vm(phase="Succeeded", attempts=attempts, runStrategy="Always")))[-1] == Requeue(5.0)
+
+
+def test_a_guest_that_ended_may_take_its_pod_along_in_its_own_time() -> None:
+    vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime="2026-01-01T00:00:50Z")])
+    assert plan(seen(vm, a_pod(), rested=10.0, now=NOW - timedelta(hours=1))) == (Requeue(20.0),)
+    assert kinds(plan(seen(vm, a_pod(), rested=30.0))) == ["DeletePod"]
+
+
+def test_a_deleted_machine_waits_for_its_pods_and_then_goes() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()], deleting=True)
+    assert kinds(plan(seen(vm, a_pod()))) == ["DeletePod"]
+    assert plan(seen(vm, a_pod(deleting=True))) == ()
+    assert plan(seen(vm)) == (RemoveFinalizer(names.VM_FINALIZER),)
+
+
+def test_a_merge_patch_says_what_went_away() -> None:
+    vm = a_vm(phase="Running", attempts=[])
+    vm["status"] |= {"domain": {"state": "running", "reason": "booted"}, "nodeName": "node1"}
+    patch = status_patch(vm, {"phase": "Running", "attempt": 0, "attempts": [], "domain": {"state": "paused"}})
+    assert patch["status"] == {"nodeName": None, "domain": {"state": "paused", "reason": None}}
+    assert patch["metadata"] == {"resourceVersion": "1", "uid": UID}
+
+
+PODS = st.lists(
+    st.builds(
+        a_pod,
+        st.integers(1, 3),
+        phase=st.sampled_from(["Pending", "Running", "Succeeded", "Failed"]),
+        node=st.sampled_from(["", "node1", "node2"]),
+        exit_code=st.sampled_from([None, 0, 1]),
+        deleting=st.booleans(),
+        migration=st.sampled_from(["", "", "m"]),
+    ),
+    max_size=3,
+    unique_by=name_of,
+)
+ATTEMPTS = st.integers(0, 3).flatmap(
+    lambda count: st.tuples(
+        *(
+            st.builds(
+                an_attempt,
+                st.just(number),
+                result=st.sampled_from(["Succeeded", "Failed", "Stopped"] + ([""] if number == count else [])),
+                endTime=st.just("2026-01-01T00:00:30Z"),
+                generation=st.integers(0, 2),
+            )
+            for number in range(1, count + 1)
+        )
+    )
+)
+REQUESTS = st.none() | st.builds(
+    lambda action, attempt: {"action": action, "attempt": attempt, "runStrategy": "RerunOnFailure"},
+    st.sampled_from(power.ACTIONS),
+    st.integers(0, 4),
+)
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observed:
+    attempts = [{key: value for key, value in each.items() if value} for each in draw(ATTEMPTS)]
+    for each in attempts:
+        if not each.get("result"):
+            each.pop("endTime", None)
+    vm = a_vm(
+        phase=draw(st.sampled_from(phases.VM_PHASES)),
+        attempts=attempts,
+        deleting=draw(st.booleans()),
+        runStrategy=draw(st.sampled_from(power.RUN_STRATEGIES)),
+    )
+    vm["metadata"]["generation"] = draw(st.integers(1, 2))
+    if not is_deleting(vm):
+        vm["metadata"]["finalizers"] = draw(st.sampled_from([[names.VM_FINALIZER], []]))
+    if request := draw(REQUESTS):
+        # Verbs ask for the next attempt at most.
+        vm["status"]["request"] = {**request, "attempt": min(request["attempt"], len(attempts) + 1)}
+    silent = draw(st.sets(st.sampled_from(["node1", "node2"])))
+    mute = draw(st.sets(st.sampled_from(["node1", "node2"]))) - silent
+    missing = draw(st.sampled_from([silent, set[str]()]))
+    silence = Silence(frozenset(silent), dict.fromkeys(sorted(mute), 17.0), frozenset(missing))
+    targets = draw(st.sampled_from([frozenset(), TARGETS]))
+    now = NOW + timedelta(hours=draw(st.integers(0, 1)))
+    return seen(vm, *draw(PODS), silence=silence, now=now, targets=targets, lingers=draw(st.sampled_from([0.0, 50.0])))
+
+
+def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
+    """The world after the actions: a model of what :class:`controller.reconcilers.applying.Applier` does."""
+    vm, pods, made = copy.deepcopy(observed.vm), {name_of(pod): copy.deepcopy(pod) for pod in observed.pods}, ""
+    for action in actions:
+        match action:
+            case CreatePod():
+                made = f"uid-of-{name_of(action.pod)}"
+                if (found := pods.get(name_of(action.pod))) is not None:  # the name is taken by what differs: it is to go first
+                    found["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+                    break
+                pods[name_of(action.pod)] = {**action.pod, "status": {"phase": "Pending"}}
+                pods[name_of(action.pod)]["metadata"]["uid"] = f"uid-of-{name_of(action.pod)}"
+            case DeletePod():
+                pod = pods[action.name]
+                assert not is_deleting(pod)
+                if pod_state.is_over(pod) or not pod_state.node_of(pod):
+                    del pods[action.name]
+                else:
+                    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+            case WriteStatus():
+                vm["status"] = copy.deepcopy(action.status) | ({action.uid_field: made} if action.uid_field else {})
+            case AddFinalizer():
+                vm["metadata"]["finalizers"].append(action.finalizer)
+            case RemoveFinalizer():
+                vm["metadata"]["finalizers"].remove(action.finalizer)
+            case Emit() | Requeue() | SetPodCondition() | AddOwner() | DeleteObject():  # the last three are other plans'
+                pass
+    return dataclasses.replace(observed, vm=vm, pods=tuple(pods.values()))
+
+
+@given(observations())
+def test_a_plan_carried_out_leads_to_rest(observed: Observed) -> None:
+    for _ in range(8):
+        actions = tuple(each for each in plan(observed) if not isinstance(each, Requeue))
+        if not actions:
+            return
+        observed = apply(observed, actions)
+    pytest.fail(f"still planning {kinds(plan(observed))} for {json.dumps(observed.vm['status'])}")
+
+
+@given(observations())
+def test_no_pod_is_ever_made_beside_one_that_may_run(observed: Observed) -> None:
+    before = copy.deepcopy(observed.vm), copy.deepcopy(observed.pods)
+    actions = plan(observed)
+    if created := [each for each in actions if isinstance(each, CreatePod)]:
+        assert len(created) == 1
+        # A living pod of the very same name is the lock of this attempt: kube-apiserver makes no second one.
+        assert all(pod_state.is_over(pod) or name_of(pod) == name_of(created[0].pod) for pod in observed.pods)
+        own = [pod for pod in observed.pods if uid_of(pod) == observed.vm["status"].get("podUID")]
+        assert own or not (observed.lingers and is_handled(observed.vm))
+        assert not is_deleting(observed.vm)
+    assert (observed.vm, observed.pods) == before
+    assert plan(observed) == actions
+
+
+@given(observations())
+def test_a_status_is_written_at_most_once_a_pass(observed: Observed) -> None:
+    assert len([each for each in plan(observed) if isinstance(each, WriteStatus)]) <= 1
+
+
+@given(observations())
+def test_a_machine_is_let_go_only_without_pods_that_may_run(observed: Observed) -> None:
+    if any(isinstance(each, RemoveFinalizer) for each in plan(observed)):
+        assert all(pod_state.is_over(pod) for pod in observed.pods)
+
+
+@given(observations())
+def test_a_guest_goes_only_into_the_pod_whose_uid_was_written_down(observed: Observed) -> None:
+    before = observed.vm["status"].get("podUID")
+    for each in plan(observed):
+        if isinstance(each, WriteStatus) and not each.uid_field:
+            assert each.status.get("podUID") == before
+
+
+# The CPU of a machine that names none
+
+
+NODES = (a_node("node1", ROME, zone="1"), a_node("node2", MILAN, zone="2"))
+
+
+def chosen(vm: dict[str, Any], **rest: Any) -> tuple[Any, dict[str, str]]:
+    """Return ``status.cpu`` and the pod's nodeSelector."""
+    actions = plan(seen(vm, nodes=NODES, **{"kvm_offered": True, **rest}))
+    (pod,) = (each.pod for each in actions if isinstance(each, CreatePod))
+    return written(actions).get("cpu"), pod["spec"].get("nodeSelector", {})
+
+
+def test_the_best_cpu_of_all_nodes_is_chosen_and_written_down_with_the_pod_that_asks_for_it() -> None:
+    features = ["amd-ssbd", "amd-stibp", "ibpb"]
+    labels = {"cpu-model.node.kubevirt.io/EPYC-Rome-v2", *(f"cpu-feature.node.kubevirt.io/{each}" for each in features)}
+    cpu, selector = chosen(a_vm())
+    assert cpu == {"model": "EPYC-Rome-v2", "features": features}
+    assert set(selector) == labels
+
+
+def test_the_nodes_are_those_that_the_machine_asks_for_with_the_features_that_it_asks_for() -> None:
+    cpu, _ = chosen(a_vm(nodeSelector={"zone": "2"}))
+    assert cpu["model"] == "EPYC-Milan"
+    said = [{"name": "virt-ssbd"}, {"name": "ibpb", "policy": "disable"}]
+    cpu, _ = chosen(a_vm(domain={"cpu": {"features": said}, "devices": {}}))
+    assert cpu == {"model": "EPYC-Milan", "features": ["amd-ssbd", "amd-stibp", "pcid"]}
+
+
+@pytest.mark.parametrize("spec", [{"domain": {"cpu": {"model": "host-passthrough"}}}, {"domain": {"cpu": {"model": "EPYC"}}}])
+def test_for_a_machine_that_names_one_none_is_chosen(spec: dict[str, Any]) -> None:
+    cpu, selector = chosen(a_vm(**spec))
+    assert cpu is None
+    assert "cpu-model.node.kubevirt.io/EPYC-Rome-v2" not in selector
+
+
+def test_what_was_chosen_for_the_attempt_before_goes_with_it() -> None:
+    vm = a_vm(phase="Failed", attempts=[an_attempt(endTime="2026-01-01T00:00:00Z", result="Failed")])
+    vm["status"]["cpu"] = {"model": "Nehalem"}
+    assert chosen(vm, rested=999.0, kvm_offered=False) == (None, {})
+    assert chosen(vm, rested=999.0)[0]["model"] == "EPYC-Rome-v2"
+
+
+def test_a_pod_that_waits_for_a_node_is_told_of_with_what_was_chosen() -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending", node="")
+    pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
+    vm["status"]["cpu"] = {"model": "EPYC"}
+    ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
+    assert ready is not None
+    assert ready["message"] == (
+        f"pod {name_of(pod)}: 0/2 nodes; status.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC"
+    )
+
+
+@pytest.mark.parametrize(
+    ("modes", "message"),
+    [
+        (["ReadWriteMany"], None),
+        (["ReadOnlyMany", "ReadWriteMany"], None),
+        (["ReadWriteOnce"], "PersistentVolumeClaim data is not ReadWriteMany: two nodes cannot use it at once (disk 'root')"),
+        ([], "PersistentVolumeClaim data is not ReadWriteMany: two nodes cannot use it at once (disk 'root')"),
+    ],
+)
+def test_a_start_says_whether_its_claims_let_the_guest_migrate(modes: list[str], message: str | None) -> None:
+    stale = {"type": "Migratable", "status": "False", "reason": "DisksNotShared", "message": "of the attempt before"}
+    vm = a_vm() | {"status": {"conditions": [stale]}}
+    vm["spec"]["domain"]["devices"]["disks"] = [{"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}]
+    actions = plan(seen(vm, claims={"data": {"spec": {"accessModes": modes}, "status": {"phase": "Bound"}}}))
+    status = next(each.status for each in actions if isinstance(each, WriteStatus))
+    found = condition(status["conditions"], "Migratable")
+    assert (found or {}).get("message") == message
+    if found is not None:
+        assert (found["status"], found["reason"]) == ("False", "DisksNotShared")
