@@ -24,7 +24,7 @@ from launcher.domain import passt
 from launcher.domain.passt import Settings
 from launcher.domain.values import socket
 from launcher.main.children import Children, terminate
-from launcher.main.last_words import LastWords
+from launcher.main.output_tail import OutputTail
 
 logger = logging.getLogger(__name__)
 
@@ -51,24 +51,28 @@ class _Process:
     settings: Settings
     pid: int
     exited: asyncio.Future[int]
-    words: LastWords
+    tail: OutputTail
     is_wanted: bool = True
 
 
 class Passt:
     """Starts passt for the pod's machine, and again when it ends."""
 
-    def __init__(self, children: Children, *, lost: Callable[[str], None], found: Callable[[], None]) -> None:
+    def __init__(
+        self, children: Children, *, lost: Callable[[str], None], found: Callable[[], None], ready_seconds: float = READY_SECONDS
+    ) -> None:
         """Do nothing yet.
 
         Args:
             children: starts processes.
             lost: called when passt has ended by itself, with its last words.
             found: called when another one is ready after that.
+            ready_seconds: how long one may take to be ready.
         """
         self._children = children
         self._lost = lost
         self._found = found
+        self._ready_seconds = ready_seconds
         self._is_lost = False
         self._settings: Settings | None = None
         """Of the latest start: what an earlier one began is not begun again."""
@@ -106,7 +110,7 @@ class Passt:
         delay, since = RESTART_SECONDS[0], loop.time()
         while True:
             code = await asyncio.shield(process.exited)
-            words = process.words.end()
+            words = process.tail.end()
             if not process.is_wanted:
                 return
             logger.warning("passt ended", extra={"interface": process.settings.interface, "exit_code": code, "last_words": words})
@@ -144,11 +148,11 @@ class Passt:
             raise
         finally:
             os.close(writer)
-        words = LastWords(reader)
-        words.begin()
-        self._process = process = _Process(settings, pid, exited, words)
+        tail = OutputTail(reader)
+        tail.begin()
+        self._process = process = _Process(settings, pid, exited, tail)
         try:
-            await _ready(process)
+            await _ready(process, self._ready_seconds)
         except NetworkUnusable:
             await _ended(process)  # the next one needs its ports
             raise
@@ -183,18 +187,18 @@ def command(settings: Settings) -> list[str]:
     return [sys.executable, "-I", "-S", str(_UNSANDBOXED), str(os.getpid()), str(hardware.PASST_FILES), program, *options]
 
 
-async def _ready(process: _Process) -> None:
+async def _ready(process: _Process, seconds: float) -> None:
     name = process.settings.interface
     try:
-        async with asyncio.timeout(READY_SECONDS):
+        async with asyncio.timeout(seconds):
             while True:
                 if process.exited.done():
-                    raise NetworkUnusable(f"interface {name!r}: passt ended with {process.exited.result()}: {process.words.end()}")
+                    raise NetworkUnusable(f"interface {name!r}: passt ended with {process.exited.result()}: {process.tail.end()}")
                 if _has_written(Path(socket(layout.PASST_PID))):
                     return
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
-        raise NetworkUnusable(f"interface {name!r}: passt was not ready within {READY_SECONDS:g} s") from None
+        raise NetworkUnusable(f"interface {name!r}: passt was not ready within {seconds:g} s") from None
 
 
 def _has_written(path: Path) -> bool:
@@ -215,4 +219,4 @@ async def _ended(process: _Process) -> None:
     """End it, and wait until what it had is free."""
     _end(process)
     await asyncio.shield(process.exited)
-    process.words.end()
+    process.tail.end()

@@ -5,28 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from launcher.domain import document, filling, passed_through
 from launcher.domain.definition import Definition, Tap
+from launcher.domain.disk_origins import Found
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
 from launcher.main import (
     blank_disks,
     disk_certificates,
     disk_secrets,
+    disk_servers,
     files,
     firmware_state,
     made_disks,
     passt,
     processors,
     rbd_images,
-    servers,
     virtiofs,
     zones,
 )
 from launcher.main.children import Children, CommandFailed
+from launcher.main.disk_servers import Network
+from launcher.main.times import TIMES, Times
 from launcher.main.virtiofs import Filesystems
 from launcher.protocol import messages
 
@@ -34,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 READY_SECONDS: Final = 60.0
 """libvirtd asks QEMU what it can do at its first start: 0.3 s alone, several on a loaded node."""
-RETRY_SECONDS: Final = 0.5
 
 StartFailure = (
     InvalidSpecification,
@@ -61,9 +63,13 @@ class Preparation:
         filesystems: Filesystems,
         guests_passt: passt.Passt,
         serve_addresses: Callable[[messages.Machine], None],
+        network: Network,
+        times: Times = TIMES,
     ) -> None:
-        """Do nothing yet; the arguments are those of ``launcher.main.pod.Pod``, what serves file systems, and what starts passt."""
+        """Do nothing yet; the arguments are those of ``ManagedDomain``, what serves file systems, and what starts passt."""
         self._hypervisor = hypervisor
+        self._times = times
+        self._network = network
         self._children = children
         self._filesystems = filesystems
         self._passt = guests_passt
@@ -82,27 +88,12 @@ class Preparation:
         if not arriving:
             await asyncio.to_thread(blank_disks.create, machine.domain)
         found = await asyncio.to_thread(files.look, machine.domain)
-        await servers.require(machine.domain)
+        await disk_servers.require(machine.domain, self._network)
         await disk_certificates.prepare(self._children, machine.domain)
         await rbd_images.look(self._children, machine.domain)
-        taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
         await asyncio.to_thread(zones.require, machine.domain)
         own = await asyncio.to_thread(processors.look, machine.domain)
-        definition = Definition(
-            machine.namespace,
-            machine.name,
-            machine.uid,
-            machine.domain,
-            machine.accelerator,
-            list(taps.values()),
-            found,
-            own,
-            await asyncio.to_thread(processors.nodes, own),
-            passed_through.variables(os.environ),
-        )
-        for path in () if machine.domain_xml else document.left_out(definition):
-            logger.warning("only KVM can do this, and the machine is emulated: it is left out", extra={"field": f"spec.domain.{path}"})
-        xml = filling.fill(machine.domain_xml, definition, taps) if machine.domain_xml else document.to_xml(definition)
+        xml = _xml(machine, found, own, await asyncio.to_thread(processors.nodes, own))
         self._serve_addresses(machine)
         await files.make_overlays(self._children, machine.domain, found)
         await made_disks.make(self._children, machine)
@@ -122,7 +113,7 @@ class Preparation:
                     try:
                         await self._hypervisor.destroy(name)
                     except (Unavailable, OperationTimeout):
-                        await asyncio.sleep(RETRY_SECONDS)
+                        await asyncio.sleep(self._times.undo_retry)
                     else:
                         return
         except (TimeoutError, HypervisorError) as error:
@@ -134,3 +125,32 @@ class Preparation:
                 await self._hypervisor.ready()
         except TimeoutError as error:
             raise OperationTimeout(f"libvirtd was not ready within {READY_SECONDS:g} s") from error
+
+
+def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, ...], nodes: Mapping[int, int]) -> str:
+    """Return the XML of a machine's domain.
+
+    Args:
+        machine: the machine.
+        found: what is found at the origins of its disks.
+        own: the processors that it has for itself.
+        nodes: the NUMA nodes of these.
+    """
+    taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
+    definition = Definition(
+        machine.namespace,
+        machine.name,
+        machine.uid,
+        machine.domain,
+        machine.accelerator,
+        list(taps.values()),
+        found,
+        own,
+        nodes,
+        passed_through.variables(os.environ),
+    )
+    if machine.domain_xml:
+        return filling.fill(machine.domain_xml, definition, taps)
+    for path in document.left_out(definition):
+        logger.warning("only KVM can do this, and the machine is emulated: it is left out", extra={"field": f"spec.domain.{path}"})
+    return document.to_xml(definition)

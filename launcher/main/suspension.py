@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from launcher.hypervisor.port import Hypervisor, HypervisorError
 from launcher.main import known, requests
+from launcher.main.times import TIMES, Times
 from launcher.main.watching import Watch
-
-RELAPSE_SECONDS: Final = 0.5
-"""A guest whose disk fails repeats the request that failed as soon as it runs."""
 
 
 class Suspension:
     """Changes whether the guest's processors run."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch) -> None:
+    def __init__(self, hypervisor: Hypervisor, watch: Watch, times: Times = TIMES) -> None:
         self._hypervisor = hypervisor
+        self._times = times
         self._watch = watch
         self._record = watch.record
 
@@ -25,21 +23,21 @@ class Suspension:
         """Stop the processors.
 
         Raises:
-            Refused: there is no guest, it is leaving, or libvirt could not.
+            RequestRefused: there is no guest, it is leaving, or libvirt could not.
         """
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
             try:
                 await self._hypervisor.suspend(self._record.known.name)
             except HypervisorError as error:
-                raise requests.refused(error) from error
+                raise requests.refusal_of(error) from error
         await self._watch.look()
 
     async def resume(self) -> None:
         """Let the processors run, and see whether they go on: what stopped them may do so again at the guest's next access.
 
         Raises:
-            Refused: as ``suspend``, or they stopped again.
+            RequestRefused: as ``suspend``, or they stopped again.
         """
         before = self._record.known.domain
         async with self._record.operation:
@@ -48,9 +46,9 @@ class Suspension:
             try:
                 await self._hypervisor.resume(self._record.known.name)
             except HypervisorError as error:
-                raise requests.refused(error) from error
+                raise requests.refusal_of(error) from error
         await self._watch.look()
         if requests.may_stop_again(before):
-            await asyncio.sleep(RELAPSE_SECONDS)
+            await asyncio.sleep(self._times.relapse)
             await self._watch.look()
             requests.require_that_it_runs(self._record.known, before)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import codec, messages
 
 logger = logging.getLogger(__name__)
@@ -25,20 +25,27 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-Handle = Callable[[messages.Action], Awaitable[None]]
-"""Carries a request out; raises ``launcher.main.refusal.Refused``. Runs to its end even when the client hangs up meanwhile."""
+HandleAction = Callable[[messages.Action], Awaitable[None]]
+"""Carries a request out; raises ``launcher.main.refusal.RequestRefused``. Runs to its end even when the client hangs up meanwhile."""
 
 
-Tell = Callable[[], Awaitable[str]]
-"""Returns the text of a ``Read``; raises ``launcher.main.refusal.Refused``."""
+HandleRead = Callable[[], Awaitable[str]]
+"""Returns the text of a ``Read``; raises ``launcher.main.refusal.RequestRefused``."""
 
 
 class Server:
     """Serves any number of clients one status, one handler of requests, and texts that may be read."""
 
     def __init__(
-        self, version: str, status: Callable[[], messages.Status], handle: Handle, reads: Mapping[str, Tell] | None = None
-    ) -> None:  # fmt: skip
+        self,
+        version: str,
+        status: Callable[[], messages.Status],
+        handle: HandleAction,
+        reads: Mapping[str, HandleRead] | None = None,
+        *,
+        send_seconds: float = SEND_SECONDS,
+    ) -> None:
+        self._send_seconds = send_seconds
         self._version = version
         self._status = status
         self._handle = handle
@@ -80,7 +87,7 @@ class Server:
     async def _serve(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
             next(iter(self._connections)).abort()  # the oldest: a client that comes back must not be locked out by its former lives
-        connection = _Connection(writer, self._status)
+        connection = _Connection(writer, self._status, self._send_seconds)
         self._connections[connection] = None
         self._deserted.clear()
         connection.send(messages.Hello(messages.PROTOCOL, self._version, self._status(), tuple(self._reads), messages.LATER_ACTIONS))
@@ -110,7 +117,7 @@ class Server:
     async def _answer(self, call: messages.Call, connection: _Connection) -> None:
         try:
             answer = await self._carry_out(call)
-        except Refused as refused:
+        except RequestRefused as refused:
             connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status(), refused.disks, refused.full))
         except Exception as error:  # the request boundary: a fault of ours must not end the process that holds the guest
             logger.exception("a request failed unexpectedly", extra={"request": type(call.request).__name__})
@@ -126,18 +133,19 @@ class Server:
             return messages.Reply(call.id, self._status())
         what = call.request.what
         if (tell := self._reads.get(what)) is None:
-            raise Refused("Invalid", f"this virt-launcher does not tell {what!r}")
+            raise RequestRefused("Invalid", f"this virt-launcher does not tell {what!r}")
         text = await tell()
         if not codec.fits(text):
-            raise Refused("Failed", f"{what} would take more than {codec.MAX_CONTENT_BYTES} bytes")
+            raise RequestRefused("Failed", f"{what} would take more than {codec.MAX_CONTENT_BYTES} bytes")
         return messages.Content(call.id, text)
 
 
 class _Connection:
     """The queue to one client: answers in order, and at most one status."""
 
-    def __init__(self, writer: asyncio.StreamWriter, status: Callable[[], messages.Status]) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, status: Callable[[], messages.Status], send_seconds: float) -> None:
         self._writer = writer
+        self._send_seconds = send_seconds
         self._status = status
         self._outgoing: list[messages.FromLauncher] = []
         self._sent_revision = -1
@@ -177,7 +185,7 @@ class _Connection:
                 self._sent_revision = status.revision
             for message in outgoing:
                 self._writer.write(codec.encode(message))
-            async with asyncio.timeout(SEND_SECONDS):
+            async with asyncio.timeout(self._send_seconds):
                 await self._writer.drain()
             if not self._outgoing and not self._wake.is_set():
                 self.idle.set()

@@ -1,4 +1,7 @@
-"""The file in a claim while it is made: whose it is, what is left of an earlier try, and what it is never written over."""
+"""The file in a claim while it is made: whose it is, what is left of an earlier try, and what it is never written over.
+
+``os.link`` is patched: no file system of a test is without links.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +68,10 @@ def test_a_disk_that_came_meanwhile_stays_also_where_there_are_no_links(
     tmp_path: Path, file: claim.File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / claim.IMAGE).write_bytes(b"a guest's")
-    with pytest.raises(claim.Taken):
+    with pytest.raises(claim.DiskExists):
         claim.finish(tmp_path, file)
     monkeypatch.setattr(os, "link", _no_links)
-    with pytest.raises(claim.Taken):
+    with pytest.raises(claim.DiskExists):
         claim.finish(tmp_path, file)
     assert (tmp_path / claim.IMAGE).read_bytes() == b"a guest's"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import pytest
 
 from launcher.main import disk_certificates
 from launcher.main.children import Children, CommandFailed
+from launcher.main.disk_servers import ServersSilent
 from launcher.main.made_disks import SourceUnusable
-from launcher.main.servers import ServersSilent
 from tests.mounted import mount
 
 NBD: dict[str, Any] = {"name": "data", "type": "NBD", "source": {"host": "nbd.example", "tlsSecretRef": {"name": "certificates"}}}
@@ -39,15 +39,14 @@ class Commands(Children):
 
 
 @pytest.fixture
-def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def directories(tmp_path: Path, pod_directories: Callable[..., None]) -> tuple[Path, Path]:
     """Return where the Secret is mounted, and where the certificates are to be."""
-    monkeypatch.setattr("apiserver.apis.virt.layout.NBD_TLS_DIRECTORY", str(tmp_path / "secret"))
-    monkeypatch.setattr("apiserver.apis.virt.layout.NBD_CERTIFICATES_DIRECTORY", str(tmp_path / "certificates"))
+    pod_directories(NBD_TLS=tmp_path / "secret", NBD_CERTIFICATES=tmp_path / "certificates")
     return tmp_path / "secret", tmp_path / "certificates"
 
 
-async def prepare(*disks: dict[str, Any], children: Children | None = None) -> None:
-    await disk_certificates.prepare(children or Commands(), {"devices": {"disks": list(disks)}})
+async def prepare(*disks: dict[str, Any], children: Children | None = None, seconds: float = disk_certificates.SECONDS) -> None:
+    await disk_certificates.prepare(children or Commands(), {"devices": {"disks": list(disks)}}, seconds)
 
 
 async def test_certificates_are_nobody_elses_and_each_try_has_those_of_its_time(directories: tuple[Path, Path]) -> None:
@@ -111,11 +110,8 @@ async def test_what_qemu_says_is_told_without_the_options_and_with_the_keys_of_t
         assert str(told.value) == f"disk 'data': TLS with its server: {words}"
 
 
-async def test_a_server_that_says_nothing_is_waited_for_as_one_that_is_away(
-    directories: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_says_nothing_is_waited_for_as_one_that_is_away(directories: tuple[Path, Path]) -> None:
     mount(directories[0], VALUES)
-    monkeypatch.setattr("launcher.main.disk_certificates.SECONDS", 0.01)
     with pytest.raises(ServersSilent) as told:
-        await prepare(NBD, children=Commands(hangs=True))
+        await prepare(NBD, children=Commands(hangs=True), seconds=0.01)
     assert told.value.disks == ("data",)

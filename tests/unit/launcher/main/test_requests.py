@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from launcher.domain import disk_origins
 from launcher.hypervisor.port import (
     DomainNotFound,
     HypervisorError,
@@ -20,7 +19,7 @@ from launcher.hypervisor.port import (
 from launcher.main import requests
 from launcher.main.known import Known
 from launcher.main.life import Stopping
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from launcher.protocol.messages import Ending, MigrationStatus, Status
 from tests.unit.launcher.main.test_known import ENDED, LEAVING, MACHINE, OFF, PAUSED, RUNNING, STARTED, described, target
@@ -34,7 +33,7 @@ NOTHING_CAME = Known(over=True)
 def judged(judgement: Callable[[], bool | None]) -> bool | tuple[str, str] | None:
     try:
         return judgement()
-    except Refused as error:
+    except RequestRefused as error:
         return error.reason, str(error)
 
 
@@ -133,10 +132,11 @@ def test_an_empty_pod_becomes_a_target_once(now: Known, uid: str, expected: obje
     assert judged(lambda: requests.is_to_prepare(now, messages.PrepareMigrationTarget(uid, MACHINE))) == expected
 
 
-def test_a_domain_that_cannot_leave_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_origins, "not_migratable", lambda _domain: "disk 'root' is of this node")
-    found = judged(lambda: requests.is_to_prepare(Known(), messages.PrepareMigrationTarget("m1", MACHINE)))
-    assert found == ("Invalid", "disk 'root' is of this node")
+def test_a_domain_that_cannot_leave_is_not_waited_for() -> None:
+    of_node = {"name": "root", "type": "HostDisk", "source": {"path": "/x"}}
+    machine = dataclasses.replace(MACHINE, domain={"devices": {"disks": [of_node]}})
+    found = judged(lambda: requests.is_to_prepare(Known(), messages.PrepareMigrationTarget("m1", machine)))
+    assert found == ("Invalid", "the disk 'root' is a file of its node")
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_libvirt_is_asked_to_abort_only_what_runs(now: Known, uid: str, expected
     ],
 )
 def test_what_libvirt_could_not_do_is_refused_with_its_words(error: HypervisorError, reason: str) -> None:
-    found = requests.refused(error)
+    found = requests.refusal_of(error)
     assert (found.reason, str(found), found.disks) == (reason, "why", ())
 
 

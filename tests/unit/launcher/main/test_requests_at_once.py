@@ -10,35 +10,34 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import HypervisorError, Observation
-from launcher.main import starting
-from launcher.main.refusal import Refused
+from launcher.hypervisor.port import HypervisorError
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
-from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, RELEASE, SYNC, World, arrived, state_of
+from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, QUICK, RELEASE, SYNC, Call, World, arrived, state_of
 
 PATIENT = dataclasses.replace(MACHINE, grace_seconds=30.0)
 
 
-async def refused(world: World, request: messages.Action) -> Refused:
-    with pytest.raises(Refused) as found:
-        await world.pod.handle(request)
+async def refused(world: World, request: messages.Action) -> RequestRefused:
+    with pytest.raises(RequestRefused) as found:
+        await world.domain.handle(request)
     return found.value
 
 
-def held(monkeypatch: pytest.MonkeyPatch, owner: object, call: str) -> Callable[[], None]:
-    """Have ``call`` begin only once the function that is returned was called."""
-    go, done = asyncio.Event(), getattr(owner, call)
+def held(world: World, method: str) -> Callable[[], None]:
+    """Have a method of the hypervisor begin only once the function that is returned was called."""
+    go = asyncio.Event()
 
-    async def wait(*arguments: Any, **also: Any) -> Any:
+    async def wait(call: Call) -> Any:
         await go.wait()
-        return await done(*arguments, **also)
+        return await call()
 
-    monkeypatch.setattr(owner, call, wait)
+    world.hypervisor.intercept(method, wait)
     return go.set
 
 
-async def test_a_second_sync_has_the_outcome_of_the_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = held(monkeypatch, world.hypervisor, "ready")
+async def test_a_second_sync_has_the_outcome_of_the_first(world: World) -> None:
+    go = held(world, "ready")
     world.hypervisor.fail_next = HypervisorError("no such device")
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(refused(world, SYNC)) for _ in range(2)]
@@ -47,14 +46,14 @@ async def test_a_second_sync_has_the_outcome_of_the_first(world: World, monkeypa
     assert [task.result().reason for task in asked] == ["Failed", "Failed"]
 
 
-async def test_a_pod_that_becomes_a_target_starts_nothing_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_that_becomes_a_target_starts_nothing_meanwhile(world: World) -> None:
     """Or there would be two QEMU on one disk."""
-    go = held(monkeypatch, world.hypervisor, "ready")
+    go = held(world, "ready")
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(PREPARE))
+        group.create_task(world.domain.handle(PREPARE))
         await asyncio.sleep(0.02)
         started = group.create_task(refused(world, SYNC))
-        again = group.create_task(world.pod.handle(PREPARE))
+        again = group.create_task(world.domain.handle(PREPARE))
         await asyncio.sleep(0.02)
         assert not again.done()
         go()
@@ -63,10 +62,10 @@ async def test_a_pod_that_becomes_a_target_starts_nothing_meanwhile(world: World
     assert world.served == [MACHINE]
 
 
-async def test_a_pod_that_starts_a_guest_becomes_no_target_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = held(monkeypatch, world.hypervisor, "ready")
+async def test_a_pod_that_starts_a_guest_becomes_no_target_meanwhile(world: World) -> None:
+    go = held(world, "ready")
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(SYNC))
+        group.create_task(world.domain.handle(SYNC))
         await asyncio.sleep(0.02)
         prepared = group.create_task(refused(world, PREPARE))
         await asyncio.sleep(0.02)
@@ -76,37 +75,37 @@ async def test_a_pod_that_starts_a_guest_becomes_no_target_meanwhile(world: Worl
     assert state_of(world) == ""
 
 
-async def test_a_guest_is_paused_after_its_start_and_not_within(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guest_is_paused_after_its_start_and_not_within(world: World) -> None:
     """The start would let it run again."""
-    go = held(monkeypatch, world.pod.console.connected, "wait")
+    go = world.hold_console()
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(SYNC))
+        group.create_task(world.domain.handle(SYNC))
         await world.until(lambda: world.status.started)
-        group.create_task(world.pod.handle(messages.Suspend()))
+        group.create_task(world.domain.handle(messages.Suspend()))
         await asyncio.sleep(0.02)
         go()
     assert world.hypervisor.domains[NAME].state is State.PAUSED
 
 
-async def test_a_guest_is_resumed_after_its_start_and_not_within(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guest_is_resumed_after_its_start_and_not_within(world: World) -> None:
     """Its first line would be lost: nobody reads its serial port yet."""
-    go = held(monkeypatch, world.pod.console.connected, "wait")
+    go = world.hold_console()
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(messages.Sync(MACHINE, paused=True)))
+        group.create_task(world.domain.handle(messages.Sync(MACHINE, paused=True)))
         await world.until(lambda: world.status.started)
-        group.create_task(world.pod.handle(messages.Resume()))
+        group.create_task(world.domain.handle(messages.Resume()))
         await asyncio.sleep(0.02)
         assert world.hypervisor.domains[NAME].state is State.PAUSED
         go()
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
-async def test_a_guest_does_not_leave_within_its_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = held(monkeypatch, world.pod.console.connected, "wait")
+async def test_a_guest_does_not_leave_within_its_start(world: World) -> None:
+    go = world.hold_console()
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(SYNC))
+        group.create_task(world.domain.handle(SYNC))
         await world.until(lambda: world.status.started)
-        group.create_task(world.pod.handle(messages.Migrate("m1")))
+        group.create_task(world.domain.handle(messages.Migrate("m1")))
         await asyncio.sleep(0.02)
         assert not world.hypervisor.migrating
         assert state_of(world) == ""
@@ -118,19 +117,18 @@ async def test_a_guest_does_not_leave_within_its_start(world: World, monkeypatch
 @pytest.mark.parametrize("paused", [False, True], ids=["started", "resumed"])
 async def test_a_guest_that_may_run_already_has_its_grace_period(
     world: World,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     paused: bool,
 ) -> None:
     """libvirt was asked and has not answered."""
     if paused:
-        await world.pod.handle(messages.Sync(PATIENT, paused=True))
-    go = held(monkeypatch, world.hypervisor, "resume")
+        await world.domain.handle(messages.Sync(PATIENT, paused=True))
+    go = held(world, "resume")
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(messages.Resume() if paused else messages.Sync(PATIENT)))
+        group.create_task(world.domain.handle(messages.Resume() if paused else messages.Sync(PATIENT)))
         await world.until(lambda: world.status.started)
         await asyncio.sleep(0.03)
-        world.pod.terminate()
+        world.domain.terminate()
         await asyncio.sleep(0.03)
         go()
     assert "destroy" not in world.hypervisor.calls
@@ -139,35 +137,35 @@ async def test_a_guest_that_may_run_already_has_its_grace_period(
     await world.ends("shutdown-requested")
 
 
-async def test_a_guest_whose_serial_port_cannot_be_reached_runs_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "CONSOLE_SECONDS", 0.02)
-    held(monkeypatch, world.pod.console.connected, "wait")
-    await world.pod.handle(SYNC)
+@pytest.mark.parametrize("times", [dataclasses.replace(QUICK, console=0.02)])
+async def test_a_guest_whose_serial_port_cannot_be_reached_runs_all_the_same(world: World) -> None:
+    world.hold_console()
+    await world.domain.handle(SYNC)
     assert world.hypervisor.domains[NAME].state is State.RUNNING
     assert world.status.ending is None
 
 
 async def test_the_answer_to_a_release_says_that_the_guest_runs(world: World) -> None:
     await arrived(world)
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     assert world.status.domain is not None
     assert world.status.domain.state == "running"
 
 
-async def test_looks_are_taken_one_after_the_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_looks_are_taken_one_after_the_other(world: World) -> None:
     """Or what an older one saw could be taken in after what a newer one did."""
-    observe, at_once = world.hypervisor.observe, [0, 0]
+    at_once = [0, 0]
 
-    async def counted(name: str) -> Observation | None:
+    async def counted(observe: Call) -> Any:
         at_once[0] += 1
         at_once[1] = max(at_once)
         await asyncio.sleep(0.005)
         at_once[0] -= 1
-        return await observe(name)
+        return await observe()
 
-    await world.pod.handle(SYNC)
-    monkeypatch.setattr(world.hypervisor, "observe", counted)
+    await world.domain.handle(SYNC)
+    world.hypervisor.intercept("observe", counted)
     for _ in range(3):
-        await world.pod.handle(messages.Suspend())
-        await world.pod.handle(messages.Resume())
+        await world.domain.handle(messages.Suspend())
+        await world.domain.handle(messages.Resume())
     assert at_once[1] == 1

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launcher.domain.disk_origins import Found, Origin
-from launcher.main import files
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, SYNC, World
 
@@ -20,19 +19,15 @@ WITH_CLAIM = messages.Machine("default", "testvm", "u-1", CLAIM, "qemu", (), 0.4
 
 
 @pytest.fixture
-def claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(tmp_path / "disks"))
+def claim(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
+    pod_directories(DISKS=tmp_path / "disks")
     (tmp_path / "disks/data").mkdir(parents=True)
     return tmp_path / "disks/data/disk.img"
 
 
-def full(_directory: int, _origin: Origin) -> None:
-    raise files.NoRoom(("data",), "its claim has room for 0 bytes")
-
-
-async def refused(world: World, request: messages.Action) -> Refused:
-    with pytest.raises(Refused) as found:
-        await world.pod.handle(request)
+async def refused(world: World, request: messages.Action) -> RequestRefused:
+    with pytest.raises(RequestRefused) as found:
+        await world.domain.handle(request)
     return found.value
 
 
@@ -45,24 +40,24 @@ async def test_the_pod_goes_on_and_starts_the_guest_once_the_image_is_there(worl
     assert world.hypervisor.created == []
 
     claim.write_bytes(b"\0" * 512)
-    await world.pod.handle(messages.Sync(WITH_CLAIM))
+    await world.domain.handle(messages.Sync(WITH_CLAIM))
 
     assert world.status.domain is not None
     assert str(claim) in world.hypervisor.created[0]
 
 
-async def test_a_blank_disk_is_created_as_soon_as_there_is_room_for_it(world: World, claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = messages.Machine("default", "testvm", "u-1", {**CLAIM, "devices": {"disks": [CREATED]}}, "qemu", (), 0.4)
-    monkeypatch.setattr("launcher.main.blank_disks._create_in", full)
+async def test_a_blank_disk_is_created_as_soon_as_there_is_room_for_it(world: World, claim: Path) -> None:
+    def start(size: str) -> messages.Sync:
+        disk = {**CREATED, "source": {"name": "c", "create": {"size": size}}}
+        return messages.Sync(messages.Machine("default", "testvm", "u-1", {**CLAIM, "devices": {"disks": [disk]}}, "qemu", (), 0.4))
+
     for _ in range(2):
-        answer = await refused(world, messages.Sync(machine))
+        answer = await refused(world, start("1Ei"))
         assert (answer.reason, answer.disks, answer.full) == ("NotReady", ("data",), True)
     assert world.status.ending is None
     assert not claim.exists()
-    monkeypatch.undo()
-    monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(claim.parents[1]))
 
-    await world.pod.handle(messages.Sync(machine))
+    await world.domain.handle(start("1Mi"))
 
     assert claim.stat().st_size == 1 << 20
     assert str(claim) in world.hypervisor.created[0]
@@ -78,27 +73,22 @@ async def test_a_pod_that_waits_ends_at_once_when_it_is_asked_to(world: World, c
     assert not claim.exists()
     await refused(world, messages.Sync(WITH_CLAIM))
 
-    world.pod.terminate()
+    world.domain.terminate()
 
     await world.ends("destroyed")
     claim.write_bytes(b"\0" * 512)
-    await world.pod.handle(messages.Sync(WITH_CLAIM))
+    await world.domain.handle(messages.Sync(WITH_CLAIM))
     assert world.hypervisor.created == []
 
 
-async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def look(_specification: object) -> dict[str, Found]:
-        raise files.ImagesMissing(("data",))
-
-    async def slowly(function: Any, *arguments: Any) -> Any:
-        world.pod.terminate()
-        await asyncio.sleep(0.03)
-        return function(*arguments)
-
-    monkeypatch.setattr(files, "look", look)
-    monkeypatch.setattr(asyncio, "to_thread", slowly)
-    assert (await refused(world, messages.Sync(WITH_CLAIM))).reason == "Conflict"
-
+async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(world: World, claim: Path) -> None:
+    assert not claim.exists()
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(refused(world, messages.Sync(WITH_CLAIM)))
+        await asyncio.sleep(0)
+        assert world.domain._record.known.making
+        world.domain.terminate()
+    assert asked.result().reason == "Conflict"
     await world.ends("destroyed")
 
 
@@ -106,7 +96,7 @@ async def test_a_pod_that_waits_has_no_guest_to_do_anything_to(world: World, cla
     assert not claim.exists()
     await refused(world, messages.Sync(WITH_CLAIM))
     assert (await refused(world, messages.Suspend())).reason == "Conflict"
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     assert MACHINE.name in str(world.status.domain)
 
 

@@ -1,4 +1,4 @@
-"""The pod's one domain: its parts, and which of them carries out which request."""
+"""The one domain that virt-launcher manages: its parts, and which of them carries out which request."""
 
 from __future__ import annotations
 
@@ -11,45 +11,50 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo, probes
 from apiserver.apis.virt.domainxml import told
 from launcher.hypervisor.port import Hypervisor
-from launcher.main import agent, known, life, requests
-from launcher.main.addresses import Addresses
+from launcher.main import agent_status, known, life, power_off, requests
 from launcher.main.agent import Agent
 from launcher.main.authorized_keys import AuthorizedKeys
 from launcher.main.children import Children
 from launcher.main.console import Console
-from launcher.main.free_space import Room
+from launcher.main.dhcp_watch import DhcpWatch
+from launcher.main.disk_server_watch import DiskServerWatch
+from launcher.main.disk_servers import NETWORK, Network
+from launcher.main.free_space import FreeSpace, Measure, free_bytes
 from launcher.main.imports import Imports
-from launcher.main.known import Termination
 from launcher.main.making import Making
 from launcher.main.migrations import Migrations
 from launcher.main.passt import Passt
-from launcher.main.ports import Ports
+from launcher.main.power_off import Termination
 from launcher.main.preparation import Preparation
 from launcher.main.record import Record
-from launcher.main.servers import Servers
+from launcher.main.serial_ports import SerialPorts
 from launcher.main.starting import Start
 from launcher.main.stopping import Stop
 from launcher.main.suspension import Suspension
+from launcher.main.times import TIMES, Times
 from launcher.main.virtiofs import Filesystems
 from launcher.main.watching import Watch
-from launcher.main.wire import Tell
+from launcher.main.wire import HandleRead
 from launcher.protocol import messages
 
 
-class Pod:
+class ManagedDomain:
     """The pod's domain. ``run`` works until the guest is off for good; ``handle`` and ``terminate`` may be called meanwhile."""
 
     def __init__(
         self,
         hypervisor: Hypervisor,
         console: Callable[[Callable[[], None]], Console],
-        ports: Callable[[Callable[[], None]], Ports],
+        ports: Callable[[Callable[[], None]], SerialPorts],
         children: Children,
         *,
         qemu_log: Callable[[str], Path],
         serve_addresses: Callable[[messages.Machine], None],
         mend_addresses: Callable[[], messages.DhcpStatus],
         status_changed: Callable[[], None],
+        network: Network = NETWORK,
+        measure: Measure = free_bytes,
+        times: Times = TIMES,
     ) -> None:
         """Do nothing yet.
 
@@ -62,26 +67,36 @@ class Pod:
             serve_addresses: answers the guest's DHCP from then on; OSError where that cannot be.
             mend_addresses: begins anew where that has stopped, and returns how it is.
             status_changed: called whenever ``status`` is another one.
+            network: by which the servers of disks are reached.
+            measure: returns the free space of disks.
+            times: how long its parts wait for what.
         """
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
         self.console = console(self._viewers_changed)
         self.ports = ports(self._viewers_changed)
-        self._agent = Agent(hypervisor, told=self._agent_told, silent=self._agent_silent, gone=self._agent_gone, stopping=self._is_stopping)
-        self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, told=self._keys_told)
-        self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent)
+        self._agent = Agent(
+            hypervisor,
+            told=self._agent_told,
+            silent=self._agent_silent,
+            gone=self._agent_gone,
+            stopping=self._is_stopping,
+            times=times,
+        )
+        self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, told=self._keys_told, times=times)
+        self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent, times)
         self._filesystems = Filesystems(children, look=self._watch.look, lost=self._filesystem_lost)
         self._passt = Passt(children, lost=self._passt_ended, found=self._passt_works_again)
-        preparation = Preparation(hypervisor, children, self._filesystems, self._passt, serve_addresses)
+        preparation = Preparation(hypervisor, children, self._filesystems, self._passt, serve_addresses, network, times)
         self._making = Making(hypervisor, self._record, preparation)
-        self._imports = Imports(children, self._record)
-        self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making)
-        self._suspension = Suspension(hypervisor, self._watch)
-        self._servers = Servers(self._watch, self._suspension)
-        self._room = Room(self._watch)
-        self._addresses = Addresses(mend_addresses, self._record)
-        self._migrations = Migrations(hypervisor, self._watch, self._making)
-        self._stop = Stop(hypervisor, self._watch, self._migrations)
-        self.reads: Mapping[str, Tell] = {
+        self._imports = Imports(children, self._record, times=times)
+        self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times)
+        self._suspension = Suspension(hypervisor, self._watch, times)
+        self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
+        self._free_space = FreeSpace(self._watch, times, measure)
+        self._dhcp = DhcpWatch(mend_addresses, self._record)
+        self._migrations = Migrations(hypervisor, self._watch, self._making, times)
+        self._stop = Stop(hypervisor, self._watch, self._migrations, times)
+        self.reads: Mapping[str, HandleRead] = {
             guestinfo.NAME: self._guest_info,
             told.NAME: self._domain_xml,
             probes.PING: self._agent.ping,
@@ -105,9 +120,9 @@ class Pod:
                 self._imports,
                 self._filesystems,
                 self._passt,
-                self._servers,
-                self._room,
-                self._addresses,
+                self._disk_servers,
+                self._free_space,
+                self._dhcp,
             )
             tasks = [group.create_task(part.run()) for part in parts]
             await self._record.over.wait()
@@ -117,7 +132,7 @@ class Pod:
     def terminate(self) -> None:
         """Power the guest off within its grace period and end: SIGTERM. A guest that never ran has nothing to lose: end at once."""
         now = self._record.known
-        match known.termination(now):
+        match power_off.termination(now):
             case Termination.ABANDON:
                 self._making.abandon()
             case Termination.END:
@@ -129,7 +144,7 @@ class Pod:
         """Carry a request out.
 
         Raises:
-            Refused: with the reason.
+            RequestRefused: with the reason.
         """
         match request:
             case messages.GetStatus():
@@ -177,8 +192,8 @@ class Pod:
         self._record.take(known.viewed, self.console.viewers + self.ports.viewers)
 
     def _agent_told(self, told: Object) -> None:
-        names = agent.names_of(self._record.known.machine)
-        self._record.take(known.agent_answered, agent.status_of(told), agent.interfaces_of(told, names))
+        names = agent_status.names_of(self._record.known.machine)
+        self._record.take(known.agent_answered, agent_status.status_of(told), agent_status.interfaces_of(told, names))
 
     def _agent_silent(self, problem: str) -> None:
         self._record.take(known.agent_silent, problem)
@@ -187,7 +202,7 @@ class Pod:
         return self._record.known.stopping is not None
 
     async def _guest_info(self) -> str:
-        return await self._agent.read(agent.names_of(self._record.known.machine))
+        return await self._agent.read(agent_status.names_of(self._record.known.machine))
 
     def _own_machine(self) -> messages.Machine | None:
         """Return the machine whose guest runs here and is not on its way."""

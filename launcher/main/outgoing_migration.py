@@ -26,16 +26,14 @@ from launcher.hypervisor.port import (
     OperationInvalid,
     Terms,
 )
+from launcher.main.times import TIMES, Times
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
 
-PROGRESS_SECONDS: Final = 0.5
 MAX_DOWNTIME_MILLISECONDS: Final = 2_000_000
 MAX_CONNECTIONS: Final = 255
 """Both are QEMU's limits (``migration/options.c``)."""
-SETTLE_SECONDS: Final = 0.1
-"""Between two looks at a domain whose whereabouts libvirt has not settled yet."""
 
 
 class Finding(Enum):
@@ -67,6 +65,19 @@ def judge(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
     return Finding.HELD if seen.state is State.PAUSED and seen.reason == "migrating" else Finding.STAYED
 
 
+def outcome(error: HypervisorError | None, *, left: bool, abort_asked: bool) -> tuple[messages.MigrationState, str]:
+    """Return how a migration ended, and why.
+
+    Args:
+        error: of libvirt's call; None: it returned.
+        left: the domain is the target's, whatever libvirt said.
+        abort_asked: libvirt was asked to abort it.
+    """
+    if left:
+        return "succeeded", ""
+    return "cancelled" if abort_asked or isinstance(error, MigrationAborted) else "failed", str(error or "")
+
+
 def terms_of(request: messages.Migrate) -> Terms:
     """Return the terms that a migration is requested with, within what QEMU takes: virt-handler may have read them in a damaged object."""
     return Terms(
@@ -77,7 +88,7 @@ def terms_of(request: messages.Migrate) -> Terms:
     )
 
 
-class Departure:
+class OutgoingMigration:
     """One outgoing migration; ``status`` is its newest state, ``report`` is called with it."""
 
     def __init__(
@@ -87,7 +98,9 @@ class Departure:
         request: messages.Migrate,
         disks: Disks,
         report: Callable[[messages.MigrationStatus], None],
+        times: Times = TIMES,
     ) -> None:
+        self._times = times
         self.status = messages.MigrationStatus(request.migration_uid, "outgoing", "running", start_time=time.time())
         self._terms = terms_of(request)
         self._disks = disks
@@ -145,7 +158,7 @@ class Departure:
                     return
                 except HypervisorError as error:
                     logger.warning("the guest that stays cannot be resumed yet", extra={"error": str(error)})
-                    await asyncio.sleep(SETTLE_SECONDS)
+                    await asyncio.sleep(self._times.settle)
                 else:
                     return
 
@@ -161,10 +174,7 @@ class Departure:
             )
         except HypervisorError as raised:
             error = raised
-        if await self._left(returned=error is None):
-            return "succeeded", ""
-        aborted = self._abort_asked or isinstance(error, MigrationAborted)
-        return "cancelled" if aborted else "failed", str(error or "")
+        return outcome(error, left=await self._left(returned=error is None), abort_asked=self._abort_asked)
 
     async def _left(self, *, returned: bool) -> bool:
         """Look until it is certain; libvirtd may be away, and its successor cleans up before it answers."""
@@ -188,7 +198,7 @@ class Departure:
                         continue
             except HypervisorError as error:
                 logger.info("what became of the migration is not known yet", extra={"error": str(error)})
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(self._times.settle)
 
     async def _look(self, *, returned: bool) -> Finding:
         seen = await self._hypervisor.observe(self._name)
@@ -197,7 +207,7 @@ class Departure:
 
     async def _report_progress(self) -> None:
         while True:
-            await asyncio.sleep(PROGRESS_SECONDS)
+            await asyncio.sleep(self._times.progress)
             try:
                 progress = await self._hypervisor.progress(self._name)
             except HypervisorError:
