@@ -15,7 +15,7 @@ import orjson
 
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.users import User
-from apiserver.endpoints.audit.policy import Level, Stage, Verdict
+from apiserver.endpoints.audit.policy import Level, Verdict
 from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
 
 MAX_USER_AGENT: Final = 1024
@@ -198,10 +198,6 @@ class Record:
         end = self._annotations(annotations) if annotations else f',"annotations":{{{self._decision}}}}}' if self._decision else "}"
         return f'{self._head}{stage}{middle}{outcome}{self._received}{self.pieces.time(nanoseconds)}"{end}'
 
-    def said(self) -> tuple[str, str]:
-        """Return what the request itself says, and the annotations of authorization: see :class:`Repeated`."""
-        return self._said(), self._decision
-
     def _said(self) -> str:
         """Return what the request itself says: the same each time that a client asks for the same."""
         if self.impersonated is not None or self._ref is not None or self._user is None:
@@ -250,33 +246,6 @@ class Record:
             if name in objects:
                 text += f',"{name}":{objects[name].decode(errors="replace")}'
         return text, annotations
-
-
-class Repeated:
-    """The events of requests that succeed and differ in nothing but id and time, as one of them was recorded."""
-
-    __slots__ = ("_completed", "_end", "_head", "_pieces", "_received", "level")
-
-    def __init__(self, record: Record) -> None:
-        """Take what all of them say. The record's level must be Metadata: the others' bodies are not looked at."""
-        middle, decision = record.said()
-        omitted = record.verdict.omit_stages
-        self.level = record.verdict.level
-        self._pieces = record.pieces
-        self._head = record.verdict.head
-        self._received = f',"stage":"{Stage.REQUEST_RECEIVED}{middle}' if Stage.REQUEST_RECEIVED not in omitted else ""
-        outcome = ',"responseStatus":{"metadata":{},"code":200}'
-        self._completed = f',"stage":"{Stage.RESPONSE_COMPLETE}{middle}{outcome}' if Stage.RESPONSE_COMPLETE not in omitted else ""
-        self._end = f',"annotations":{{{decision}}}}}' if decision else "}"
-
-    def events(self, audit_id: str, received: int, ended: int) -> list[str]:
-        """Return the events of one of them, without the ends of lines; times in nanoseconds."""
-        head, began = f"{self._head}{encoded(audit_id)}", self._pieces.time(received)
-        times = f',"requestReceivedTimestamp":"{began}","stageTimestamp":"'
-        events = [f'{head}{self._received}{times}{began}"}}'] if self._received else []
-        if self._completed:
-            events.append(f'{head}{self._completed}{times}{self._pieces.time(ended)}"{self._end}')
-        return events
 
 
 def without_managed_fields(obj: Any) -> Any:  # noqa: ANN401 - any JSON value

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from apiserver.apis.meta.errors import InternalError
 from apiserver.apis.meta.instruments import Counter, Registry
 from apiserver.apis.meta.users import User
-from apiserver.endpoints.audit.events import Pieces, Record, Repeated
+from apiserver.endpoints.audit.events import Pieces, Record
 from apiserver.endpoints.audit.policy import Level, Policy, Stage
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.http.messages import Request
@@ -82,25 +82,19 @@ class Auditor:
         self._adds = [each.add for each in backends]
         self._pieces = Pieces()
 
-    def received(self, call: Call, at: int = 0) -> Record | None:
-        """Make the first event of an authenticated request that came ``at`` (nanoseconds; 0: now); None if it is not recorded."""
+    def received(self, call: Call) -> Record | None:
+        """Make the first event of an authenticated request; None if it is not recorded."""
         verdict = self._policy.verdict(call.user, call.info)
         self._metrics.level[verdict.level].value += 1
         if verdict.level is Level.NONE:
             return None
         record = Record(
-            verdict, self._pieces, call.audit_id, call.info, at or self._now(), call.request.target, call.user, self._origin(call.request)
+            verdict, self._pieces, call.audit_id, call.info, self._now(), call.request.target, call.user, self._origin(call.request)
         )  # fmt: skip
         record.limit = self._limit
         if Stage.REQUEST_RECEIVED not in verdict.omit_stages:
             self._send(record.first())
         return record
-
-    def again(self, repeated: Repeated, audit_id: str, received: int) -> None:
-        """Record a request that was like the one that ``repeated`` was made of; it came at ``received`` and is over."""
-        self._metrics.level[repeated.level].value += 1
-        for event in repeated.events(audit_id, received, self._now()):
-            self._send(event)
 
     @property
     def full(self) -> bool:

@@ -35,14 +35,12 @@ from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator, NoCredential
 from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, Decision, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
-from apiserver.endpoints.filters.familiar import Familiars
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter, Refused, Seat
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.withdrawing import Withdrawing
-from apiserver.endpoints.http.heads import Head
-from apiserver.endpoints.http.messages import Later, Request, Response, Stream, Waiting, encoded
+from apiserver.endpoints.http.messages import Request, Response, Stream, encoded
 from apiserver.endpoints.negotiation import JSON
 from apiserver.endpoints.requestinfo import RequestInfo
 
@@ -108,17 +106,9 @@ class Chain:
     deadlines: Deadlines = field(default_factory=lambda: Deadlines(REQUEST_SECONDS))
     phase: Phase = Phase.STARTING
     accounting: Accounting = field(init=False)
-    familiars: Familiars = field(init=False)
 
     def __post_init__(self) -> None:
         self.accounting = Accounting(self.requests, self.auditor)
-        self.familiars = Familiars(self.authenticator, self.authorizer, self.limiter, self.deciding, self.accounting)
-
-    def prompt(self, head: Head, given_id: str, connection: Waiting) -> bytes | Later | None:
-        """Answer a request that was answered before (:data:`~apiserver.endpoints.http.messages.Prompt`)."""
-        if self.phase is not Phase.SERVING or self.tracing is not None:
-            return None
-        return self.familiars.answer(head, given_id, connection)
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request, whatever happens."""
@@ -138,8 +128,6 @@ class Chain:
             responses.add_headers(call, response)
             if self.phase is Phase.DRAINING:
                 response.force_close()
-        if call.again is not None:
-            self.familiars.remember(call, response)
         return response
 
     async def _bounded(self, call: Call, *, long_running: bool) -> Response:

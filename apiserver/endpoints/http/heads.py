@@ -22,7 +22,6 @@ _MAX_LENGTH_DIGITS: Final = 18
 _METHODS: Final = {each.encode(): each for each in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _MAX_METHOD: Final = 32
-_END: Final = b"\r\n\r\n"
 _AUDIT_ID: Final = b"\r\nAudit-Id: "  # as Go writes it; in other letters it is a field like any other
 _FORWARDED_URI: Final = b"\r\nX-Forwarded-Uri: "
 _MAX_AUDIT_ID: Final = 64
@@ -58,37 +57,28 @@ class Fields:
 class Head:
     """A request's first line and fields."""
 
-    __slots__ = ("audit_id", "fields", "method", "old", "remembered", "target")
+    __slots__ = ("audit_id", "fields", "method", "old", "target")
 
-    def __init__(self, method: str, target: str, fields: Fields, *, old: bool) -> None:
+    def __init__(self, method: str, target: str, fields: Fields, *, old: bool, audit_id: str = "") -> None:
         self.method = method
         self.target = target
         """In origin-form, as it was sent: ``/path?query``."""
         self.fields = fields
         self.old = old
         """HTTP/1.0: the connection ends with the answer."""
-        self.audit_id = ""
+        self.audit_id = audit_id
         """Value of ``Audit-Id``, if it was taken out of ``fields``."""
-        self.remembered: dict[object, Any] = {}
-        """Values that others computed from this head alone, by whatever key; shared by all requests that differ in their id only."""
-
-    def of_id(self, audit_id: str) -> Head:
-        """Return the head of a request that differs from this one in its ``Audit-Id`` only."""
-        head = Head(self.method, self.target, self.fields, old=self.old)
-        head.audit_id, head.remembered = audit_id, self.remembered
-        return head
 
 
 class Heads:
     """Reads heads; remembers the fields that it has read, and none that hold credentials."""
 
     def __init__(self, size: int = 512, longest: int = 4096, *, max_fields: int = MAX_FIELDS) -> None:
-        """Take how many heads are remembered (0: none), of how many bytes at most, and how many fields one may have."""
+        """Take of how many heads the fields are remembered (0: none), of how many bytes at most, and how many fields one may have."""
         self._size = size
         self._longest = longest
         self._max_fields = max_fields
         self._known: dict[bytes, Fields] = {}
-        self._whole: dict[bytes, Head] = {}  # heads whose fields were known: who asks the same again and again
 
     def read(self, raw: bytes) -> Head:
         """Return the head; ``raw`` ends before the empty line.
@@ -97,34 +87,14 @@ class Heads:
             Refused: it is malformed, or ambiguous.
         """
         audit_id, raw = _without_own(raw)
-        head = self._whole.get(raw) or self._parse(raw)
-        return head.of_id(audit_id) if audit_id else head
-
-    def known(self, data: bytes) -> tuple[Head, str] | None:
-        """Return the head that these bytes are, without any body, if it was read before; beside it what its ``Audit-Id`` says."""
-        if data[-4:] != _END:
-            return None
-        audit_id, raw = _without_own(data[:-4]) if _AUDIT_ID in data else ("", data[:-4])
-        head = self._whole.get(raw)
-        return None if head is None or head.fields.content_length or head.fields.chunked else (head, audit_id)
-
-    def _parse(self, raw: bytes) -> Head:
         line, _, block = raw.partition(b"\r\n")
         method, target, old = _request_line(line)
-        fields = self._known.get(block)
-        repeated = fields is not None
-        if fields is None:
-            fields = self._read(block)
+        fields = self._known.get(block) or self._read(block)
         if not fields.headers.get("Host") and (not old or "Host" in fields.headers):
             raise Refused("missing required Host header")
         if old and fields.chunked:
             raise Refused("HTTP/1.0 has no Transfer-Encoding")
-        head = Head(method, target, fields, old=old)
-        if repeated and len(raw) <= self._longest:
-            if len(self._whole) >= self._size:
-                del self._whole[next(iter(self._whole))]
-            self._whole[raw] = head
-        return head
+        return Head(method, target, fields, old=old, audit_id=audit_id)
 
     def _read(self, block: bytes) -> Fields:
         fields = Fields(_pairs(block, self._max_fields))

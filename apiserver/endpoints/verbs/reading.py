@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
@@ -13,11 +12,10 @@ from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries, responses
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.http.messages import Joined, Response
-from apiserver.endpoints.negotiation import PLAIN, Representation
+from apiserver.endpoints.negotiation import Representation
 from apiserver.endpoints.presenting import MANY, ONE, Include, include_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.cacher.items import Item
-from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import listing, selection
 from apiserver.registry.generic.listing import ListQuery, parse_revision
 from apiserver.registry.generic.strategy import Read
@@ -26,35 +24,11 @@ _PIECE: Final = 128
 """Objects turned into rows before others get their turn: some milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class OneObject:
-    """The body of an answer that is one object, as its cache holds it (:class:`~apiserver.endpoints.call.Again`)."""
-
-    cache: WatchCache
-    key: str
-    at_least: int
-    """The revision that the cache must have reached."""
-    fresh: bool
-    """True if the object is wanted as it is when the client asks."""
-
-    def now(self) -> asyncio.Future[int]:
-        """Return what is done once the cache has all that the storage had when this was called."""
-        return self.cache.now()
-
-    def body(self) -> bytes | None:
-        """Return the object's JSON; None if it cannot be had without waiting, or is so large that it would be compressed."""
-        item = self.cache.at_hand(self.key, self.at_least)
-        return None if item is None or item.size >= responses.LARGE else item.data
-
-
 async def get(served: Served, call: Call) -> Response:
     """Answer with one object (``/status`` shows all of it, too)."""
     representation = call.represent(*ONE)
     text = call.request.query.get("resourceVersion", "")
-    store, info, at_least = served.store, call.info, parse_revision(text)
-    item = await store.get(info.namespace, info.name, fresh=not text, at_least=at_least)
-    if representation == PLAIN and served.strategy.hub is served.strategy and not responses.is_pretty(call):
-        call.again = OneObject(store.cache, store.key(info.namespace, info.name), at_least, fresh=not text)
+    item = await served.store.get(call.info.namespace, call.info.name, fresh=not text, at_least=parse_revision(text))
     return await served.answer_one(call, item, representation)
 
 

@@ -84,10 +84,9 @@ class Freshness:
         """
         if revision is not None and max(revision, 1) <= self._reached:
             return self._reached
-        return await self.reached(revision)
+        return await self._reaching(revision)
 
-    def reached(self, revision: int | None) -> asyncio.Future[int]:
-        """Return what :meth:`wait` waits for."""
+    def _reaching(self, revision: int | None) -> asyncio.Future[int]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         if revision is None and self._open_since is not None and loop.time() - self._open_since >= self._timeout_seconds:

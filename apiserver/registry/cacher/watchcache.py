@@ -156,16 +156,6 @@ class WatchCache:
             raise self._cold()
         return await self._freshness.wait(revision)
 
-    def now(self) -> asyncio.Future[int]:
-        """Return what is done once the cache has all that the storage had when this was called: ``wait_fresh()`` without a task."""
-        return self._freshness.reached(None)
-
-    def at_hand(self, key: str, revision: int = 0) -> Item | None:
-        """Return an object if there is no doubt and no need to wait: it is there, and the cache is not older than ``revision``."""
-        if not self.is_usable or max(revision, 1) > self.revision:
-            return None
-        return self._items.get(key)
-
     def get(self, key: str) -> Item | None:
         """Return the item of ``key`` as the cache has it now."""
         return self._items.get(key)

@@ -19,8 +19,7 @@ from apiserver.apis.meta.users import User
 from apiserver.endpoints.filters.flowcontrol import borrowing, configuration, levels
 from apiserver.endpoints.filters.flowcontrol.configuration import Configuration, Schema
 from apiserver.endpoints.filters.flowcontrol.levels import Full, Seats, Waiter
-from apiserver.endpoints.filters.limits import Limiter, Passage, Refused, Seat, Watermark, too_many
-from apiserver.endpoints.http.messages import encoded
+from apiserver.endpoints.filters.limits import Limiter, Refused, Seat, Watermark, too_many
 from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
 
 logger = logging.getLogger(__name__)
@@ -97,7 +96,7 @@ class FlowMetrics:
 
 @dataclass(slots=True)
 class _Flow:
-    """One flow of one schema, with what its requests count in. It admits its short reads (as their :class:`Passage`)."""
+    """One flow of one schema, with what its requests count in."""
 
     schema: Schema
     seats: Seats
@@ -111,10 +110,9 @@ class _Flow:
     executed: HistogramCell
     estimated: HistogramCell
     watermark: Watermark
-    fields: bytes
 
-    def begin(self, *, writes: bool = False) -> bool:
-        """See :class:`~apiserver.endpoints.filters.limits.Passage`."""
+    def begin(self, *, writes: bool) -> bool:
+        """Take a seat if one is free and nobody waits; then :meth:`end` follows."""
         if not self.seats.take():
             return False
         self.estimated.observe(1)
@@ -125,8 +123,8 @@ class _Flow:
         self.watermark.add(writes=writes)
         return True
 
-    def end(self, seconds: float, *, writes: bool = False) -> None:
-        """See :class:`~apiserver.endpoints.filters.limits.Passage`."""
+    def end(self, seconds: float, *, writes: bool) -> None:
+        """Give the seat back after so long."""
         self.executing.value -= 1
         self.executing_seats.value -= 1
         self.executed.observe(seconds)
@@ -235,12 +233,6 @@ class PriorityAndFairness:
             raise _refusal(flow) from None
         return _Seat(self, flow, waiter, after, info.mutating)
 
-    def passage(self, user: User, info: RequestInfo) -> Passage:
-        """See :class:`Limiter`: one object is one seat."""
-        if self._configuration is None:
-            return self._fallback.passage(user, info)
-        return self._flow(self._configuration, user, info)
-
     def take_peaks(self) -> tuple[int, int]:
         """See :class:`Limiter`."""
         if self._configuration is None:
@@ -285,7 +277,6 @@ class PriorityAndFairness:
             metrics.executed.cell(*names, "regular"),
             metrics.seats.cell(*names),
             self.watermark,
-            encoded(headers),
         )
 
     def _width(self, flow: _Flow, info: RequestInfo) -> tuple[int, float]:
