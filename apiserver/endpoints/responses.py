@@ -43,11 +43,7 @@ def is_pretty(call: Call) -> bool:
     request = call.request
     if "pretty" in request.target and (wish := request.query.get("pretty")):
         return wish in _TRUE
-    remembered = request.fields.remembered
-    human = remembered.get(_HUMANS)
-    if human is None:
-        human = remembered[_HUMANS] = request.headers.get("User-Agent", "").startswith(_HUMANS) or accepts_pretty(call.accept)
-    return bool(human)
+    return request.headers.get("User-Agent", "").startswith(_HUMANS) or accepts_pretty(call.accept)
 
 
 async def answer(

@@ -17,9 +17,7 @@ from apiserver.endpoints.call import Call
 from apiserver.endpoints.http.messages import Request
 
 _NOBODY: Final = User("")
-_ORIGIN: Final = "origin"
 _MAX_ADDRESSES: Final = 32
-_MAX_REMEMBERED: Final = 64
 
 
 class Backend(Protocol):
@@ -146,18 +144,11 @@ class Auditor:
         self._emit(record, Stage.RESPONSE_STARTED, code)
 
     def _origin(self, request: Request) -> str:
-        """Return the fields of where a request came from; found once for all requests that carry the same fields on a connection.
+        """Return the fields of where a request came from.
 
         What the headers say of the way before the last station is hearsay; only the last address is certain.
         """
-        remembered = request.fields.remembered
-        key = (_ORIGIN, request.carrier.peer)
-        found: str | None = remembered.get(key)
-        if found is None:
-            if len(remembered) >= _MAX_REMEMBERED:
-                remembered.clear()
-            found = remembered[key] = self._pieces.origin(_addresses(request), request.headers.get("User-Agent", ""))
-        return found
+        return self._pieces.origin(_addresses(request), request.headers.get("User-Agent", ""))
 
     def _emit(self, record: Record, stage: str, code: int, annotations: Mapping[str, str] | None = None) -> None:
         if stage not in record.verdict.omit_stages:

@@ -33,7 +33,7 @@ from apiserver.endpoints.filters import impersonation
 from apiserver.endpoints.filters.accounting import CLIENT_CLOSED, Accounting
 from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator, NoCredential
-from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, Decision, forbidden
+from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter, Refused, Seat
@@ -135,12 +135,7 @@ class Chain:
         try:
             if self.phase is not Phase.SERVING and call.info.path not in ALWAYS_ALLOWED:
                 self._refuse(call)
-            known = self.authenticator.known(call.request)
-            if known is None:
-                call.user = await self._authenticate(call)
-            else:
-                call.user = known.user
-                self.deciding.authenticated(known.user.name, 0.0)
+            call.user = await self._authenticate(call)
             going_on = self._go_on(call, long_running=long_running)
             return await (going_on if self.tracing is None else self.tracing(call, going_on))
         except StatusError as error:
@@ -219,30 +214,20 @@ class Chain:
             if call.record is not None:
                 call.record.decided(allowed=False, reason=error.message)
             raise
-        self._decided(call, decision, time.perf_counter() - began)
-
-    def _decided(self, call: Call, decision: Decision, seconds: float) -> None:
         if call.record is not None:
             call.record.decided(allowed=decision.allowed, reason=decision.reason)
         if not decision.allowed:
-            self.deciding.refused("no-opinion", seconds)
+            self.deciding.refused("no-opinion", time.perf_counter() - began)
             raise forbidden(call.user, call.info, decision.reason)
-        self.deciding.allowed(seconds)
+        self.deciding.allowed(time.perf_counter() - began)
 
     async def _authorize_also(self, call: Call, verb: str) -> None:
         info = replace(call.info, verb=verb)
-        decision = self.authorizer.known(call.user, info) or await self.authorizer.decide(call.user, info)
+        decision = await self.authorizer.decide(call.user, info)
         if not decision.allowed:
             raise forbidden(call.user, info, decision.reason)
 
-    def _answer(self, call: Call, *, long_running: bool) -> Awaitable[Response]:
-        decision = self.authorizer.known(call.user, call.info)
-        if decision is None:
-            return self._answer_authorized(call, long_running=long_running)
-        self._decided(call, decision, 0.0)
-        return self._answer_long(call) if long_running else self._answer_in_time(call)
-
-    async def _answer_authorized(self, call: Call, *, long_running: bool) -> Response:
+    async def _answer(self, call: Call, *, long_running: bool) -> Response:
         await self._authorize(call)
         return await (self._answer_long(call) if long_running else self._answer_in_time(call))
 

@@ -24,7 +24,7 @@ from apiserver.apis.meta.errors import Forbidden, StatusError, Unauthorized
 from apiserver.apis.meta.users import User
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters import impersonation
-from apiserver.endpoints.filters.authentication import Authenticator, Users
+from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import Authorizer, Decision
 from apiserver.endpoints.filters.expiring import Expiring
 from apiserver.endpoints.filters.impersonation import Impersonation
@@ -45,7 +45,7 @@ AT_ONCE: Final = 16
 """Questions that are asked at the same time."""
 _SIZE: Final = 8192
 
-_Key = tuple[int, RequestInfo]
+_Key = tuple[User, RequestInfo]
 
 
 class Anew:
@@ -53,7 +53,7 @@ class Anew:
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        self._answers: Expiring[_Key, tuple[User, Decision]] = Expiring(SHARED_SECONDS, _SIZE)
+        self._answers: Expiring[_Key, Decision] = Expiring(SHARED_SECONDS, _SIZE)
         self._asking: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
@@ -63,26 +63,25 @@ class Anew:
         Raises:
             InternalError: nobody can say.
         """
-        key = (id(user), info)
+        key = (user, info)
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
             found = self._answers.get(key)
-            if found is not None and found[0] is user:
-                return found[1]
+            if found is not None:
+                return found
             async with self._turns:
                 decision = await self._authorizer.decide_anew(user, info)
-            self._answers.put(key, (user, decision))
+            self._answers.put(key, decision)
             return decision
 
 
 class Withdrawing:
     """Judges the holders of streams again."""
 
-    def __init__(self, authenticator: Authenticator, authorizer: Authorizer, users: Users | None) -> None:
-        """Take what judges requests; ``users`` as :class:`Impersonation` has it, None where nobody acts as somebody else."""
+    def __init__(self, authenticator: Authenticator, authorizer: Authorizer) -> None:
         self._authenticator = authenticator
         self._authorizer = Anew(authorizer)
-        self._impersonation = Impersonation(self._authorizer, users) if users is not None else None
+        self._impersonation = Impersonation(self._authorizer)
 
     async def withdrawn(self, call: Call, verbs: Sequence[str]) -> End:
         """Wait until the caller may not do one of these verbs any more, or nobody could say for too long; return what to say."""
@@ -114,7 +113,7 @@ class Withdrawing:
             user = await self._authenticator(call.request)
         except Unauthorized:
             return End(UNAUTHORIZED, "your credential is not valid any more")
-        if self._impersonation is not None and impersonation.wants(call.request):
+        if impersonation.wants(call.request):
             try:
                 found = await self._impersonation(call.request, user, call.info)
             except Forbidden:

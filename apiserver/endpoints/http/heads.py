@@ -9,7 +9,7 @@ What is refused although some servers take it: bare LF or CR, obs-fold, white sp
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -40,7 +40,7 @@ class Refused(ValueError):
 class Fields:
     """The header fields of a request, and what they say about its framing. Shared by all requests that sent the same bytes."""
 
-    __slots__ = ("accept", "chunked", "close", "content_length", "expects_continue", "headers", "remembered", "upgrade")
+    __slots__ = ("accept", "chunked", "close", "content_length", "expects_continue", "headers", "upgrade")
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self.headers = headers = CIMultiDictProxy(CIMultiDict(pairs))
@@ -50,8 +50,6 @@ class Fields:
         self.upgrade = headers.get("Upgrade", "").strip().lower() if "upgrade" in tokens else ""
         self.expects_continue = headers.get("Expect", "").strip().lower() == "100-continue"
         self.accept = ", ".join(headers.getall("Accept", ()))
-        self.remembered: dict[object, Any] = {}
-        """Values that others computed from these fields alone, by whatever key they like; they go with the fields."""
 
 
 class Head:

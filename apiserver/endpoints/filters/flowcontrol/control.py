@@ -20,7 +20,7 @@ from apiserver.endpoints.filters.flowcontrol import borrowing, configuration, le
 from apiserver.endpoints.filters.flowcontrol.configuration import Configuration, Schema
 from apiserver.endpoints.filters.flowcontrol.levels import Full, Seats, Waiter
 from apiserver.endpoints.filters.limits import Limiter, Refused, Seat, Watermark, too_many
-from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
+from apiserver.endpoints.requestinfo import RequestInfo
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,6 @@ class _Flow:
     seats: Seats
     number: int
     headers: tuple[tuple[str, str], ...]
-    user: User
     dispatched: Cell
     executing: Cell
     executing_seats: Cell
@@ -157,8 +156,7 @@ class PriorityAndFairness:
         self._configuration: Configuration | None = None
         self._bounds: dict[str, borrowing.Bounds] = {}
         self._levels: dict[str, Seats] = {}
-        self._flows: dict[tuple[object, ...], _Flow] = {}
-        self._era = object()  # what was remembered in another one holds no more
+        self._flows: dict[tuple[User | str, ...], _Flow] = {}
 
     def configure(self, schemas: Iterable[Object], levels: Iterable[Object]) -> None:
         """Take the cluster's FlowSchemas and PriorityLevelConfigurations; none of either: fall back."""
@@ -185,7 +183,6 @@ class PriorityAndFairness:
                 gauge.cell(name).value = value
         self._levels = {name: seats for name, seats in self._levels.items() if name in self._configuration.levels}
         self._flows.clear()
-        self._era = object()
         self.adjust()
 
     async def run(self) -> None:
@@ -244,24 +241,16 @@ class PriorityAndFairness:
         return self.queued.take()
 
     def _flow(self, known: Configuration, user: User, info: RequestInfo) -> _Flow:
-        found: _Flow | None = recall(info, self._era, user)
-        if found is None:
-            found = self._found(known, user, info)
-            remember(info, self._era, user, found)
-        return found
-
-    def _found(self, known: Configuration, user: User, info: RequestInfo) -> _Flow:
-        key = (id(user), info.verb, info.resource, info.namespace, info.subresource, info.group, "" if info.is_resource else info.path)
+        key = (user, info.verb, info.resource, info.namespace, info.subresource, info.group, "" if info.is_resource else info.path)
         flow = self._flows.get(key)
-        if flow is not None and flow.user is user:
-            return flow
-        if len(self._flows) >= _MAX_KNOWN:
-            self._flows.clear()
-        schema = known.classify(user, info)
-        flow = self._flows[key] = self._made(known, schema, user, schema.flow(user, info))
+        if flow is None:
+            if len(self._flows) >= _MAX_KNOWN:
+                self._flows.clear()
+            schema = known.classify(user, info)
+            flow = self._flows[key] = self._made(known, schema, schema.flow(user, info))
         return flow
 
-    def _made(self, known: Configuration, schema: Schema, user: User, distinguisher: str) -> _Flow:
+    def _made(self, known: Configuration, schema: Schema, distinguisher: str) -> _Flow:
         metrics, names = self._metrics, (schema.level, schema.name)
         headers = (SCHEMA_HEADER, schema.uid), (LEVEL_HEADER, known.levels[schema.level].uid)
         return _Flow(
@@ -269,7 +258,6 @@ class PriorityAndFairness:
             self._levels[schema.level],
             levels.flow_of(schema.name, distinguisher),
             headers,
-            user,
             metrics.dispatched.cell(*names),
             metrics.executing.cell(*names),
             metrics.executing_seats.cell(*names),

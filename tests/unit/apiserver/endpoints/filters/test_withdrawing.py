@@ -15,7 +15,7 @@ from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.call import Call
 from apiserver.endpoints.filters import withdrawing
-from apiserver.endpoints.filters.authentication import Authenticator, Trust, Users
+from apiserver.endpoints.filters.authentication import Authenticator, Trust
 from apiserver.endpoints.filters.authorization import Delegated
 from apiserver.endpoints.filters.withdrawing import Anew, Withdrawing
 from apiserver.endpoints.http.heads import Fields, Head
@@ -74,11 +74,10 @@ def made(kube: Kube, review: Callable[[str], User | None] = User) -> Withdrawing
     async def reviewed(token: str) -> User | None:
         return review(token)
 
-    users = Users()
-    authenticator = Authenticator(trust=Trust(), now=lambda: datetime(2026, 11, 22, tzinfo=UTC), review=reviewed, users=users)
+    authenticator = Authenticator(trust=Trust(), now=lambda: datetime(2026, 11, 22, tzinfo=UTC), review=reviewed)
     # Answers are remembered for an hour: what was remembered must not count.
     authorizer = Delegated(cast("Client", kube), seconds=(3600.0, 3600.0), now=now)
-    return Withdrawing(authenticator, authorizer, users)
+    return Withdrawing(authenticator, authorizer)
 
 
 async def ended(judging: Withdrawing, call: Call | None = None) -> tuple[float, End]:
