@@ -165,11 +165,6 @@ class Replay:
         await self._close()
 
     @property
-    def is_live(self) -> bool:
-        """True once it has come so near that it reads the window. Cancelling a wait before that ends it."""
-        return self._live is not None
-
-    @property
     def revision(self) -> int:
         """Every event at or below it was handed out."""
         if self._pending:
