@@ -172,15 +172,19 @@ def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> Use
     name = _first(headers, trust.username_headers)
     if not name:
         return None
-    groups = tuple(value for header in trust.group_headers for value in headers.getall(header, ()) if value)
-    extra: dict[str, list[str]] = {}
-    prefixes = tuple(each.lower() for each in trust.extra_prefixes)
+    groups = tuple([value for header in trust.group_headers for value in headers.getall(header, ()) if value])
+    return User(name, groups, _first(headers, trust.uid_headers), _extra(headers, tuple([each.lower() for each in trust.extra_prefixes])))
+
+
+def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the values of the headers that begin with one of the prefixes, by what follows it."""
+    found: dict[str, list[str]] = {}
     for header, value in headers.items():
         lower = header.lower()
         if lower.startswith(prefixes):
             prefix = next(each for each in prefixes if lower.startswith(each))
-            extra.setdefault(unquote(lower.removeprefix(prefix)), []).append(value)
-    return User(name, groups, _first(headers, trust.uid_headers), {key: tuple(values) for key, values in extra.items()})
+            found.setdefault(unquote(lower.removeprefix(prefix)), []).append(value)
+    return {key: tuple(values) for key, values in found.items()} if found else {}
 
 
 def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
@@ -228,7 +232,10 @@ def websocket_token(request: Request) -> str | None:
 
 
 def _first(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> str:
-    return next((value for name in names if (value := headers.get(name))), "")
+    for name in names:
+        if value := headers.get(name):
+            return value
+    return ""
 
 
 def from_config_map(data: Mapping[str, str]) -> RequestHeader:
