@@ -62,16 +62,16 @@ class Limiter(Protocol):
         ...
 
 
-class Refused(TooManyRequests):
+class Rejected(TooManyRequests):
     """There was no seat."""
 
     headers: tuple[tuple[str, str], ...] = ()
     """Of whose limit."""
 
 
-def too_many(headers: tuple[tuple[str, str], ...] = ()) -> Refused:
+def too_many(headers: tuple[tuple[str, str], ...] = ()) -> Rejected:
     """Return the refusal that clients understand: they come back after the header's seconds."""
-    error = Refused("Too many requests, please try again later.", Details(retry_after_seconds=RETRY_SECONDS))
+    error = Rejected("Too many requests, please try again later.", Details(retry_after_seconds=RETRY_SECONDS))
     error.headers = headers
     return error
 

@@ -24,7 +24,7 @@ from typing import Final, cast
 from apiserver.client import buffers
 from apiserver.endpoints.http.allowances import Allowance
 from apiserver.endpoints.http.caps import origin
-from apiserver.endpoints.http.heads import Head, Refused
+from apiserver.endpoints.http.heads import Head, ProtocolError
 from apiserver.endpoints.http.messages import BodyError, Request, Response, Stream, date_at
 from apiserver.endpoints.http.owner import Owner
 from apiserver.endpoints.http.reading import Reader
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
         server = self._server
         try:
             head = self._reader.head()
-        except Refused as error:
+        except ProtocolError as error:
             self.refuse(error)
             return
         if head is None:
@@ -295,11 +295,11 @@ class Connection(asyncio.Protocol):
         try:
             while not self._reader.complete and self._reader.body():
                 pass
-        except Refused:
+        except ProtocolError:
             return False
         return self._reader.complete and not self._reader.broken
 
-    def refuse(self, error: Refused) -> None:
+    def refuse(self, error: ProtocolError) -> None:
         """Answer what is no request with a Status, and close."""
         body = json.dumps({**_STATUS, "message": str(error), "reason": _REASONS.get(error.code, ""), "code": error.code}).encode()
         response = Response(status=error.code, body=body, content_type="application/json")
@@ -332,7 +332,7 @@ class Connection(asyncio.Protocol):
         while True:
             try:
                 piece = self._reader.body()
-            except Refused as error:
+            except ProtocolError as error:
                 raise BodyError(str(error)) from None
             if piece or self._reader.complete:
                 return piece

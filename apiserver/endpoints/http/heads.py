@@ -29,7 +29,7 @@ _NOT_IN_FIELDS: Final = bytes(each for each in range(32) if each not in b"\t\r\n
 _SECRET: Final = ("Authorization", "Cookie", "Proxy-Authorization", "Sec-WebSocket-Protocol")
 
 
-class Refused(ValueError):
+class ProtocolError(ValueError):
     """A request that is not read any further: it is answered ``code``, and the connection is closed."""
 
     def __init__(self, message: str, code: int = 400) -> None:
@@ -82,16 +82,16 @@ class Heads:
         """Return the head; ``raw`` ends before the empty line.
 
         Raises:
-            Refused: it is malformed, or ambiguous.
+            ProtocolError: it is malformed, or ambiguous.
         """
         audit_id, raw = _without_own(raw)
         line, _, block = raw.partition(b"\r\n")
         method, target, old = _request_line(line)
         fields = self._known.get(block) or self._read(block)
         if not fields.headers.get("Host") and (not old or "Host" in fields.headers):
-            raise Refused("missing required Host header")
+            raise ProtocolError("missing required Host header")
         if old and fields.chunked:
-            raise Refused("HTTP/1.0 has no Transfer-Encoding")
+            raise ProtocolError("HTTP/1.0 has no Transfer-Encoding")
         return Head(method, target, fields, old=old, audit_id=audit_id)
 
     def _read(self, block: bytes) -> Fields:
@@ -135,20 +135,20 @@ def _without(raw: bytes, name: bytes) -> tuple[bytes, bytes]:
 def _request_line(line: bytes) -> tuple[str, str, bool]:
     parts = line.split(b" ")
     if len(parts) != 3:
-        raise Refused("malformed request line")
+        raise ProtocolError("malformed request line")
     method = _METHODS.get(parts[0])
     if method is None:
         if not parts[0] or len(parts[0]) > _MAX_METHOD or parts[0].translate(None, _TOKEN):
-            raise Refused("malformed method")
+            raise ProtocolError("malformed method")
         method = parts[0].decode("ascii")
     if parts[2] not in {b"HTTP/1.1", b"HTTP/1.0"}:
-        raise Refused("unsupported protocol version", 505 if parts[2].startswith(b"HTTP/") else 400)
+        raise ProtocolError("unsupported protocol version", 505 if parts[2].startswith(b"HTTP/") else 400)
     try:
         target = parts[1].decode()
     except UnicodeDecodeError:
-        raise Refused("the request's target is not UTF-8") from None
+        raise ProtocolError("the request's target is not UTF-8") from None
     if not target.startswith("/") or not target.isprintable():
-        raise Refused("the request's target must be a path")
+        raise ProtocolError("the request's target must be a path")
     return method, target, parts[2] == b"HTTP/1.0"
 
 
@@ -157,17 +157,17 @@ def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
     if not block:
         return []
     if len(block.translate(None, _NOT_IN_FIELDS)) != len(block):
-        raise Refused("a header field holds a control character")
+        raise ProtocolError("a header field holds a control character")
     if block.count(b"\r\n") >= most:
-        raise Refused("too many header fields", 431)
+        raise ProtocolError("too many header fields", 431)
     lines = block.split(b"\r\n")
     if not block.count(b"\n") == block.count(b"\r") == len(lines) - 1:
-        raise Refused("a header field holds a bare CR or LF")
+        raise ProtocolError("a header field holds a bare CR or LF")
     pairs = []
     for line in lines:
         name, colon, value = line.partition(b":")
         if not colon or not name or name.translate(None, _TOKEN):
-            raise Refused("malformed header field")
+            raise ProtocolError("malformed header field")
         pairs.append((name.decode("ascii"), value.strip(b" \t").decode("utf-8", "replace")))
     return pairs
 
@@ -175,19 +175,19 @@ def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
 def _framing(headers: CIMultiDictProxy[str]) -> tuple[int, bool]:
     """Return the length of the body (0 without one) and whether it comes in chunks."""
     if len(headers.getall("Host", ())) > 1:
-        raise Refused("too many Host headers")
+        raise ProtocolError("too many Host headers")
     lengths = headers.getall("Content-Length", ())
     codings = headers.getall("Transfer-Encoding", ())
     if codings:
         if lengths:
-            raise Refused("both Content-Length and Transfer-Encoding")
+            raise ProtocolError("both Content-Length and Transfer-Encoding")
         if len(codings) > 1:
-            raise Refused("too many transfer encodings")
+            raise ProtocolError("too many transfer encodings")
         if codings[0].lower() != "chunked":
-            raise Refused("unsupported transfer encoding", 501)
+            raise ProtocolError("unsupported transfer encoding", 501)
         return 0, True
     if not lengths:
         return 0, False
     if len(lengths) > 1 or not lengths[0].isascii() or not lengths[0].isdigit() or len(lengths[0]) > _MAX_LENGTH_DIGITS:
-        raise Refused("bad Content-Length")
+        raise ProtocolError("bad Content-Length")
     return int(lengths[0]), False

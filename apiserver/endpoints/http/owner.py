@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from apiserver.endpoints.http.allowances import UNVERIFIED, VERIFIED, Allowance
-from apiserver.endpoints.http.heads import Heads, Refused
+from apiserver.endpoints.http.heads import Heads, ProtocolError
 from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.turns import Turns
 
@@ -41,7 +41,7 @@ class Settings:
 class Owned(Hashable, Protocol):
     """A connection, as its server sees it."""
 
-    def refuse(self, error: Refused) -> None:
+    def refuse(self, error: ProtocolError) -> None:
         """Answer what is no request, and end."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from apiserver.endpoints.http.connection import Connection
-from apiserver.endpoints.http.heads import Heads, Refused
+from apiserver.endpoints.http.heads import Heads, ProtocolError
 from apiserver.endpoints.http.owner import Handler, Owned, Settings
 from apiserver.endpoints.http.turns import Turns
 
@@ -58,7 +58,7 @@ class Server:
         if len(self._long) > self.settings.long_heads:
             oldest = next(iter(self._long))
             del self._long[oldest]
-            oldest.refuse(Refused("too many unfinished long heads at once", 431))
+            oldest.refuse(ProtocolError("too many unfinished long heads at once", 431))
 
     def shortens(self, connection: Owned) -> None:
         """Forget a long head: it is complete."""

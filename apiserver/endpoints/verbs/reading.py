@@ -10,7 +10,7 @@ import orjson
 
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries, responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Joined, Response
 from apiserver.endpoints.negotiation import Representation
 from apiserver.endpoints.presenting import MANY, ONE, Include, include_of
@@ -24,33 +24,33 @@ _PIECE: Final = 128
 """Objects turned into rows before others get their turn: some milliseconds."""
 
 
-async def get(served: Served, call: Call) -> Response:
+async def get(served: Served, context: RequestContext) -> Response:
     """Answer with one object (``/status`` shows all of it, too)."""
-    representation = call.represent(*ONE)
-    text = call.request.query.get("resourceVersion", "")
-    item = await served.store.get(call.info.namespace, call.info.name, fresh=not text, at_least=parse_revision(text))
-    return await served.answer_one(call, item, representation)
+    representation = context.represent(*ONE)
+    text = context.request.query.get("resourceVersion", "")
+    item = await served.store.get(context.info.namespace, context.info.name, fresh=not text, at_least=parse_revision(text))
+    return await served.answer_one(context, item, representation)
 
 
-async def read_part(served: Served, call: Call, part: Read) -> Response:
+async def read_part(served: Served, context: RequestContext, part: Read) -> Response:
     """Answer with what a subresource that can only be read has to say of one object."""
-    media_type = call.represent().media_type
-    item = await served.store.get(call.info.namespace, call.info.name)
-    return await responses.answer(call, await part.read(item.object), media_type=media_type)
+    media_type = context.represent().media_type
+    item = await served.store.get(context.info.namespace, context.info.name)
+    return await responses.answer(context, await part.read(item.object), media_type=media_type)
 
 
-async def list_(served: Served, call: Call) -> Response:
+async def list_(served: Served, context: RequestContext) -> Response:
     """Answer with a page of a collection."""
-    representation = call.represent(*MANY)
-    options = queries.list_options(call.request.query, watch=False)
-    page = await listing.run(served.store, list_query(served, call, options))
+    representation = context.represent(*MANY)
+    options = queries.list_options(context.request.query, watch=False)
+    page = await listing.run(served.store, list_query(served, context, options))
     metadata = metadata_of(page)
     if representation.transform:
-        include = include_of(call.request.query.get("includeObject"))
+        include = include_of(context.request.query.get("includeObject"))
         body = await _in_pieces(served, page.items, metadata, representation, include)
     else:
         body = _whole(served, page.items, metadata)
-    return await responses.answer(call, body, media_type=representation.media_type)
+    return await responses.answer(context, body, media_type=representation.media_type)
 
 
 async def _in_pieces(served: Served, items: Sequence[Item], metadata: Object, representation: Representation, include: Include) -> Joined:
@@ -67,14 +67,14 @@ async def _in_pieces(served: Served, items: Sequence[Item], metadata: Object, re
     return _list(orjson.dumps(frame)[: -len(b"]}")], parts, sum(map(len, parts)), len(items))
 
 
-def list_query(served: Served, call: Call, options: queries.ListOptions) -> ListQuery:
+def list_query(served: Served, context: RequestContext, options: queries.ListOptions) -> ListQuery:
     """Return what the options ask of the collection.
 
     Raises:
         BadRequest: a selector is wrong.
     """
     return ListQuery(
-        namespace=call.info.namespace,
+        namespace=context.info.namespace,
         selection=selection.parse(served.strategy, options.label_selector, options.field_selector),
         limit=options.limit,
         token=options.continue_token,

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Self
 
 from apiserver.apis.meta import errors
-from apiserver.registry.cacher.changes import Event, Predicate, Receiver, Record, Telling, event_of
+from apiserver.registry.cacher.changes import Event, EventBatch, Predicate, Receiver, Record, event_of
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.cacher.window import Watch, Window
 from storage.port import Batch, Compacted, Entry, Storage, StorageError
@@ -196,7 +196,7 @@ class Replay:
         """
         while self._live is None or self._pending:
             if self._pending:
-                receiver.receive(Telling(self.take()))
+                receiver.receive(EventBatch(self.take()))
                 await receiver.room()
                 continue
             try:

@@ -28,7 +28,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.registry.cacher import consistency
 from apiserver.registry.cacher.audiences import Trigger
-from apiserver.registry.cacher.changes import Event, EventType, Predicate, Receiver, Record, Telling
+from apiserver.registry.cacher.changes import Event, EventBatch, EventType, Predicate, Receiver, Record
 from apiserver.registry.cacher.freshness import Freshness
 from apiserver.registry.cacher.history import History, Replay
 from apiserver.registry.cacher.indexing import Indices
@@ -39,7 +39,17 @@ from apiserver.registry.cacher.writes import Writes
 from storage.port import Batch, Change, Compacted, Entry, Storage, StorageError
 
 __all__ = [
-    "Event", "EventType", "Item", "Predicate", "Receiver", "Snapshot", "Telling", "Trigger", "Undecodable", "Watch", "WatchCache"
+    "Event",
+    "EventBatch",
+    "EventType",
+    "Item",
+    "Predicate",
+    "Receiver",
+    "Snapshot",
+    "Trigger",
+    "Undecodable",
+    "Watch",
+    "WatchCache"
 ]  # fmt: skip
 
 logger = logging.getLogger(__name__)

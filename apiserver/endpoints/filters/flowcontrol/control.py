@@ -19,7 +19,7 @@ from apiserver.apis.meta.users import User
 from apiserver.endpoints.filters.flowcontrol import borrowing, configuration, levels
 from apiserver.endpoints.filters.flowcontrol.configuration import Configuration, Schema
 from apiserver.endpoints.filters.flowcontrol.levels import Full, Seats, Waiter
-from apiserver.endpoints.filters.limits import Limiter, Refused, Seat, Watermark, too_many
+from apiserver.endpoints.filters.limits import Limiter, Rejected, Seat, Watermark, too_many
 from apiserver.endpoints.requestinfo import RequestInfo
 
 logger = logging.getLogger(__name__)
@@ -399,5 +399,5 @@ class _Seat:
         self._control.watermark.add(writes=self._writes)
 
 
-def _refusal(flow: _Flow) -> Refused:
+def _refusal(flow: _Flow) -> Rejected:
     return too_many(flow.headers)

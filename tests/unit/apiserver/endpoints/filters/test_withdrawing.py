@@ -13,7 +13,7 @@ import pytest
 from apiserver.apis.meta.users import User
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints import requestinfo
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.filters import withdrawing
 from apiserver.endpoints.filters.authentication import Authenticator, Trust
 from apiserver.endpoints.filters.authorization import Delegated
@@ -63,11 +63,11 @@ class Carrier:
     tls = None
 
 
-def stream(*headers: tuple[str, str], name: str = "vm", token: str = "alice") -> Call:
+def stream(*headers: tuple[str, str], name: str = "vm", token: str = "alice") -> RequestContext:
     carrier: Any = Carrier()
     fields = Fields([("Host", "h"), ("Authorization", f"Bearer {token}"), *headers])
     path = f"{PATH}/{name}/console"
-    return Call(Request(Head("GET", path, fields, old=False), carrier), requestinfo.parse("GET", path, {}), "id")
+    return RequestContext(Request(Head("GET", path, fields, old=False), carrier), requestinfo.parse("GET", path, {}), "id")
 
 
 def made(kube: Kube, review: Callable[[str], User | None] = User) -> Withdrawing:
@@ -80,8 +80,8 @@ def made(kube: Kube, review: Callable[[str], User | None] = User) -> Withdrawing
     return Withdrawing(authenticator, authorizer)
 
 
-async def ended(judging: Withdrawing, call: Call | None = None) -> tuple[float, End]:
-    end = await judging.withdrawn(call or stream(), VERBS)
+async def ended(judging: Withdrawing, context: RequestContext | None = None) -> tuple[float, End]:
+    end = await judging.withdrawn(context or stream(), VERBS)
     return now(), end
 
 

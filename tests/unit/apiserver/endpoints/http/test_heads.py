@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver.endpoints.http.heads import Head, Heads, Refused
+from apiserver.endpoints.http.heads import Head, Heads, ProtocolError
 
 LINE = b"GET /apis?x=1 HTTP/1.1\r\n"
 HOST = b"Host: a"
@@ -73,7 +73,7 @@ def test_a_head_is_its_line_and_its_fields() -> None:
     ],
 )
 def test_what_is_ambiguous_is_refused(raw: bytes, code: int) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ProtocolError) as refused:
         Heads().read(raw)
     assert refused.value.code == code
 
@@ -131,7 +131,7 @@ def test_what_is_taken_means_the_same_to_two_other_parsers(line: tuple[bytes, ..
     raw = b"\r\n".join([b" ".join(line), *(b"".join(each) for each in fields)])
     try:
         head = Heads().read(raw)
-    except Refused:
+    except ProtocolError:
         return
     ours = [(name.lower().encode(), value.encode()) for name, value in head.fields.headers.items()]
     connection = h11.Connection(h11.SERVER)
@@ -195,7 +195,7 @@ def test_what_is_refused_is_refused_with_an_audit_id() -> None:
         b"X-Forwarded-Uri: \x7f",
         b"Audit-Id: a\r\nContent-Length: 1\r\nContent-Length: 2",
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(ProtocolError):
             Heads().read(AGGREGATED % wrong)
 
 
@@ -217,6 +217,6 @@ def test_a_reader_may_remember_nothing() -> None:
 def test_fields_have_a_number() -> None:
     heads = Heads(max_fields=3)
     assert len(heads.read(LINE + HOST + b"\r\nX:" * 2).fields.headers) == 3
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ProtocolError) as refused:
         heads.read(LINE + HOST + b"\r\nX:" * 3)
     assert refused.value.code == 431

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from apiserver.apis.meta import errors
 from apiserver.registry.cacher import window as window_module
 from apiserver.registry.cacher.audiences import Trigger
-from apiserver.registry.cacher.changes import Event, EventType, Record, Telling
+from apiserver.registry.cacher.changes import Event, EventBatch, EventType, Record
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.cacher.window import FEW, PUSHED, Watch, Window
 
@@ -35,7 +35,7 @@ class Hearer:
     """A receiver that keeps what it is told; ``is_full`` says that it has no room."""
 
     def __init__(self) -> None:
-        self.tellings: list[Telling] = []
+        self.batches: list[EventBatch] = []
         self.is_full = False
         self.waits = 0
         self.meanwhile: Callable[[], None] = lambda: None
@@ -44,11 +44,11 @@ class Hearer:
 
     @property
     def heard(self) -> list[int]:
-        return [event.revision for telling in self.tellings for event in telling.events]
+        return [event.revision for batch in self.batches for event in batch.events]
 
-    def receive(self, telling: Telling) -> bool:
+    def receive(self, batch: EventBatch) -> bool:
         self.meanwhile()
-        self.tellings.append(telling)
+        self.batches.append(batch)
         self._emptied.clear()
         return not self.is_full
 
@@ -91,13 +91,13 @@ async def test_changes_are_pushed_to_all_receivers_without_waking_anybody_and_wr
         assert [hearer.heard for _, hearer in pairs] == [[11]] * 3
         assert {watch.revision for watch, _ in pairs} == {11}
         assert all(watch.is_idle for watch, _ in pairs), "nobody was woken"
-        letters = {hearer.tellings[0].written("form", write) for _, hearer in pairs}
+        letters = {hearer.batches[0].written("form", write) for _, hearer in pairs}
         assert (letters, written) == ({"letter"}, [1])
         made.extend([record(12), record(12, "b")], 12)
         made.extend([record(13)], 13)
         await asyncio.sleep(0)
         assert [hearer.heard for _, hearer in pairs] == [[11, 12, 12, 13]] * 3
-        assert len(pairs[0][1].tellings) == 2, "what came in one turn of the loop was told together"
+        assert len(pairs[0][1].batches) == 2, "what came in one turn of the loop was told together"
 
 
 async def test_watches_that_choose_alike_share_what_they_are_told_and_others_do_not() -> None:
@@ -110,7 +110,7 @@ async def test_watches_that_choose_alike_share_what_they_are_told_and_others_do_
         made.extend([record(11), record(12, "b")], 12)
         await settle()
         assert [hearer.heard for hearer in hearers] == [[11], [11], [12], [11], [12]]
-        assert hearers[0].tellings[0] is hearers[1].tellings[0] is hearers[3].tellings[0]
+        assert hearers[0].batches[0] is hearers[1].batches[0] is hearers[3].batches[0]
         assert {watch.revision for watch in watches} == {12}
 
 
@@ -227,11 +227,11 @@ async def test_bookmarks_come_between_and_say_what_was_pushed() -> None:
         await settle()
         made.extend([], 13)
         async with asyncio.timeout(5):
-            while len(hearer.tellings) < 2:
+            while len(hearer.batches) < 2:
                 await asyncio.sleep(0.005)
         made.extend([record(14)], 14)
         await settle()
-        kinds = [(event.type, event.revision) for each in hearer.tellings for event in each.events]
+        kinds = [(event.type, event.revision) for each in hearer.batches for event in each.events]
         assert kinds[:3] == [(EventType.ADDED, 11), (EventType.BOOKMARK, 13), (EventType.ADDED, 14)]
 
 
@@ -291,7 +291,7 @@ async def test_a_window_that_begins_anew_where_it_was_disturbs_nobody() -> None:
         assert hearer.heard == [11, 12]
 
 
-async def test_many_receivers_are_told_in_strokes_and_share_what_one_stroke_tells() -> None:
+async def test_many_receivers_are_told_in_batches_and_share_them() -> None:
     made = window()
     pairs = [(Watch(made, "", 10), Hearer()) for _ in range(FEW + 1)]
     with mock.patch.object(window_module, "LONGEST_PAUSE_SECONDS", 0.02), mock.patch.object(window_module, "PAUSE_SECONDS", 1):
@@ -305,7 +305,7 @@ async def test_many_receivers_are_told_in_strokes_and_share_what_one_stroke_tell
             async with asyncio.timeout(5):
                 while pairs[-1][1].heard != [11, 12, 13, 14]:
                     await asyncio.sleep(0.001)
-            assert len({id(hearer.tellings[1]) for _, hearer in pairs}) == 1
+            assert len({id(hearer.batches[1]) for _, hearer in pairs}) == 1
 
 
 KEYS = ("a/1", "a/2", "b/1")
@@ -359,7 +359,7 @@ async def play(script: list[tuple[str, object]]) -> None:
             while any(watch.revision < made.revision for watch, _ in pairs):
                 await asyncio.sleep(0)
     for (prefix, key, predicate), (_, hearer) in zip(wishes, pairs, strict=True):
-        heard = [(each.revision, each.item.key) for telling in hearer.tellings for each in telling.events if each.item is not None]
+        heard = [(each.revision, each.item.key) for batch in hearer.batches for each in batch.events if each.item is not None]
         assert heard == [
             (revision, name)
             for revision, name in happened

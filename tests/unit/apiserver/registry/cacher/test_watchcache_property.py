@@ -221,6 +221,6 @@ def test_whoever_folds_events_over_a_snapshot_ends_where_the_list_is(script: lis
     with (
         mock.patch.object(window, "CHUNK", chunk),
         mock.patch.object(history, "TIMEOUT_SECONDS", 0.005),
-        mock.patch.object(window, "STROKE", 1),
+        mock.patch.object(window, "DROP_BATCH", 1),
     ):
         asyncio.run(Scenario(capacity).play(list(script)))

@@ -9,7 +9,7 @@ from apiserver.registry.cacher import window as window_module
 from apiserver.registry.cacher.audiences import Trigger
 from apiserver.registry.cacher.changes import Event, EventType, Predicate, Record, event_of
 from apiserver.registry.cacher.items import Item, SortedItems
-from apiserver.registry.cacher.window import FEW, FRAMED, STROKE, Watch, Window
+from apiserver.registry.cacher.window import DROP_BATCH, FEW, FRAMED, Watch, Window
 
 
 def item(revision: int, *, on: bool = True, key: str = "a") -> Item:
@@ -95,7 +95,7 @@ def test_a_frame_is_made_once_and_freed_when_the_window_has_moved_on() -> None:
 
 def test_a_window_reaches_back_exactly_to_its_oldest() -> None:
     full = window(8, range(11, 211))
-    assert 8 <= full.end - full.position(full.oldest) <= 8 + STROKE
+    assert 8 <= full.end - full.position(full.oldest) <= 8 + DROP_BATCH
     records = full.read(full.position(full.oldest))
     assert records is not None
     assert [each.revision for each in records] == list(range(full.oldest + 1, 211))

@@ -12,7 +12,7 @@ from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.users import User
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.filters.flowcontrol.control import FlowMetrics, Load, PriorityAndFairness
-from apiserver.endpoints.filters.limits import InFlight, Refused, Seat
+from apiserver.endpoints.filters.limits import InFlight, Rejected, Seat
 from tests.unit.apiserver.endpoints.filters.flowcontrol.test_configuration import level, rule, schema
 
 PATH = "/apis/example.com/v1/namespaces/a/widgets"
@@ -105,7 +105,7 @@ def test_full_queues_refuse_before_anything_is_read() -> None:
         enter(made)
     with pytest.raises(TooManyRequests) as refused:
         enter(made)
-    assert isinstance(refused.value, Refused)
+    assert isinstance(refused.value, Rejected)
     assert refused.value.headers[0] == ("X-Kubernetes-PF-FlowSchema-UID", "u-s")
 
 

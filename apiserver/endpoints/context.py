@@ -20,7 +20,7 @@ PATCHES: Final = "patch.webhook.admission.k8s.io/"
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class Call:
+class RequestContext:
     """A request, who asks, and the warnings for its answer."""
 
     # Values of the class stand for what most requests do not have: setting them for each would cost.
@@ -104,5 +104,5 @@ class Call:
         self.warnings[message] = None
 
 
-Page = Callable[[Call], Awaitable[Response]]
+Page = Callable[[RequestContext], Awaitable[Response]]
 """Answers a path outside of the API's resources: health, metrics, version, documents."""
