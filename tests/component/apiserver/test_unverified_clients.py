@@ -87,7 +87,7 @@ class Exposed:
 
 
 @asynccontextmanager
-async def door_of(pki: Pki, monkeypatch: pytest.MonkeyPatch, *flags: str) -> AsyncIterator[Exposed]:
+async def exposing(pki: Pki, monkeypatch: pytest.MonkeyPatch, *flags: str) -> AsyncIterator[Exposed]:
     made: list[listening.Listener] = []
     init = listening.Listener.__init__
 
@@ -108,7 +108,7 @@ async def door_of(pki: Pki, monkeypatch: pytest.MonkeyPatch, *flags: str) -> Asy
 
 @pytest.fixture
 async def exposed(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Exposed]:
-    async with door_of(pki, monkeypatch) as made:
+    async with exposing(pki, monkeypatch) as made:
         yield made
 
 
@@ -187,7 +187,7 @@ async def test_strangers_heads_push_nothing_out_of_what_is_remembered(exposed: E
 async def test_a_head_that_comes_slowly_has_its_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = listening.SETTINGS
     monkeypatch.setattr(listening, "SETTINGS", replace(settings, unverified=replace(settings.unverified, head_seconds=0.5)))
-    async with door_of(pki, monkeypatch) as exposed, asyncio.timeout(10):
+    async with exposing(pki, monkeypatch) as exposed, asyncio.timeout(10):
         wire = await exposed.connect()
         await wire.say(BEGUN)
         with suppress(ConnectionError):
@@ -221,7 +221,7 @@ async def test_requests_without_end_do_not_pile_up(exposed: Exposed, pki: Pki) -
 async def test_answers_that_nobody_reads_have_their_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = listening.SETTINGS
     monkeypatch.setattr(listening, "SETTINGS", replace(settings, unverified=replace(settings.unverified, stall_seconds=0.5)))
-    async with door_of(pki, monkeypatch) as exposed:
+    async with exposing(pki, monkeypatch) as exposed:
         wire = await exposed.connect(reads=False, room=4096)
         await exposed.until(lambda: exposed.strangers == 1)
         async with asyncio.timeout(20):
@@ -246,7 +246,7 @@ async def test_who_asks_for_new_keys_of_tls_without_end_is_let_go(exposed: Expos
 
 
 async def test_a_body_is_not_read_before_it_is_known_who_sends_it(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with door_of(pki, monkeypatch, "--no-anonymous-auth") as exposed:
+    async with exposing(pki, monkeypatch, "--no-anonymous-auth") as exposed:
         wire = await exposed.connect()
         path = WIDGETS.path("acc").encode()
         await wire.say(b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\nExpect: 100-continue\r\n\r\n" % path)
@@ -282,7 +282,7 @@ async def test_a_flood_of_handshakes_leaves_those_who_are_known_their_turn(expos
 
 async def test_the_flags_say_how_many(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ("--max-unverified-connections=6", "--max-unverified-connections-per-address=4", "--max-connections=3")
-    async with door_of(pki, monkeypatch, *flags) as exposed:
+    async with exposing(pki, monkeypatch, *flags) as exposed:
         strangers = [await exposed.connect() for _ in range(6)]
         assert await gone(strangers, 2)
         others = [await exposed.connect(ELSEWHERE) for _ in range(4)]
