@@ -13,7 +13,7 @@ from apiserver.apis.meta.errors import Details, Forbidden, InternalError, Status
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.users import MASTERS, User
 from apiserver.client.rest import Client, TransportError
-from apiserver.endpoints.filters.reviewing import Answered, ask, uncounted
+from apiserver.endpoints.filters.reviewing import FIRST_PAUSE_SECONDS, Answered, ask, uncounted
 from apiserver.endpoints.requestinfo import RequestInfo
 
 ALWAYS_ALLOWED: Final = frozenset({"/healthz", "/livez", "/readyz"})
@@ -82,9 +82,11 @@ class Delegated:
         answered: Answered = uncounted,
         *,
         seconds: tuple[float, float] = (SECONDS, SECONDS),
+        pause_seconds: float = FIRST_PAUSE_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the client of kube-apiserver; ``seconds`` is how long a yes and a no are remembered."""
+        """Take the client of kube-apiserver; ``seconds`` is how long a yes and a no are remembered, ``pause_seconds`` the first wait."""
+        self._pause_seconds = pause_seconds
         self._allowed_seconds, self._denied_seconds = seconds
         self._client = client
         self._answered = answered
@@ -128,7 +130,7 @@ class Delegated:
     async def _ask(self, spec: Object) -> Decision:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
-            answer = await ask(self._client, SUBJECT_ACCESS_REVIEWS, review, self._answered)
+            answer = await ask(self._client, SUBJECT_ACCESS_REVIEWS, review, self._answered, pause_seconds=self._pause_seconds)
         except (StatusError, TransportError) as error:
             raise InternalError(f"ask kube-apiserver whether {spec.get('user')} may: {error}") from error
         return Decision(dig(answer, "status", "allowed") is True, str(dig(answer, "status", "reason") or ""))

@@ -20,6 +20,7 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
 from typing import Final, Self
@@ -28,14 +29,27 @@ from apiserver.apis.meta import errors
 from apiserver.registry.cacher.audiences import Audiences, Trigger
 from apiserver.registry.cacher.changes import Event, EventBatch, EventType, Predicate, Receiver, Record, event_of
 
-CHUNK = 256  # changes a watch looks at before it hands them on: bounds what one watch holds and how long it keeps the loop
-PUSHED: Final = 64  # changes that are pushed before it is asked whether there is room for more
-DROP_BATCH: Final = 32  # changes that the window drops at once
-FRAMED: Final = 64  # changes whose encoded frames are kept: watches that keep up share them, those that do not encode again
-PAUSE_SECONDS: Final = 100e-6  # for each watch that was told: some four times what telling it costs
-LONGEST_PAUSE_SECONDS: Final = 0.05
-FEW: Final = 20  # watches for whom no pause is made: a timer is not that exact
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is done at once, and how long the pauses between are."""
+
+    chunk: int = 256
+    """Changes that a watch looks at before it hands them on: bounds what one watch holds and how long it keeps the loop."""
+    pushed: int = 64
+    """Changes that are pushed before it is asked whether there is room for more."""
+    dropped: int = 32
+    """Changes that the window drops at once."""
+    framed: int = 64
+    """Changes whose encoded frames are kept: watches that keep up share them, those that do not encode again."""
+    pause_seconds: float = 100e-6
+    """For each watch that was told: some four times what telling it costs."""
+    longest_pause_seconds: float = 0.05
+    few: int = 20
+    """Watches for whom no pause is made: a timer is not that exact."""
+
+
+LIMITS: Final = Limits()
 _revision_of = attrgetter("revision")
 
 
@@ -60,8 +74,9 @@ class _EventBatches:
 class Window:
     """The changes after ``oldest`` up to ``revision``, at most about ``capacity`` of them."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, limits: Limits = LIMITS) -> None:
         self._capacity = capacity
+        self._limits = limits
         self._records: list[Record] = []
         self._base = 0  # sequence number of the first record
         self._framed = 0  # sequence number of the first record that may hold frames
@@ -101,12 +116,12 @@ class Window:
         self.end += len(records)
         self.revision = revision
         self._tell_soon()
-        if len(self._records) > self._capacity + DROP_BATCH:  # dropping one at a time would move all of them
+        if len(self._records) > self._capacity + self._limits.dropped:  # dropping one at a time would move all of them
             self._tell_all()
             self._drop(len(self._records) - self._capacity)
-        for position in range(max(self._framed, self._base), self.end - FRAMED):
+        for position in range(max(self._framed, self._base), self.end - self._limits.framed):
             self._records[position - self._base].forget_frames()
-        self._framed = max(self._framed, self.end - FRAMED)
+        self._framed = max(self._framed, self.end - self._limits.framed)
 
     def prepend(self, records: Sequence[Record], after: int) -> None:
         """Reach further back: ``records`` are all that happened after ``after``, up to ``oldest``."""
@@ -131,10 +146,10 @@ class Window:
         return self._base + bisect_right(self._records, after, key=_revision_of)
 
     def read(self, position: int) -> Sequence[Record] | None:
-        """Return at most CHUNK records from ``position`` on, as far as watches were told; None when some of them are gone."""
+        """Return a chunk of records from ``position`` on, as far as watches were told; None when some of them are gone."""
         if position < self._base:
             return None
-        return self._records[position - self._base : min(position + CHUNK, self.told) - self._base]
+        return self._records[position - self._base : min(position + self._limits.chunk, self.told) - self._base]
 
     def revision_before(self, position: int) -> int:
         """Return the revision to which everything lies before ``position``; 0 when that is gone."""
@@ -180,12 +195,13 @@ class Window:
         number = 0
         try:
             while self.told < self.end:
-                number += self._tell(min(self.told + PUSHED, self.end))
+                number += self._tell(min(self.told + self._limits.pushed, self.end))
         finally:
             self._is_dispatching = False
         self.told_revision = self.revision
-        if number > FEW:
-            self._pause_until = time.monotonic() + min(number * PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        if number > self._limits.few:
+            pause = min(number * self._limits.pause_seconds, self._limits.longest_pause_seconds)
+            self._pause_until = time.monotonic() + pause
 
     def _tell(self, end: int) -> int:
         """Tell the watches that wait of what is before position ``end``; return how many heard something."""

@@ -11,7 +11,6 @@ from apiserver.apis.meta.errors import Forbidden, InternalError
 from apiserver.apis.meta.users import User
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints import requestinfo
-from apiserver.endpoints.filters import reviewing
 from apiserver.endpoints.filters.authorization import AllowAll, Delegated, forbidden, review_spec
 
 PATH = "/apis/example.com/v1/namespaces/a/widgets"
@@ -45,13 +44,8 @@ class World:
         self.codes.append(code)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviewing, "FIRST_PAUSE_SECONDS", 0.001)
-
-
 def made(kube: Kube, world: World, **more: Any) -> Delegated:
-    return Delegated(cast("Client", kube), world.answered, now=lambda: world.now, **more)
+    return Delegated(cast("Client", kube), world.answered, pause_seconds=0.001, now=lambda: world.now, **more)
 
 
 @pytest.mark.parametrize("allowed", [True, False])

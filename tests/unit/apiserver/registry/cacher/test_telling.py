@@ -3,18 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import errors
-from apiserver.registry.cacher import window as window_module
 from apiserver.registry.cacher.audiences import Trigger
 from apiserver.registry.cacher.changes import Event, EventBatch, EventType, Record
 from apiserver.registry.cacher.items import Item
-from apiserver.registry.cacher.window import FEW, PUSHED, Watch, Window
+from apiserver.registry.cacher.window import LIMITS, Limits, Watch, Window
 
 
 def item(revision: int, key: str = "a") -> Item:
@@ -25,8 +23,8 @@ def record(revision: int, key: str = "a") -> Record:
     return Record(key, revision, None, item(revision, key))
 
 
-def window(capacity: int = 500) -> Window:
-    made = Window(capacity)
+def window(capacity: int = 500, limits: Limits = LIMITS) -> Window:
+    made = Window(capacity, limits)
     made.reset(10)
     return made
 
@@ -164,13 +162,13 @@ async def refused(telling: object) -> BaseException | None:
 async def test_a_storm_is_pushed_in_pieces_so_that_nobody_gets_more_than_it_has_room_for() -> None:
     made = window(capacity=1000)
     (_, slow), (_, quick) = pairs = [(Watch(made, "", 10), Hearer()) for _ in range(2)]
-    storm = [record(revision) for revision in range(11, 11 + 3 * PUSHED)]
+    storm = [record(revision) for revision in range(11, 11 + 3 * LIMITS.pushed)]
     async with telling(made, *pairs):
         await settle()
         slow.is_full = True
         made.extend(storm, storm[-1].revision)
         await asyncio.sleep(0)
-        assert (len(slow.heard), len(quick.heard)) == (PUSHED, 3 * PUSHED)
+        assert (len(slow.heard), len(quick.heard)) == (LIMITS.pushed, 3 * LIMITS.pushed)
         await settle()
         slow.empty()
         await settle()
@@ -292,20 +290,19 @@ async def test_a_window_that_begins_anew_where_it_was_disturbs_nobody() -> None:
 
 
 async def test_many_receivers_are_told_in_batches_and_share_them() -> None:
-    made = window()
-    pairs = [(Watch(made, "", 10), Hearer()) for _ in range(FEW + 1)]
-    with mock.patch.object(window_module, "LONGEST_PAUSE_SECONDS", 0.02), mock.patch.object(window_module, "PAUSE_SECONDS", 1):
-        async with telling(made, *pairs):
+    made = window(limits=Limits(pause_seconds=1, longest_pause_seconds=0.02))
+    pairs = [(Watch(made, "", 10), Hearer()) for _ in range(LIMITS.few + 1)]
+    async with telling(made, *pairs):
+        await settle()
+        for revision in range(11, 15):
+            made.extend([record(revision)], revision)
             await settle()
-            for revision in range(11, 15):
-                made.extend([record(revision)], revision)
-                await settle()
-            assert [hearer.heard for _, hearer in pairs] == [[11]] * len(pairs)
-            assert {watch.revision for watch, _ in pairs} == {11}, "nobody claims what was not told"
-            async with asyncio.timeout(5):
-                while pairs[-1][1].heard != [11, 12, 13, 14]:
-                    await asyncio.sleep(0.001)
-            assert len({id(hearer.batches[1]) for _, hearer in pairs}) == 1
+        assert [hearer.heard for _, hearer in pairs] == [[11]] * len(pairs)
+        assert {watch.revision for watch, _ in pairs} == {11}, "nobody claims what was not told"
+        async with asyncio.timeout(5):
+            while pairs[-1][1].heard != [11, 12, 13, 14]:
+                await asyncio.sleep(0.001)
+        assert len({id(hearer.batches[1]) for _, hearer in pairs}) == 1
 
 
 KEYS = ("a/1", "a/2", "b/1")
@@ -323,12 +320,11 @@ actions = st.one_of(
 def test_every_receiver_hears_each_change_that_concerns_it_once_and_in_order(
     script: list[tuple[str, object]], pushed: int, pause: float
 ) -> None:
-    with mock.patch.multiple(window_module, PUSHED=pushed, PAUSE_SECONDS=pause, FEW=1, CHUNK=3):
-        asyncio.run(play(script))
+    asyncio.run(play(script, Limits(chunk=3, pushed=pushed, pause_seconds=pause, few=1)))
 
 
-async def play(script: list[tuple[str, object]]) -> None:
-    made = window()
+async def play(script: list[tuple[str, object]], limits: Limits) -> None:
+    made = window(limits=limits)
     wishes: list[tuple[str, str, Callable[[Item], bool] | None]] = [
         ("", "", None), ("a/", "", None), ("", "a/1", None), ("", "", lambda each: each.key == "b/1"), ("", "", None)
     ]  # fmt: skip
