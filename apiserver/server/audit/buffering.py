@@ -108,7 +108,7 @@ class Buffer:
         """Return whether the last event that came is stored, once that is known."""
         if self._done == self._taken:
             return not self._failed
-        stored = asyncio.get_running_loop().create_future()
+        stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters.append((self._taken, stored))
         return await stored
 

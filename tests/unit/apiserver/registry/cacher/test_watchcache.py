@@ -485,7 +485,7 @@ async def test_4_a_slow_watch_is_cut_off_and_others_are_not(make_world: Callable
 
 async def test_a_moment_after_each_listing_free_memory_is_given_back(make_world: Callable[..., World]) -> None:
     given_back: list[int] = []
-    made = make_world(timeout_seconds=2.0, times=Times(settled=0.01), give_back=lambda: given_back.append(made.cache.listings))
+    made: World = make_world(timeout_seconds=2.0, times=Times(settled=0.01), give_back=lambda: given_back.append(made.cache.listings))
     async with running(made.cache):
         await made.cache.wait_fresh()
         assert given_back == []
