@@ -17,7 +17,7 @@ import uvloop
 
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.cacher.items import Item
-from apiserver.registry.cacher.watchcache import Event, Telling, WatchCache
+from apiserver.registry.cacher.watchcache import Event, EventBatch, WatchCache
 from apiserver.registry.generic import codec, selection
 from apiserver.registry.generic.strategy import Strategy
 from storage.memory import MemoryStorage
@@ -172,9 +172,9 @@ class Reader:
     def __init__(self, heard: list[int]) -> None:
         self._heard = heard
 
-    def receive(self, telling: Telling) -> bool:
+    def receive(self, batch: EventBatch) -> bool:
         """Count what is told, once it is encoded."""
-        self._heard[0] += len(telling.written("json", frames))
+        self._heard[0] += len(batch.written("json", frames))
         return True
 
     async def room(self) -> None:

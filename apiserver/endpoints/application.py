@@ -11,7 +11,7 @@ from typing import Final
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.apis.meta.resources import Resource
 from apiserver.endpoints import discovery, responses
-from apiserver.endpoints.call import Call, Page
+from apiserver.endpoints.context import Page, RequestContext
 from apiserver.endpoints.documents import Document, OpenAPI, serve
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import wants_aggregated_discovery
@@ -59,26 +59,26 @@ class Application:
         served = self._by_path.get((info.group, info.version, info.resource))
         return served is not None and info.subresource in served.strategy.connects
 
-    def answer(self, call: Call) -> Awaitable[Response]:
+    def answer(self, context: RequestContext) -> Awaitable[Response]:
         """Return what answers the request: the verb's own coroutine, without any of ours around it.
 
         Raises:
             StatusError: everything that is not a success; when it is awaited, too.
         """
-        if call.info.is_resource and (call.info.group, call.info.version) in self._versions:
-            return self._resource(call)
-        return self._path(call)
+        if context.info.is_resource and (context.info.group, context.info.version) in self._versions:
+            return self._resource(context)
+        return self._path(context)
 
-    async def _path(self, call: Call) -> Response:
-        path = call.info.path
+    async def _path(self, context: RequestContext) -> Response:
+        path = context.info.path
         page = self._page(path)
         if page is None:
             if path.startswith("/apis/"):
                 raise responses.unknown_resource()
-            return await self._index(call, code=404)
-        if call.request.method not in {"GET", "HEAD"}:
+            return await self._index(context, code=404)
+        if context.request.method not in {"GET", "HEAD"}:
             raise responses.wrong_method()
-        return await page(call)
+        return await page(context)
 
     def _page(self, path: str) -> Page | None:
         if path == "/":
@@ -90,105 +90,105 @@ class Application:
             return partial(serve, document=self._discovery[document])
         return self._openapi.get(path) or self._parts.pages.get(path)
 
-    async def _groups(self, call: Call) -> Response:
-        if wants_aggregated_discovery(call.accept):
-            return await serve(call, self._aggregated, public=True)
-        return await serve(call, self._discovery["/apis"])
+    async def _groups(self, context: RequestContext) -> Response:
+        if wants_aggregated_discovery(context.accept):
+            return await serve(context, self._aggregated, public=True)
+        return await serve(context, self._discovery["/apis"])
 
-    async def _index(self, call: Call, code: int = 200) -> Response:
+    async def _index(self, context: RequestContext, code: int = 200) -> Response:
         listed = {*self._discovery, *self._parts.pages, "/openapi/v2", "/openapi/v3"}
         paths = sorted(each for each in listed if not each.endswith("/"))
-        return await responses.answer(call, {"paths": paths}, code=code, pretty=True)
+        return await responses.answer(context, {"paths": paths}, code=code, pretty=True)
 
-    def _resource(self, call: Call) -> Awaitable[Response]:
-        info = call.info
+    def _resource(self, context: RequestContext) -> Awaitable[Response]:
+        info = context.info
         served = self._by_path.get((info.group, info.version, info.resource))
         if served is None or info.rest or (info.namespace and not served.strategy.resource.namespaced):
             raise responses.unknown_resource()  # an object of the cluster is in no namespace, whose rights do not reach it
         if info.misnamed:
             raise BadRequest(info.misnamed)
-        if call.request.method not in _METHODS:
+        if context.request.method not in _METHODS:
             raise responses.wrong_method()
         if info.verb == "watch":
-            return self._watch(served, call)
+            return self._watch(served, context)
         if not info.name or info.selected_name:
-            return self._collection(served, call)
+            return self._collection(served, context)
         if served.strategy.resource.namespaced and not info.namespace:
             raise responses.unknown_resource()
         if not info.subresource:
-            return _object(served, call)
-        return self._subresource(served, call)
+            return _object(served, context)
+        return self._subresource(served, context)
 
-    def _watch(self, served: Served, call: Call) -> Awaitable[Response]:
+    def _watch(self, served: Served, context: RequestContext) -> Awaitable[Response]:
         """Serve a watch: of a collection, or (the old path ``/watch/…/NAME``) of one object. Exactly what was authorized is shown."""
-        info = call.info
-        if call.request.method != "GET":
+        info = context.info
+        if context.request.method != "GET":
             raise responses.wrong_method()
         named = bool(info.name) and not info.selected_name
         if info.subresource or (named and served.strategy.resource.namespaced and not info.namespace):
             raise responses.unknown_resource()
-        return watching.watch(served, call, self._parts.watches, name=info.name if named else "")
+        return watching.watch(served, context, self._parts.watches, name=info.name if named else "")
 
-    def _collection(self, served: Served, call: Call) -> Awaitable[Response]:
-        whole = served.strategy.resource.namespaced and not call.info.namespace
-        match call.request.method:
+    def _collection(self, served: Served, context: RequestContext) -> Awaitable[Response]:
+        whole = served.strategy.resource.namespaced and not context.info.namespace
+        match context.request.method:
             case "GET":
-                return reading.list_(served, call)
+                return reading.list_(served, context)
             case "POST" if not whole:
-                return writing.create(served, call)
+                return writing.create(served, context)
             case "DELETE" if not whole:
-                return deleting.delete_collection(served, call)
+                return deleting.delete_collection(served, context)
             case _:
                 raise responses.wrong_method()
 
-    def _subresource(self, served: Served, call: Call) -> Awaitable[Response]:
-        name, method = call.info.subresource, call.request.method
+    def _subresource(self, served: Served, context: RequestContext) -> Awaitable[Response]:
+        name, method = context.info.subresource, context.request.method
         if name == "status" and served.strategy.has_status:
             if method in {"GET", "PUT", "PATCH"}:
-                return _object(served, call)
+                return _object(served, context)
             raise responses.wrong_method()
         if name == "scale" and (scale := served.strategy.scaling) is not None:
-            return _scale(served, call, scale)
+            return _scale(served, context, scale)
         if stream := served.strategy.connects.get(name):
             if method != "GET":
                 raise responses.wrong_method()
-            return connecting.connect(served, call, stream, self._parts.streams)
+            return connecting.connect(served, context, stream, self._parts.streams)
         if part := served.strategy.reads.get(name):
             if method != "GET":
                 raise responses.wrong_method()
-            return reading.read_part(served, call, part)
+            return reading.read_part(served, context, part)
         verb = served.strategy.verbs.get(name)
         if verb is None:
             raise responses.unknown_resource()
         if method not in _ACTIONS:
             raise responses.wrong_method()
         if isinstance(verb, CreatingVerb):
-            return writing.act_by_creating(served, call, verb, self._parts.served, self._parts.now)
-        return writing.act(served, call, verb)
+            return writing.act_by_creating(served, context, verb, self._parts.served, self._parts.now)
+        return writing.act(served, context, verb)
 
 
-def _scale(served: Served, call: Call, scale: Scaling) -> Awaitable[Response]:
-    match call.request.method:
+def _scale(served: Served, context: RequestContext, scale: Scaling) -> Awaitable[Response]:
+    match context.request.method:
         case "GET":
-            return scaling.get(served, call, scale)
+            return scaling.get(served, context, scale)
         case "PUT":
-            return scaling.update(served, call, scale)
+            return scaling.update(served, context, scale)
         case "PATCH":
-            return scaling.patch(served, call, scale)
+            return scaling.patch(served, context, scale)
         case _:
             raise responses.wrong_method()
 
 
-def _object(served: Served, call: Call) -> Awaitable[Response]:
-    match call.request.method:
+def _object(served: Served, context: RequestContext) -> Awaitable[Response]:
+    match context.request.method:
         case "GET":
-            return reading.get(served, call)
+            return reading.get(served, context)
         case "PUT":
-            return writing.update(served, call)
+            return writing.update(served, context)
         case "PATCH":
-            return writing.patch(served, call)
+            return writing.patch(served, context)
         case "DELETE":
-            return deleting.delete(served, call)
+            return deleting.delete(served, context)
         case _:
             raise responses.wrong_method()
 

@@ -14,7 +14,7 @@ import orjson
 from apiserver.apis.meta.errors import NotAcceptable
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import responses
-from apiserver.endpoints.call import Call, Page
+from apiserver.endpoints.context import Page, RequestContext
 from apiserver.endpoints.http.messages import Response, date_of
 from apiserver.endpoints.negotiation import JSON, negotiate
 
@@ -43,25 +43,25 @@ class Document:
         return gzip.compress(self.body, mtime=0)
 
 
-async def serve(call: Call, document: Document, *, public: bool = False, packed: bool = False) -> Response:
+async def serve(context: RequestContext, document: Document, *, public: bool = False, packed: bool = False) -> Response:
     """Answer with a document, or with 304 to a client that has it; ``packed``: a short one compressed, too, and none indented."""
     headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
     if public:
         headers["Cache-Control"] = "public"
-    known = {each.strip().removeprefix("W/").strip('"') for each in call.request.headers.get("If-None-Match", "").split(",")}
+    known = {each.strip().removeprefix("W/").strip('"') for each in context.request.headers.get("If-None-Match", "").split(",")}
     if document.etag in known:
         return Response(status=304, headers=headers)
     if packed and len(document.body) >= _GZIP_FROM:
         headers["Vary"] = "Accept, Accept-Encoding"
-        if responses.takes_gzip(call.request):
+        if responses.takes_gzip(context.request):
             headers["Content-Encoding"] = "gzip"
             return Response(body=document.compressed, headers=headers, content_type=document.content_type)
         return Response(body=document.body, headers=headers, content_type=document.content_type)
     body = document.body
-    if not packed and responses.is_pretty(call):
+    if not packed and responses.is_pretty(context):
         body = responses.dump(orjson.loads(body), pretty=True)
     response = Response(body=body, headers=headers, content_type=document.content_type)
-    return await responses.compressed(call.request, response)
+    return await responses.compressed(context.request, response)
 
 
 class OpenAPI:
@@ -84,23 +84,23 @@ class OpenAPI:
         return {"/openapi/v2": partial(self._whole, self._v2), "/openapi/v3": partial(self._whole, self._root), **groups}
 
     @staticmethod
-    async def _whole(document: Document, call: Call) -> Response:
-        _want_json(call)
-        return await serve(call, document, packed=True)
+    async def _whole(document: Document, context: RequestContext) -> Response:
+        _want_json(context)
+        return await serve(context, document, packed=True)
 
     @staticmethod
-    async def _by_hash(path: str, document: Document, call: Call) -> Response:
-        _want_json(call)
-        wanted = call.request.query.get("hash")
+    async def _by_hash(path: str, document: Document, context: RequestContext) -> Response:
+        _want_json(context)
+        wanted = context.request.query.get("hash")
         if wanted and wanted != document.etag:
             return Response(status=301, headers={"Location": f"/openapi/v3/{path}?hash={document.etag}"})
-        response = await serve(call, document, packed=True)
+        response = await serve(context, document, packed=True)
         if wanted:
             response.headers["Cache-Control"] = "public, immutable"
             response.headers["Expires"] = date_of(int(time()) + _YEAR).decode()
         return response
 
 
-def _want_json(call: Call) -> None:
-    if call.accept and negotiate(call.accept).media_type != JSON:
+def _want_json(context: RequestContext) -> None:
+    if context.accept and negotiate(context.accept).media_type != JSON:
         raise NotAcceptable("only the following media types are accepted: application/json")

@@ -47,10 +47,6 @@ class Representation:
     """Of ``meta.k8s.io``, for the transform."""
 
 
-PLAIN: Final = Representation()
-"""JSON of the object as it is."""
-
-
 def accepted(header: str) -> list[MediaType]:
     """Return the alternatives of an Accept header, best first: by quality, then a type before a wildcard, then in the header's order.
 

@@ -9,12 +9,11 @@ The grammar is that of ``k8s.io/apiserver/pkg/endpoints/request/requestinfo.go``
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from apiserver.apis.meta import fields
-from apiserver.apis.meta.users import User
 from apiserver.endpoints.http.messages import Request, path_of, query_of
 from apiserver.endpoints.queries import truth
 
@@ -22,13 +21,15 @@ _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update",
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _MUTATING: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _REMEMBERED_LENGTH: Final = 256
-_MOST_REMEMBERED: Final = 64
 _NAME_FIELD: Final = "metadata.name"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # frozen, each would take 2 µs more to make
 class RequestInfo:
-    """Attributes of one request. For a non-resource path only ``path``, ``method`` and ``verb`` (the method in lower case) are set."""
+    """Attributes of one request, never changed.
+
+    For a non-resource path only ``path``, ``method`` and ``verb`` (the method in lower case) are set.
+    """
 
     method: str
     path: str
@@ -48,8 +49,6 @@ class RequestInfo:
     field_selector: str = ""
     misnamed: str = ""
     """Reason why the name or the namespace can be none of an object."""
-    remembered: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Decisions that filters made of such requests, by themselves and the user's identity (:func:`recall`); they go with this object."""
 
     @property
     def mutating(self) -> bool:
@@ -62,19 +61,6 @@ class RequestInfo:
         if self.name and not self.selected_name:
             return "resource"
         return "namespace" if self.namespace else "cluster" if self.is_resource else ""
-
-
-def remember(info: RequestInfo, whose: object, user: User, what: object) -> None:
-    """Keep what ``whose`` filter found of this user's request; for :func:`recall`, which costs less than a key of all the attributes."""
-    if len(info.remembered) >= _MOST_REMEMBERED:
-        info.remembered.clear()
-    info.remembered[whose, id(user)] = (user, what)
-
-
-def recall(info: RequestInfo, whose: object, user: User) -> Any:  # noqa: ANN401 - whatever was remembered
-    """Return what was remembered of this very user; None: nothing."""
-    found = info.remembered.get((whose, id(user)))
-    return found[1] if found is not None and found[0] is user else None
 
 
 def of(request: Request) -> RequestInfo:
@@ -95,15 +81,14 @@ def _of(method: str, target: str) -> RequestInfo:
 def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """Return what the request is about. ``path`` is percent-decoded; surplus slashes at its ends mean nothing."""
     parts = path.strip("/").split("/")
-    nonresource = RequestInfo(method=method, path=path, verb=method.lower())
     if len(parts) < 4 or parts[0] != "apis" or "" in _without_namespace(parts):
-        return nonresource
+        return _nonresource(method, path)
     group, version, *parts = parts[1:]
     verb = _VERBS.get(method, "")
     if parts[0] == "watch":
         verb, parts = "watch", parts[1:]
         if not parts:
-            return nonresource
+            return _nonresource(method, path)
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
         namespace = parts[1]
@@ -138,6 +123,10 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
         field_selector=field_selector,
         misnamed=_misnamed("Namespace", namespace) or ("" if selected else _misnamed("Name", name)),
     )
+
+
+def _nonresource(method: str, path: str) -> RequestInfo:
+    return RequestInfo(method=method, path=path, verb=method.lower())
 
 
 def _misnamed(what: str, text: str) -> str:

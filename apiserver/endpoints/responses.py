@@ -15,7 +15,7 @@ import yaml
 
 from apiserver.apis.meta.errors import MethodNotAllowed, NotAcceptable, NotFound, StatusError
 from apiserver.apis.meta.objects import Object
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Joined, Request, Response
 from apiserver.endpoints.negotiation import JSON, YAML, accepts_pretty
 
@@ -38,20 +38,16 @@ def dump(value: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes: 
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if pretty else 0))
 
 
-def is_pretty(call: Call) -> bool:
+def is_pretty(context: RequestContext) -> bool:
     """Return whether a person reads the answer: ``pretty`` says so (read as by Go's ``ParseBool``), else the client's name or Accept."""
-    request = call.request
+    request = context.request
     if "pretty" in request.target and (wish := request.query.get("pretty")):
         return wish in _TRUE
-    remembered = request.fields.remembered
-    human = remembered.get(_HUMANS)
-    if human is None:
-        human = remembered[_HUMANS] = request.headers.get("User-Agent", "").startswith(_HUMANS) or accepts_pretty(call.accept)
-    return bool(human)
+    return request.headers.get("User-Agent", "").startswith(_HUMANS) or accepts_pretty(context.accept)
 
 
 async def answer(
-    call: Call,
+    context: RequestContext,
     value: Any,  # noqa: ANN401 - any JSON value
     *,
     code: int = 200,
@@ -59,7 +55,7 @@ async def answer(
     pretty: bool = False,
 ) -> Response:
     """Return the response that carries ``value``; bytes, whole or joined, are JSON already. ``pretty``: indented for whoever asks."""
-    pretty = pretty or is_pretty(call)
+    pretty = pretty or is_pretty(context)
     if isinstance(value, Joined) and (media_type != JSON or pretty):
         value = b"".join(value.slices(value.length))
     if isinstance(value, Joined):
@@ -69,7 +65,7 @@ async def answer(
     else:
         body = dump(value, media_type, pretty=pretty)
     response = Response(status=code, body=body, content_type=media_type)
-    return response if response.length < LARGE else await compressed(call.request, response)
+    return response if response.length < LARGE else await compressed(context.request, response)
 
 
 async def compressed(request: Request, response: Response) -> Response:
@@ -94,13 +90,13 @@ def _gzip(body: bytes | Joined) -> bytes:
     return b"".join((*map(packer.compress, body.slices(LARGE)), packer.flush()))
 
 
-def status_of(call: Call, error: StatusError) -> Response:
+def status_of(context: RequestContext, error: StatusError) -> Response:
     """Return the response for an error: a ``Status``, in JSON for clients that accept nothing that we can write."""
     try:
-        media_type = call.represent().media_type
+        media_type = context.represent().media_type
     except NotAcceptable:
         media_type = JSON
-    response = Response(status=error.code, body=dump(error.to_json(), media_type, pretty=is_pretty(call)), content_type=media_type)
+    response = Response(status=error.code, body=dump(error.to_json(), media_type, pretty=is_pretty(context)), content_type=media_type)
     response.headers["X-Content-Type-Options"] = "nosniff"
     if error.details.retry_after_seconds:
         response.headers["Retry-After"] = str(error.details.retry_after_seconds)
@@ -114,12 +110,12 @@ def plain(code: int, text: str) -> Response:
     return response
 
 
-def add_headers(call: Call, response: Response) -> None:
+def add_headers(context: RequestContext, response: Response) -> None:
     """Set the headers that every answer carries; call it before the answer is prepared."""
     cached = b"" if response.sets("Cache-Control") else NOT_CACHED
-    response.encoded = b"Audit-Id: %b\r\n%b%b%b" % (call.audit_id.encode(), cached, response.encoded, call.flow)
-    if call.warnings:
-        for value in warnings(call.warnings):
+    response.encoded = b"Audit-Id: %b\r\n%b%b%b" % (context.audit_id.encode(), cached, response.encoded, context.flow)
+    if context.warnings:
+        for value in warnings(context.warnings):
             response.headers.add("Warning", value)
 
 

@@ -15,7 +15,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.endpoints import responses
 from apiserver.endpoints.application import Application, Parts
-from apiserver.endpoints.call import Call, Page
+from apiserver.endpoints.context import Page, RequestContext
 from apiserver.endpoints.documents import OpenAPI
 from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator
@@ -207,7 +207,7 @@ def _checks(assembly: Assembly, storage: Storage, probes: tuple[Check, Check] | 
     }
 
 
-async def _version(call: Call) -> Response:
+async def _version(context: RequestContext) -> Response:
     """Answer ``version.Info``."""
     release = _release()
     major, minor, *_ = (*release.split("."), "0")
@@ -222,7 +222,7 @@ async def _version(call: Call) -> Response:
         "compiler": platform.python_compiler(),
         "platform": f"{platform.system().lower()}/{platform.machine()}",
     }
-    return await responses.answer(call, info, pretty=True)
+    return await responses.answer(context, info, pretty=True)
 
 
 def _release() -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from apiserver.apis.meta.instruments import Counter, Gauge, Registry
 from apiserver.endpoints import responses
-from apiserver.endpoints.call import Call, Page
+from apiserver.endpoints.context import Page, RequestContext
 from apiserver.endpoints.http.messages import Response
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -38,9 +38,9 @@ class Indicators:
         self.last.cell(name, title).value = int(well)
         self.total.increment(name, title, "success" if well else "error")
 
-    async def page(self, call: Call) -> Response:
+    async def page(self, context: RequestContext) -> Response:
         """Answer in Prometheus' text format."""
-        del call
+        del context
         return Response(body=self.registry.page(), content_type=TEXT)
 
 
@@ -56,15 +56,15 @@ class Health:
         """Return what answers at which path: at its own, and each check by itself below it."""
         return {self.path: self._all, **{f"{self.path}/{name}": partial(self._one, name) for name in self.checks}}
 
-    async def _one(self, name: str, call: Call) -> Response:
-        del call
+    async def _one(self, name: str, context: RequestContext) -> Response:
+        del context
         well = await _passes(self.checks[name])
         return responses.plain(200, "ok") if well else responses.plain(500, f"internal server error: {name} failed\n")
 
-    async def _all(self, call: Call) -> Response:
+    async def _all(self, context: RequestContext) -> Response:
         """Answer ``ok``, or 500 with what is not; ``?verbose`` names every check, ``?exclude=NAME`` leaves one out."""
         title = self.path.strip("/")
-        excluded = set(call.request.query.getall("exclude", []))
+        excluded = set(context.request.query.getall("exclude", []))
         async with asyncio.TaskGroup() as tasks:
             running = {name: tasks.create_task(_passes(check)) for name, check in self.checks.items() if name not in excluded}
         results = {name: task.result() for name, task in running.items()}
@@ -77,7 +77,7 @@ class Health:
         if unknown := sorted(excluded - self.checks.keys()):
             listed = ",".join(f'"{each}"' for each in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
-        if "verbose" in call.request.query:
+        if "verbose" in context.request.query:
             return responses.plain(200, "\n".join([*lines, f"{title} check passed"]) + "\n")
         return responses.plain(200, "ok")
 

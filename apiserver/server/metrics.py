@@ -14,7 +14,7 @@ from apiserver.apis.meta.instruments import Counter, Histogram, Read, Registry
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.rest import Client
 from apiserver.endpoints import discovery, responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.filters.auditing import AuditMetrics
 from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.filters.metering import Deciding, Requests
@@ -132,10 +132,10 @@ class Metrics:
         self.registry.add(Read("apiserver_current_inqueue_requests", "gauge", about, ("request_kind",), peaks.read_queued))
         self.registry.add(*_caches([each for each in stores if each.strategy.hub is each.strategy]))
 
-    async def page(self, call: Call) -> Response:
+    async def page(self, context: RequestContext) -> Response:
         """Answer in Prometheus' text format."""
         response = Response(body=self.registry.page(), content_type=CONTENT_TYPE)
-        return await responses.compressed(call.request, response)
+        return await responses.compressed(context.request, response)
 
 
 def _caches(stores: Collection[Store]) -> Iterable[Read]:

@@ -17,7 +17,7 @@ from apiserver.apis.meta.instruments import Registry
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from apiserver.endpoints.filters.authentication import Authenticator, Trust, Users
+from apiserver.endpoints.filters.authentication import Authenticator, Trust
 from apiserver.endpoints.filters.authorization import AllowAll, Authorizer, Delegated
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.origins import Origins
@@ -166,8 +166,7 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
     audit = await auditing.build(options.audit, metrics.audit, stack)
     spans = await tracing.build(options.tracing_config_file, stack)
     kinds = make_kinds(clients.cluster)
-    users = Users()
-    authenticator = _authenticator(options, clients.authenticating, metrics, users)
+    authenticator = _authenticator(options, clients.authenticating, metrics)
     trusting = Trusting(tls, authenticator, options.client_ca_file, options.times.files)
     authorizer = _authorizer(options, clients.authorizing, metrics)
     fairness = Fairness(options.limits, clients.cluster, metrics.registry)
@@ -190,11 +189,11 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
         limiter=fairness.limiter,
         metrics=metrics,
         probes=(storing.healthy, storing.ready),
-        impersonation=Impersonation(authorizer, users),
+        impersonation=Impersonation(authorizer),
         auditor=audit.auditor if audit is not None else None,
         tracing=spans,
         origins=Origins(options.cors_allowed_origins),
-        withdrawing=Withdrawing(authenticator, authorizer, users),
+        withdrawing=Withdrawing(authenticator, authorizer),
         request_seconds=options.request_timeout,
         informers=needed,
         stream_limits=options.stream_limits,
@@ -205,14 +204,13 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
     return _Process(tls, storing, trusting, fairness, admission, [*needed, *kinds.informers], assembly, audit, metrics.registry)
 
 
-def _authenticator(options: Options, client: Client | None, metrics: Metrics, users: Users) -> Authenticator:
+def _authenticator(options: Options, client: Client | None, metrics: Metrics) -> Authenticator:
     return Authenticator(
         trust=Trust(),
         now=now,
         review=_reviewer(options, client, metrics),
         anonymous=options.anonymous_auth,
         expiry=metrics.delegation.expiry.cell(),
-        users=users,
     )
 
 

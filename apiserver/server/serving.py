@@ -52,7 +52,7 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
-        self._server = Server(self._chain, SETTINGS, prompt=self._chain.prompt)
+        self._server = Server(self._chain, SETTINGS)
         self._handshakes = Handshakes(
             lambda: tls.newest, self._server, connections.limits(self._options, connections.raise_descriptors(), HANDSHAKE_SECONDS)
         )

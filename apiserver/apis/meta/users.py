@@ -13,12 +13,12 @@ MASTERS: Final = "system:masters"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """``user.Info``: what an authenticator found out."""
+    """``user.Info``: what an authenticator found out; a key for what is remembered of a user."""
 
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
 
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))

@@ -15,8 +15,8 @@ import orjson
 
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.users import User
-from apiserver.endpoints.audit.policy import Level, Stage, Verdict
-from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
+from apiserver.endpoints.audit.policy import Level, Verdict
+from apiserver.endpoints.requestinfo import RequestInfo
 
 MAX_USER_AGENT: Final = 1024
 _TRUNCATED: Final = "...TRUNCATED"
@@ -37,7 +37,7 @@ class Pieces:
     """Encoded texts that come again with every request of a client."""
 
     def __init__(self) -> None:
-        self._users: dict[int, tuple[User, str]] = {}
+        self._users: dict[User, str] = {}
         self._texts: dict[str, str] = {}
         self._decisions: dict[tuple[bool, str], str] = {}
         self._references: dict[tuple[str, ...], tuple[str, str, str]] = {}
@@ -45,15 +45,13 @@ class Pieces:
         self._prefix = ""
 
     def user(self, user: User) -> str:
-        """Return ``authentication.k8s.io/v1`` UserInfo. Users are the same object from one request to the next."""
-        known = self._users.get(id(user))
-        if known is not None and known[0] is user:
-            return known[1]
-        if len(self._users) >= _MAX_KNOWN:
-            self._users.clear()
-        text = encoded(user_info(user))
-        self._users[id(user)] = (user, text)
-        return text
+        """Return ``authentication.k8s.io/v1`` UserInfo."""
+        known = self._users.get(user)
+        if known is None:
+            if len(self._users) >= _MAX_KNOWN:
+                self._users.clear()
+            known = self._users[user] = encoded(user_info(user))
+        return known
 
     def text(self, value: str) -> str:
         """Return a JSON string that is likely to come again."""
@@ -198,22 +196,9 @@ class Record:
         end = self._annotations(annotations) if annotations else f',"annotations":{{{self._decision}}}}}' if self._decision else "}"
         return f'{self._head}{stage}{middle}{outcome}{self._received}{self.pieces.time(nanoseconds)}"{end}'
 
-    def said(self) -> tuple[str, str]:
-        """Return what the request itself says, and the annotations of authorization: see :class:`Repeated`."""
-        return self._said(), self._decision
-
     def _said(self) -> str:
-        """Return what the request itself says: the same each time that a client asks for the same."""
-        if self.impersonated is not None or self._ref is not None or self._user is None:
-            return self._say(self._user)
-        found: tuple[str, str] | None = recall(self._info, self.pieces, self._user)
-        if found is None or found[0] != self._where:
-            found = (self._where, self._say(self._user))
-            remember(self._info, self.pieces, self._user, found)
-        return found[1]
-
-    def _say(self, user: User | None) -> str:
-        who = "{}" if user is None else self.pieces.user(user)
+        """Return what the request itself says."""
+        who = "{}" if self._user is None else self.pieces.user(self._user)
         what = f'","requestURI":{encoded(self._uri)},"verb":{self.pieces.text(self._info.verb)},"user":{who}'
         acting = "" if self.impersonated is None else self._impersonation(self.impersonated)
         return f"{what}{acting}{self._where}{self._reference() if self._info.is_resource else ''}"
@@ -250,33 +235,6 @@ class Record:
             if name in objects:
                 text += f',"{name}":{objects[name].decode(errors="replace")}'
         return text, annotations
-
-
-class Repeated:
-    """The events of requests that succeed and differ in nothing but id and time, as one of them was recorded."""
-
-    __slots__ = ("_completed", "_end", "_head", "_pieces", "_received", "level")
-
-    def __init__(self, record: Record) -> None:
-        """Take what all of them say. The record's level must be Metadata: the others' bodies are not looked at."""
-        middle, decision = record.said()
-        omitted = record.verdict.omit_stages
-        self.level = record.verdict.level
-        self._pieces = record.pieces
-        self._head = record.verdict.head
-        self._received = f',"stage":"{Stage.REQUEST_RECEIVED}{middle}' if Stage.REQUEST_RECEIVED not in omitted else ""
-        outcome = ',"responseStatus":{"metadata":{},"code":200}'
-        self._completed = f',"stage":"{Stage.RESPONSE_COMPLETE}{middle}{outcome}' if Stage.RESPONSE_COMPLETE not in omitted else ""
-        self._end = f',"annotations":{{{decision}}}}}' if decision else "}"
-
-    def events(self, audit_id: str, received: int, ended: int) -> list[str]:
-        """Return the events of one of them, without the ends of lines; times in nanoseconds."""
-        head, began = f"{self._head}{encoded(audit_id)}", self._pieces.time(received)
-        times = f',"requestReceivedTimestamp":"{began}","stageTimestamp":"'
-        events = [f'{head}{self._received}{times}{began}"}}'] if self._received else []
-        if self._completed:
-            events.append(f'{head}{self._completed}{times}{self._pieces.time(ended)}"{self._end}')
-        return events
 
 
 def without_managed_fields(obj: Any) -> Any:  # noqa: ANN401 - any JSON value

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.users import User
-from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
+from apiserver.endpoints.requestinfo import RequestInfo
 
 API_VERSION: Final = "audit.k8s.io/v1"
 _GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RULE: Final = {
     "level", "users", "userGroups", "verbs", "resources", "namespaces", "nonResourceURLs", "omitStages", "omitManagedFields",
 }  # fmt: skip
-_MAX_KNOWN: Final = 8192
 
 
 class Level(IntEnum):
@@ -123,38 +122,17 @@ class Rule:
 
 
 class Policy:
-    """Judges requests, and remembers what it found for the same user and the same kind of request."""
+    """Judges requests."""
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self.rules = rules
-        self._by_name = any(each.names for rule in rules for each in rule.resources)
-        self._known: dict[tuple[object, ...], tuple[User, Verdict]] = {}
 
     def verdict(self, user: User, info: RequestInfo) -> Verdict:
-        """Return what is recorded of this request."""
-        found: Verdict | None = recall(info, self, user)
-        if found is None:
-            found = self._known_verdict(user, info)
-            remember(info, self, user, found)
-        return found
-
-    def _known_verdict(self, user: User, info: RequestInfo) -> Verdict:
-        key = (
-            id(user), info.verb, info.resource, info.subresource, info.namespace, info.group,
-            info.name if self._by_name else "", "" if info.is_resource else info.path,
-        )  # fmt: skip
-        known = self._known.get(key)
-        if known is not None and known[0] is user:
-            return known[1]
-        verdict = self.judge(user, info)
-        if len(self._known) >= _MAX_KNOWN:
-            self._known.clear()
-        self._known[key] = (user, verdict)
-        return verdict
-
-    def judge(self, user: User, info: RequestInfo) -> Verdict:
-        """Return the verdict of the first rule that matches."""
-        return next((each.verdict for each in self.rules if each.matches(user, info)), NOTHING)
+        """Return what is recorded of this request: the verdict of the first rule that matches."""
+        for each in self.rules:
+            if each.matches(user, info):
+                return each.verdict
+        return NOTHING
 
 
 def _path_matches(path: str, pattern: str) -> bool:

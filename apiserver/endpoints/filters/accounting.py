@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apiserver.endpoints.audit.events import Record
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.filters import metering
 from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.metering import Requests
@@ -30,53 +30,53 @@ class Accounting:
     requests: Requests
     auditor: Auditor | None
 
-    def ended(self, call: Call, code: int, seconds: float, size: int, *, long_running: bool) -> None:
+    def ended(self, context: RequestContext, code: int, seconds: float, size: int, *, long_running: bool) -> None:
         """Take note of a request that was answered, or (:data:`CLIENT_CLOSED`) was not; ``size`` is that of the answer's body."""
         counted = _OK if long_running and code == CLIENT_CLOSED else code  # they end when their client likes
-        self._count(call, counted, seconds, size, long_running=long_running)
-        if self.auditor is not None and call.record is not None:
-            _record(self.auditor, call.record, call, code, seconds, long_running=long_running)
-        _log(call, code, seconds, long_running=long_running)
+        self._count(context, counted, seconds, size, long_running=long_running)
+        if self.auditor is not None and context.record is not None:
+            _record(self.auditor, context.record, context, code, seconds, long_running=long_running)
+        _log(context, code, seconds, long_running=long_running)
 
-    def _count(self, call: Call, code: int, seconds: float, size: int, *, long_running: bool) -> None:
-        info = call.info
+    def _count(self, context: RequestContext, code: int, seconds: float, size: int, *, long_running: bool) -> None:
+        info = context.info
         connect = long_running and info.verb != "watch"
         if info.mutating:
-            dry_run = metering.dry_run(call.request.query) if "?" in call.request.target else ""
-            apply = info.verb == "patch" and call.request.headers.get("Content-Type", "").startswith(_APPLY)
+            dry_run = metering.dry_run(context.request.query) if "?" in context.request.target else ""
+            apply = info.verb == "patch" and context.request.headers.get("Content-Type", "").startswith(_APPLY)
             series = self.requests.series(info, dry_run=dry_run, apply=apply)
-            series.ended(code, seconds, call.waited, size)
-            if series.bodies is not None and (length := call.request.content_length):
+            series.ended(code, seconds, context.waited, size)
+            if series.bodies is not None and (length := context.request.content_length):
                 series.bodies.observe(length)
         else:
-            self.requests.series(info, connect=connect).ended(code, seconds, call.waited, size)
+            self.requests.series(info, connect=connect).ended(code, seconds, context.waited, size)
         if code == CLIENT_CLOSED:
             self.requests.aborts.increment(*self.requests.labels(info)[:-1])
 
 
-def _record(auditor: Auditor, record: Record, call: Call, code: int, seconds: float, *, long_running: bool) -> None:
+def _record(auditor: Auditor, record: Record, context: RequestContext, code: int, seconds: float, *, long_running: bool) -> None:
     if code == CLIENT_CLOSED:
         code, record.status = _OK, {"status": "Success", "message": "Connection closed early"}  # Go's words and code
     if seconds > SLOW_SECONDS and not long_running:
-        call.annotate("apiserver.latency.k8s.io/total", f"{seconds:.6g}s")
-        for whom, held in (call.waits or {}).items():
-            call.annotate(f"apiserver.latency.k8s.io/{whom}", f"{held:.6g}s")
-    auditor.ended(record, code, call.annotations)
+        context.annotate("apiserver.latency.k8s.io/total", f"{seconds:.6g}s")
+        for whom, held in (context.waits or {}).items():
+            context.annotate(f"apiserver.latency.k8s.io/{whom}", f"{held:.6g}s")
+    auditor.ended(record, code, context.annotations)
 
 
-def _log(call: Call, code: int, seconds: float, *, long_running: bool) -> None:
+def _log(context: RequestContext, code: int, seconds: float, *, long_running: bool) -> None:
     """Say what went wrong here, or took long; what went well is in the audit log and the metrics."""
     slow = seconds > SLOW_SECONDS and not long_running
     level = logging.WARNING if code >= _SERVER_ERROR else logging.INFO if slow else logging.DEBUG
     if logger.isEnabledFor(level):
         about = {
-            "audit_id": call.audit_id,
-            "verb": call.info.verb,
-            "path": call.info.path,
-            "user": call.user.name,
+            "audit_id": context.audit_id,
+            "verb": context.info.verb,
+            "path": context.info.path,
+            "user": context.user.name,
             "code": code,
             "milliseconds": round(seconds * 1000, 1),
         }
-        if call.waited:
-            about["waited_milliseconds"] = round(call.waited * 1000, 1)
+        if context.waited:
+            about["waited_milliseconds"] = round(context.waited * 1000, 1)
         logger.log(level, "answered slowly" if slow else "answered", extra=about)

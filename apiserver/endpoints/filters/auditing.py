@@ -11,15 +11,13 @@ from typing import Final, Protocol
 from apiserver.apis.meta.errors import InternalError
 from apiserver.apis.meta.instruments import Counter, Registry
 from apiserver.apis.meta.users import User
-from apiserver.endpoints.audit.events import Pieces, Record, Repeated
-from apiserver.endpoints.audit.policy import Level, Policy, Stage
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.audit.events import Pieces, Record
+from apiserver.endpoints.audit.policy import Level, Policy, Stage, Verdict
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Request
 
 _NOBODY: Final = User("")
-_ORIGIN: Final = "origin"
 _MAX_ADDRESSES: Final = 32
-_MAX_REMEMBERED: Final = 64
 
 
 class Backend(Protocol):
@@ -82,25 +80,17 @@ class Auditor:
         self._adds = [each.add for each in backends]
         self._pieces = Pieces()
 
-    def received(self, call: Call, at: int = 0) -> Record | None:
-        """Make the first event of an authenticated request that came ``at`` (nanoseconds; 0: now); None if it is not recorded."""
-        verdict = self._policy.verdict(call.user, call.info)
+    def received(self, context: RequestContext) -> Record | None:
+        """Make the first event of an authenticated request; None if it is not recorded."""
+        verdict = self._policy.verdict(context.user, context.info)
         self._metrics.level[verdict.level].value += 1
         if verdict.level is Level.NONE:
             return None
-        record = Record(
-            verdict, self._pieces, call.audit_id, call.info, at or self._now(), call.request.target, call.user, self._origin(call.request)
-        )  # fmt: skip
+        record = self._record(verdict, context, context.user)
         record.limit = self._limit
         if Stage.REQUEST_RECEIVED not in verdict.omit_stages:
             self._send(record.first())
         return record
-
-    def again(self, repeated: Repeated, audit_id: str, received: int) -> None:
-        """Record a request that was like the one that ``repeated`` was made of; it came at ``received`` and is over."""
-        self._metrics.level[repeated.level].value += 1
-        for event in repeated.events(audit_id, received, self._now()):
-            self._send(event)
 
     @property
     def full(self) -> bool:
@@ -139,31 +129,26 @@ class Auditor:
         record.status = {"status": "Failure", "reason": "InternalError", "message": f"APIServer panic'd: {type(error).__name__}"}
         self._emit(record, Stage.PANIC, 500, annotations)
 
-    def unauthenticated(self, call: Call, code: int) -> None:
+    def unauthenticated(self, context: RequestContext, code: int) -> None:
         """Note that a request failed authentication: one event, and nobody's name in it."""
-        verdict = self._policy.verdict(_NOBODY, call.info)
+        verdict = self._policy.verdict(_NOBODY, context.info)
         self._metrics.level[verdict.level].value += 1
         if verdict.level is Level.NONE:
             return
-        record = Record(
-            verdict, self._pieces, call.audit_id, call.info, self._now(), call.request.target, None, self._origin(call.request)
-        )  # fmt: skip
-        record.status = {"message": _attempted(call.request)}
+        record = self._record(verdict, context, None)
+        record.status = {"message": _attempted(context.request)}
         self._emit(record, Stage.RESPONSE_STARTED, code)
 
+    def _record(self, verdict: Verdict, context: RequestContext, user: User | None) -> Record:
+        request = context.request
+        return Record(verdict, self._pieces, context.audit_id, context.info, self._now(), request.target, user, self._origin(request))
+
     def _origin(self, request: Request) -> str:
-        """Return the fields of where a request came from; found once for all requests that carry the same fields on a connection.
+        """Return the fields of where a request came from.
 
         What the headers say of the way before the last station is hearsay; only the last address is certain.
         """
-        remembered = request.fields.remembered
-        key = (_ORIGIN, request.carrier.peer)
-        found: str | None = remembered.get(key)
-        if found is None:
-            if len(remembered) >= _MAX_REMEMBERED:
-                remembered.clear()
-            found = remembered[key] = self._pieces.origin(_addresses(request), request.headers.get("User-Agent", ""))
-        return found
+        return self._pieces.origin(_addresses(request), request.headers.get("User-Agent", ""))
 
     def _emit(self, record: Record, stage: str, code: int, annotations: Mapping[str, str] | None = None) -> None:
         if stage not in record.verdict.omit_stages:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,10 +26,8 @@ from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Carrier, Request
 
 _WITH_ANOTHER: Final = 2
-_MAX_JUDGED: Final = 1024
-_MAX_USERS: Final = 8192
-_WHO: Final = "user"
-_REMEMBER_SECONDS: Final = 60.0
+MAX_CERTIFICATES: Final = 1024
+"""Certificates of which it is remembered what they are worth."""
 _CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 """In a user's ``extra``: with which of its certificates it came."""
 Reviewer = Callable[[str], Awaitable[User | None]]
@@ -74,8 +71,7 @@ class Authenticator:
         review: Reviewer | None = None,
         anonymous: bool = True,
         expiry: HistogramCell | None = None,
-        users: Users | None = None,
-        clock: Callable[[], float] = time.time,
+        max_certificates: int = MAX_CERTIFICATES,
     ) -> None:
         """Take what judges.
 
@@ -85,46 +81,32 @@ class Authenticator:
             review: judges bearer tokens; None: none is worth anything.
             anonymous: whether whoever shows no credential may be ``system:anonymous``.
             expiry: where the remaining life of clients' certificates is counted.
-            users: keeps one object a user.
-            clock: the wall clock in seconds, for what is remembered.
+            max_certificates: of how many certificates it is remembered what they are worth.
         """
         self.trust = trust
         self._expiry = expiry
         self._now = now
-        self._clock = clock
+        self._max_certificates = max_certificates
         self._judged: dict[bytes, _Judged] = {}
-        self._users = users if users is not None else Users()
         self._review = review
         self._anonymous = anonymous
 
-    def known(self, request: Request) -> Known | None:
-        """Return who asks if these header fields came with this certificate before, and it holds still."""
-        found = request.fields.remembered.get((_WHO, request.carrier.certificate))
-        return found if isinstance(found, Known) and self.holds(found) else None
-
-    def holds(self, known: Known) -> bool:
-        """Return whether all that somebody was judged by is still the same."""
-        return known.trust is self.trust and self._clock() < known.until
-
     async def __call__(self, request: Request) -> User:
-        """Return who asks: for the same user the same object.
+        """Return who asks.
 
         Raises:
             Unauthorized: a credential is wrong, or there is none and nobody may be anonymous.
         """
-        der = request.carrier.certificate
+        der = request.certificate
         judged = self._judge(der, request.carrier) if der else None
         if judged is not None and (user := self._certified(judged, request.headers)):
-            user = self._users.same(authenticated(user))
-            until = min(judged.until, self._clock() + _REMEMBER_SECONDS)
-            request.fields.remembered[_WHO, der] = Known(user, self.trust, until)
-            return user
+            return authenticated(user)
         token = bearer_token(request.headers) or websocket_token(request)
         if token is not None:
             found = await self._review(token) if self._review is not None and token else None
             if found is None:
                 raise Unauthorized("Unauthorized")
-            return self._users.same(authenticated(found))
+            return authenticated(found)
         if judged is not None:
             raise Unauthorized("Unauthorized")
         if not self._anonymous:
@@ -136,7 +118,7 @@ class Authenticator:
         judged = self._judged.get(der)
         if judged is None or judged.trust is not self.trust:
             certificate, trust = _read(carrier), self.trust
-            if len(self._judged) >= _MAX_JUDGED:
+            if len(self._judged) >= self._max_certificates:
                 self._judged.clear()
             judged = self._judged[der] = _Judged(
                 trust,
@@ -159,24 +141,6 @@ class Authenticator:
         return user
 
 
-class Users:
-    """Gives the same object for the same user, so that what others know of it is found by identity."""
-
-    def __init__(self, size: int = _MAX_USERS) -> None:
-        self._size = size
-        self._known: dict[tuple[object, ...], User] = {}
-
-    def same(self, user: User) -> User:
-        """Return the one object of this user."""
-        key = (user.name, user.groups, user.uid, tuple(sorted(user.extra.items())) if user.extra else ())
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= self._size:
-                self._known.clear()
-            known = self._known[key] = user
-        return known
-
-
 @dataclass(frozen=True, slots=True)
 class _Judged:
     trust: Trust
@@ -186,15 +150,6 @@ class _Judged:
     """It may speak for others."""
     user: User | None
     """Whom it names itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Somebody who was authenticated by certificate; see :meth:`Authenticator.holds`."""
-
-    user: User
-    trust: Trust
-    until: float
 
 
 def _read(carrier: Carrier) -> Certificate:
@@ -217,15 +172,19 @@ def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> Use
     name = _first(headers, trust.username_headers)
     if not name:
         return None
-    groups = tuple(value for header in trust.group_headers for value in headers.getall(header, ()) if value)
-    extra: dict[str, list[str]] = {}
-    prefixes = tuple(each.lower() for each in trust.extra_prefixes)
+    groups = tuple([value for header in trust.group_headers for value in headers.getall(header, ()) if value])
+    return User(name, groups, _first(headers, trust.uid_headers), _extra(headers, tuple([each.lower() for each in trust.extra_prefixes])))
+
+
+def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the values of the headers that begin with one of the prefixes, by what follows it."""
+    found: dict[str, list[str]] = {}
     for header, value in headers.items():
         lower = header.lower()
         if lower.startswith(prefixes):
             prefix = next(each for each in prefixes if lower.startswith(each))
-            extra.setdefault(unquote(lower.removeprefix(prefix)), []).append(value)
-    return User(name, groups, _first(headers, trust.uid_headers), {key: tuple(values) for key, values in extra.items()})
+            found.setdefault(unquote(lower.removeprefix(prefix)), []).append(value)
+    return {key: tuple(values) for key, values in found.items()} if found else {}
 
 
 def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
@@ -273,7 +232,10 @@ def websocket_token(request: Request) -> str | None:
 
 
 def _first(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> str:
-    return next((value for name in names if (value := headers.get(name))), "")
+    for name in names:
+        if value := headers.get(name):
+            return value
+    return ""
 
 
 def from_config_map(data: Mapping[str, str]) -> RequestHeader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from apiserver.apis.core.resources import SUBJECT_ACCESS_REVIEWS
 from apiserver.apis.meta import fields, labels
@@ -13,14 +13,15 @@ from apiserver.apis.meta.errors import Details, Forbidden, InternalError, Status
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.users import MASTERS, User
 from apiserver.client.rest import Client, TransportError
-from apiserver.endpoints.filters.reviewing import Answered, ask, uncounted
-from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
+from apiserver.endpoints.filters.reviewing import FIRST_PAUSE_SECONDS, Answered, ask, uncounted
+from apiserver.endpoints.requestinfo import RequestInfo
 
 ALWAYS_ALLOWED: Final = frozenset({"/healthz", "/livez", "/readyz"})
 """Exactly these paths, for the kubelet; not what lies below them."""
 SECONDS: Final = 10.0
 _SIZE: Final = 8192
 _MAX_CACHED: Final = 10_000
+_Question: TypeAlias = tuple[User | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,6 @@ class Judge(Protocol):
 class Authorizer(Judge, Protocol):
     """Decides who may what, and remembers it."""
 
-    def known(self, user: User, info: RequestInfo) -> Decision | None:
-        """Return the decision if nobody needs to be asked."""
-        ...
-
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
         """Return the decision of now, whatever was remembered.
 
@@ -65,25 +62,19 @@ class Authorizer(Judge, Protocol):
 class AllowAll:
     """For development: everyone may everything."""
 
-    def known(self, user: User, info: RequestInfo) -> Decision:
+    async def decide(self, user: User, info: RequestInfo) -> Decision:
         """Allow."""
         del user, info
         return ALLOWED
 
-    async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Allow."""
-        return self.known(user, info)
-
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
         """Allow."""
-        return self.known(user, info)
+        del user, info
+        return ALLOWED
 
 
 class Delegated:
-    """Asks kube-apiserver, and remembers each answer, yes or no, for ten seconds or as long as it is told.
-
-    Users are told apart by identity, which is quick: authenticators give the same object for the same user.
-    """
+    """Asks kube-apiserver, and remembers each answer, yes or no, for ten seconds or as long as it is told."""
 
     def __init__(
         self,
@@ -91,26 +82,24 @@ class Delegated:
         answered: Answered = uncounted,
         *,
         seconds: tuple[float, float] = (SECONDS, SECONDS),
+        pause_seconds: float = FIRST_PAUSE_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the client of kube-apiserver; ``seconds`` is how long a yes and a no are remembered."""
+        """Take the client of kube-apiserver; ``seconds`` is how long a yes and a no are remembered, ``pause_seconds`` the first wait."""
+        self._pause_seconds = pause_seconds
         self._allowed_seconds, self._denied_seconds = seconds
         self._client = client
         self._answered = answered
         self._now = now
-        self._answers: dict[tuple[object, ...], tuple[float, User, Decision]] = {}
+        self._answers: dict[_Question, tuple[float, Decision]] = {}
 
     def known(self, user: User, info: RequestInfo) -> Decision | None:
-        """See :class:`Authorizer`: ``system:masters`` may always, everyone may see whether we are well."""
+        """Return the decision if nobody needs to be asked: ``system:masters`` may always, everyone may see whether we are well."""
         if MASTERS in user.groups:
             return ALLOWED
-        answer: tuple[float, User, Decision] | None = recall(info, self, user)
-        if answer is not None and answer[0] > self._now():
-            return answer[2]
         answer = self._answers.get(_key(user, info))
-        if answer is not None and answer[1] is user and answer[0] > self._now():
-            remember(info, self, user, answer)
-            return answer[2]
+        if answer is not None and answer[0] > self._now():
+            return answer[1]
         if not info.is_resource and info.path in ALWAYS_ALLOWED:
             return ALLOWED
         return None
@@ -136,24 +125,24 @@ class Delegated:
         answers.pop(key, None)
         while len(answers) >= _SIZE:
             del answers[next(iter(answers))]
-        answers[key] = (self._now() + (self._allowed_seconds if decision.allowed else self._denied_seconds), user, decision)
+        answers[key] = (self._now() + (self._allowed_seconds if decision.allowed else self._denied_seconds), decision)
 
     async def _ask(self, spec: Object) -> Decision:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
-            answer = await ask(self._client, SUBJECT_ACCESS_REVIEWS, review, self._answered)
+            answer = await ask(self._client, SUBJECT_ACCESS_REVIEWS, review, self._answered, pause_seconds=self._pause_seconds)
         except (StatusError, TransportError) as error:
             raise InternalError(f"ask kube-apiserver whether {spec.get('user')} may: {error}") from error
         return Decision(dig(answer, "status", "allowed") is True, str(dig(answer, "status", "reason") or ""))
 
 
-def _key(user: User, info: RequestInfo) -> tuple[object, ...]:
+def _key(user: User, info: RequestInfo) -> _Question:
     if info.is_resource:
         return (
-            id(user), info.verb, info.resource, info.namespace, info.name, info.subresource, info.group, info.version,
+            user, info.verb, info.resource, info.namespace, info.name, info.subresource, info.group, info.version,
             info.label_selector, info.field_selector,
         )  # fmt: skip
-    return (id(user), info.verb, info.path)
+    return (user, info.verb, info.path)
 
 
 def _size(info: RequestInfo) -> int:

@@ -28,21 +28,19 @@ from apiserver.endpoints import queries, requestinfo, responses
 from apiserver.endpoints.audit.events import Record
 from apiserver.endpoints.audit.ids import audit_id
 from apiserver.endpoints.audit.policy import Level
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.filters import impersonation
 from apiserver.endpoints.filters.accounting import CLIENT_CLOSED, Accounting
 from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator, NoCredential
-from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, Decision, forbidden
+from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
-from apiserver.endpoints.filters.familiar import Familiars
 from apiserver.endpoints.filters.impersonation import Impersonation
-from apiserver.endpoints.filters.limits import Limiter, Refused, Seat
+from apiserver.endpoints.filters.limits import Limiter, Rejected, Seat
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.withdrawing import Withdrawing
-from apiserver.endpoints.http.heads import Head
-from apiserver.endpoints.http.messages import Later, Request, Response, Stream, Waiting, encoded
+from apiserver.endpoints.http.messages import Request, Response, Stream, encoded
 from apiserver.endpoints.negotiation import JSON
 from apiserver.endpoints.requestinfo import RequestInfo
 
@@ -73,7 +71,7 @@ class Application(Protocol):
         """Return whether the request lasts as long as its client likes: a watch or a stream."""
         ...
 
-    def answer(self, call: Call) -> Awaitable[Response]:
+    def answer(self, context: RequestContext) -> Awaitable[Response]:
         """Return what answers the request.
 
         Raises:
@@ -85,7 +83,7 @@ class Application(Protocol):
 class Tracing(Protocol):
     """Records what becomes of requests."""
 
-    def __call__(self, call: Call, answer: Awaitable[Response]) -> Awaitable[Response]:
+    def __call__(self, context: RequestContext, answer: Awaitable[Response]) -> Awaitable[Response]:
         """Await the answer to an authenticated request, and return it or raise what it raises."""
 
 
@@ -108,174 +106,151 @@ class Chain:
     deadlines: Deadlines = field(default_factory=lambda: Deadlines(REQUEST_SECONDS))
     phase: Phase = Phase.STARTING
     accounting: Accounting = field(init=False)
-    familiars: Familiars = field(init=False)
 
     def __post_init__(self) -> None:
         self.accounting = Accounting(self.requests, self.auditor)
-        self.familiars = Familiars(self.authenticator, self.authorizer, self.limiter, self.deciding, self.accounting)
-
-    def prompt(self, head: Head, given_id: str, connection: Waiting) -> bytes | Later | None:
-        """Answer a request that was answered before (:data:`~apiserver.endpoints.http.messages.Prompt`)."""
-        if self.phase is not Phase.SERVING or self.tracing is not None:
-            return None
-        return self.familiars.answer(head, given_id, connection)
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request, whatever happens."""
         started = time.perf_counter()  # uvloop's clock stands still within a turn
         info = requestinfo.of(request)
-        call = Call(request, info, audit_id(request.given_audit_id))
+        context = RequestContext(request, info, audit_id(request.given_audit_id))
         long_running = self.application.is_long_running(info)
         code, size = CLIENT_CLOSED, 0
         try:
-            response = await self._bounded(call, long_running=long_running)
+            response = await self._bounded(context, long_running=long_running)
             code, size = response.status, response.length
-            if call.record is not None:
-                _keep(call.record, call, response)
+            if context.record is not None:
+                _keep(context.record, context, response)
         finally:
-            self.accounting.ended(call, code, time.perf_counter() - started, size, long_running=long_running)
+            self.accounting.ended(context, code, time.perf_counter() - started, size, long_running=long_running)
         if not response.prepared:
-            responses.add_headers(call, response)
+            responses.add_headers(context, response)
             if self.phase is Phase.DRAINING:
                 response.force_close()
-        if call.again is not None:
-            self.familiars.remember(call, response)
         return response
 
-    async def _bounded(self, call: Call, *, long_running: bool) -> Response:
+    async def _bounded(self, context: RequestContext, *, long_running: bool) -> Response:
         """The request boundary: the one place where everything unexpected is caught."""
         try:
-            if self.phase is not Phase.SERVING and call.info.path not in ALWAYS_ALLOWED:
-                self._refuse(call)
-            known = self.authenticator.known(call.request)
-            if known is None:
-                call.user = await self._authenticate(call)
-            else:
-                call.user = known.user
-                self.deciding.authenticated(known.user.name, 0.0)
-            going_on = self._go_on(call, long_running=long_running)
-            return await (going_on if self.tracing is None else self.tracing(call, going_on))
+            if self.phase is not Phase.SERVING and context.info.path not in ALWAYS_ALLOWED:
+                self._refuse(context)
+            context.user = await self._authenticate(context)
+            going_on = self._go_on(context, long_running=long_running)
+            return await (going_on if self.tracing is None else self.tracing(context, going_on))
         except StatusError as error:
-            return _refused(call, error)
+            return _refused(context, error)
         except RecursionError:
-            return _refused(call, BadRequest("the body of the request is nested too deeply"))
+            return _refused(context, BadRequest("the body of the request is nested too deeply"))
         except ConnectionError:
             raise  # the client is gone: nobody to tell
         except Exception as error:
-            logger.exception("a request failed", extra={"audit_id": call.audit_id, "method": call.info.method, "path": call.info.path})
-            return self._failed(call, error)
+            logger.exception(
+                "a request failed", extra={"audit_id": context.audit_id, "method": context.info.method, "path": context.info.path}
+            )
+            return self._failed(context, error)
 
-    def _failed(self, call: Call, error: Exception) -> Response:
+    def _failed(self, context: RequestContext, error: Exception) -> Response:
         """Return the answer to a request that met a mistake of ours: whoever asked learns where to look, and no more."""
-        message = f"an error on the server prevented the request from succeeding; its log names audit id {call.audit_id}"
-        if self.auditor is not None and call.record is not None:
-            self.auditor.panicked(call.record, error, call.annotations)
-            call.record = None
-        return responses.status_of(call, InternalError(message))
+        message = f"an error on the server prevented the request from succeeding; its log names audit id {context.audit_id}"
+        if self.auditor is not None and context.record is not None:
+            self.auditor.panicked(context.record, error, context.annotations)
+            context.record = None
+        return responses.status_of(context, InternalError(message))
 
-    async def _go_on(self, call: Call, *, long_running: bool) -> Response:
+    async def _go_on(self, context: RequestContext, *, long_running: bool) -> Response:
         if self.auditor is not None:
-            call.record = self.auditor.received(call)
-            if call.record is not None and self.auditor.full:
+            context.record = self.auditor.received(context)
+            if context.record is not None and self.auditor.full:
                 await self.auditor.room()
-            if long_running and call.record is not None:
-                call.on_start = partial(self.auditor.started, call.record)
-        if call.request.fields.upgrade:
-            self.origins.check(call.request)
-        if self.impersonation is not None and impersonation.wants(call.request):
-            await self._impersonate(self.impersonation, call)
-        seat = self._enter(call, long_running=long_running)
+            if long_running and context.record is not None:
+                context.on_start = partial(self.auditor.started, context.record)
+        if context.request.fields.upgrade:
+            self.origins.check(context.request)
+        if self.impersonation is not None and impersonation.wants(context.request):
+            await self._impersonate(self.impersonation, context)
+        seat = self._enter(context, long_running=long_running)
         if seat is None:
-            return await self._answer(call, long_running=long_running)
-        call.on_initialized = seat.initialized
-        call.flow = encoded(seat.headers)
+            return await self._answer(context, long_running=long_running)
+        context.on_initialized = seat.initialized
+        context.flow = encoded(seat.headers)
         try:
             if seat.waits:
-                call.wait("apf-queue-wait", await seat.taken())
-            return await self._answer(call, long_running=long_running)
+                context.wait("apf-queue-wait", await seat.taken())
+            return await self._answer(context, long_running=long_running)
         finally:
             seat.leave()
 
-    async def _authenticate(self, call: Call) -> User:
+    async def _authenticate(self, context: RequestContext) -> User:
         began = time.perf_counter()
         try:
-            user = await self.authenticator(call.request)
+            user = await self.authenticator(context.request)
         except StatusError as error:
             self.deciding.unauthenticated("failure" if isinstance(error, NoCredential) else "error", time.perf_counter() - began)
             if self.auditor is not None:
-                self.auditor.unauthenticated(call, error.code)
+                self.auditor.unauthenticated(context, error.code)
             raise
         self.deciding.authenticated(user.name, time.perf_counter() - began)
         return user
 
-    async def _impersonate(self, impersonate: Impersonation, call: Call) -> None:
-        found = await impersonate(call.request, call.user, call.info)
+    async def _impersonate(self, impersonate: Impersonation, context: RequestContext) -> None:
+        found = await impersonate(context.request, context.user, context.info)
         if found is not None:
-            call.user = found.user
-            if call.record is not None:
-                call.record.act_as(found.user, found.constraint)
+            context.user = found.user
+            if context.record is not None:
+                context.record.act_as(found.user, found.constraint)
 
-    def _enter(self, call: Call, *, long_running: bool) -> Seat | None:
+    def _enter(self, context: RequestContext, *, long_running: bool) -> Seat | None:
         try:
-            return self.limiter.enter(call.user, call.info, long_running=long_running)
+            return self.limiter.enter(context.user, context.info, long_running=long_running)
         except TooManyRequests as error:
-            self._terminated(call, error.code)
+            self._terminated(context, error.code)
             raise
 
-    async def _authorize(self, call: Call) -> None:
+    async def _authorize(self, context: RequestContext) -> None:
         began = time.perf_counter()
         try:
-            decision = await self.authorizer.decide(call.user, call.info)
+            decision = await self.authorizer.decide(context.user, context.info)
         except StatusError as error:
             self.deciding.refused("error", time.perf_counter() - began)
-            if call.record is not None:
-                call.record.decided(allowed=False, reason=error.message)
+            if context.record is not None:
+                context.record.decided(allowed=False, reason=error.message)
             raise
-        self._decided(call, decision, time.perf_counter() - began)
-
-    def _decided(self, call: Call, decision: Decision, seconds: float) -> None:
-        if call.record is not None:
-            call.record.decided(allowed=decision.allowed, reason=decision.reason)
+        if context.record is not None:
+            context.record.decided(allowed=decision.allowed, reason=decision.reason)
         if not decision.allowed:
-            self.deciding.refused("no-opinion", seconds)
-            raise forbidden(call.user, call.info, decision.reason)
-        self.deciding.allowed(seconds)
+            self.deciding.refused("no-opinion", time.perf_counter() - began)
+            raise forbidden(context.user, context.info, decision.reason)
+        self.deciding.allowed(time.perf_counter() - began)
 
-    async def _authorize_also(self, call: Call, verb: str) -> None:
-        info = replace(call.info, verb=verb)
-        decision = self.authorizer.known(call.user, info) or await self.authorizer.decide(call.user, info)
+    async def _authorize_also(self, context: RequestContext, verb: str) -> None:
+        info = replace(context.info, verb=verb)
+        decision = await self.authorizer.decide(context.user, info)
         if not decision.allowed:
-            raise forbidden(call.user, info, decision.reason)
+            raise forbidden(context.user, info, decision.reason)
 
-    def _answer(self, call: Call, *, long_running: bool) -> Awaitable[Response]:
-        decision = self.authorizer.known(call.user, call.info)
-        if decision is None:
-            return self._answer_authorized(call, long_running=long_running)
-        self._decided(call, decision, 0.0)
-        return self._answer_long(call) if long_running else self._answer_in_time(call)
+    async def _answer(self, context: RequestContext, *, long_running: bool) -> Response:
+        await self._authorize(context)
+        return await (self._answer_long(context) if long_running else self._answer_in_time(context))
 
-    async def _answer_authorized(self, call: Call, *, long_running: bool) -> Response:
-        await self._authorize(call)
-        return await (self._answer_long(call) if long_running else self._answer_in_time(call))
-
-    async def _answer_long(self, call: Call) -> Response:
-        gauge = self.requests.long_running.cell(*self._labels(call))
+    async def _answer_long(self, context: RequestContext) -> Response:
+        gauge = self.requests.long_running.cell(*self._labels(context))
         gauge.value += 1
-        if call.info.verb == "watch":
-            self.requests.watches.opened(call.info, 1)
+        if context.info.verb == "watch":
+            self.requests.watches.opened(context.info, 1)
         else:
-            call.authorize = partial(self._authorize_also, call)
-            call.withdrawn = partial(self.withdrawing.withdrawn, call) if self.withdrawing is not None else None
+            context.authorize = partial(self._authorize_also, context)
+            context.withdrawn = partial(self.withdrawing.withdrawn, context) if self.withdrawing is not None else None
         try:
-            return await self.application.answer(call)
+            return await self.application.answer(context)
         finally:
             gauge.value -= 1
-            if call.info.verb == "watch":
-                self.requests.watches.opened(call.info, -1)
+            if context.info.verb == "watch":
+                self.requests.watches.opened(context.info, -1)
 
-    def _refuse(self, call: Call) -> None:
+    def _refuse(self, context: RequestContext) -> None:
         match self.phase:
-            case Phase.STARTING if not call.info.path.startswith(("/livez/", "/readyz/", "/healthz/", "/metrics")):
+            case Phase.STARTING if not context.info.path.startswith(("/livez/", "/readyz/", "/healthz/", "/metrics")):
                 raise ServiceUnavailable(
                     "the server is starting: its caches are not complete yet", Details(retry_after_seconds=_RETRY_SECONDS)
                 )
@@ -286,62 +261,62 @@ class Chain:
             case _:
                 return
 
-    async def _answer_in_time(self, call: Call) -> Response:
+    async def _answer_in_time(self, context: RequestContext) -> Response:
         """Answer within the time that the client gives, or ours. Only what cancelled the answer is a Timeout, not any TimeoutError."""
-        if call.info.verb == "patch":  # applying may create, and only the store finds out
-            call.authorize = partial(self._authorize_also, call)
-        if "timeout=" in call.request.target:
-            return await self._in_its_time(call, queries.timeout(call.request.query, self.deadlines.seconds))
-        deadline = self.deadlines.begin(call.request.task)
+        if context.info.verb == "patch":  # applying may create, and only the store finds out
+            context.authorize = partial(self._authorize_also, context)
+        if "timeout=" in context.request.target:
+            return await self._in_its_time(context, queries.timeout(context.request.query, self.deadlines.seconds))
+        deadline = self.deadlines.begin(context.request.task)
         try:
-            response = await self.application.answer(call)
+            response = await self.application.answer(context)
         except asyncio.CancelledError:
             if not deadline.expired or deadline.task.uncancel():
                 raise
-            raise self._too_late(call, self.deadlines.seconds) from None
+            raise self._too_late(context, self.deadlines.seconds) from None
         finally:
             self.deadlines.end(deadline)
         if deadline.expired:
             await deadline.absorb()
         return response
 
-    async def _in_its_time(self, call: Call, seconds: float) -> Response:
+    async def _in_its_time(self, context: RequestContext, seconds: float) -> Response:
         limit: asyncio.Timeout | None = None
         try:
             async with asyncio.timeout(seconds) as limit:
-                return await self.application.answer(call)
+                return await self.application.answer(context)
         except TimeoutError:
             if limit is None or not limit.expired():
                 raise
-            raise self._too_late(call, seconds) from None
+            raise self._too_late(context, seconds) from None
 
-    def _too_late(self, call: Call, seconds: float) -> Timeout:
-        self._terminated(call, _GATEWAY_TIMEOUT)
+    def _too_late(self, context: RequestContext, seconds: float) -> Timeout:
+        self._terminated(context, _GATEWAY_TIMEOUT)
         return Timeout(f"request did not complete within the requested timeout of {seconds:g} seconds")
 
-    def _labels(self, call: Call) -> tuple[str, ...]:
-        return self.requests.labels(call.info, connect=call.info.verb == "get" and self.application.is_long_running(call.info))
+    def _labels(self, context: RequestContext) -> tuple[str, ...]:
+        return self.requests.labels(context.info, connect=context.info.verb == "get" and self.application.is_long_running(context.info))
 
-    def _terminated(self, call: Call, code: int) -> None:
-        self.requests.terminations.increment(*self._labels(call), str(code))
-
-
-def _refused(call: Call, error: StatusError) -> Response:
-    if call.record is not None:
-        call.record.status = error.to_json()
-        call.record.response(call.record.status)
-    if isinstance(error, Refused):
-        call.flow = encoded(error.headers)
-    return responses.status_of(call, error)
+    def _terminated(self, context: RequestContext, code: int) -> None:
+        self.requests.terminations.increment(*self._labels(context), str(code))
 
 
-def _keep(record: Record, call: Call, response: Response) -> None:
+def _refused(context: RequestContext, error: StatusError) -> Response:
+    if context.record is not None:
+        context.record.status = error.to_json()
+        context.record.response(context.record.status)
+    if isinstance(error, Rejected):
+        context.flow = encoded(error.headers)
+    return responses.status_of(context, error)
+
+
+def _keep(record: Record, context: RequestContext, response: Response) -> None:
     """Give the audit log the answer's object, if it is to have it and there is one."""
-    shown = call.info.is_resource or call.info.path.startswith(_DISCOVERY)
+    shown = context.info.is_resource or context.info.path.startswith(_DISCOVERY)
     if record.verdict.level is not Level.REQUEST_RESPONSE or not shown or isinstance(response, Stream) or record.status:
         return
     body = response.body if isinstance(response.body, bytes) else b"".join(response.body.slices(_SLICE))
     if response.headers.get("Content-Encoding") == "gzip":
         body = gzip.decompress(body)
     if response.content_type == JSON and body:
-        record.response(orjson.loads(body) if responses.is_pretty(call) else body)
+        record.response(orjson.loads(body) if responses.is_pretty(context) else body)

@@ -42,21 +42,6 @@ class Seat(Protocol):
         ...
 
 
-class Passage(Protocol):
-    """The way in for one user's short reads of one object, each of which takes one seat."""
-
-    fields: bytes
-    """Header fields of the answer that say about it, as they go on the wire."""
-
-    def begin(self) -> bool:
-        """Take a seat if there is one at once; then :meth:`end` follows."""
-        ...
-
-    def end(self, seconds: float) -> None:
-        """Give it back after so long."""
-        ...
-
-
 class Limiter(Protocol):
     """Decides who is answered when there are too many."""
 
@@ -68,10 +53,6 @@ class Limiter(Protocol):
         """
         ...
 
-    def passage(self, user: User, info: RequestInfo) -> Passage:
-        """Return the way in for a read of one object, as long as nothing is configured anew: cheap to ask for each time."""
-        ...
-
     def take_peaks(self) -> tuple[int, int]:
         """Return the most reads and writes at once since the last call."""
         ...
@@ -81,16 +62,16 @@ class Limiter(Protocol):
         ...
 
 
-class Refused(TooManyRequests):
+class Rejected(TooManyRequests):
     """There was no seat."""
 
     headers: tuple[tuple[str, str], ...] = ()
     """Of whose limit."""
 
 
-def too_many(headers: tuple[tuple[str, str], ...] = ()) -> Refused:
+def too_many(headers: tuple[tuple[str, str], ...] = ()) -> Rejected:
     """Return the refusal that clients understand: they come back after the header's seconds."""
-    error = Refused("Too many requests, please try again later.", Details(retry_after_seconds=RETRY_SECONDS))
+    error = Rejected("Too many requests, please try again later.", Details(retry_after_seconds=RETRY_SECONDS))
     error.headers = headers
     return error
 
@@ -147,11 +128,6 @@ class InFlight:
         mark.add(writes=writes)
         return _Counted(mark, writes)
 
-    def passage(self, user: User, info: RequestInfo) -> Passage:
-        """See :class:`Limiter`."""
-        del info
-        return _Reading(self, MASTERS in user.groups)
-
     def take_peaks(self) -> tuple[int, int]:
         """See :class:`Limiter`."""
         return self.watermark.take()
@@ -159,26 +135,6 @@ class InFlight:
     def take_queued(self) -> tuple[int, int]:
         """See :class:`Limiter`: nobody waits here."""
         return 0, 0
-
-
-class _Reading:
-    __slots__ = ("_free", "_limiter")
-    fields = b""
-
-    def __init__(self, limiter: InFlight, free: bool) -> None:  # noqa: FBT001 - as below
-        self._limiter = limiter
-        self._free = free
-
-    def begin(self) -> bool:
-        limiter = self._limiter
-        if limiter.max_reading and limiter.watermark.reading >= limiter.max_reading and not self._free:
-            return False
-        limiter.watermark.add(writes=False)
-        return True
-
-    def end(self, seconds: float) -> None:
-        del seconds
-        self._limiter.watermark.remove(writes=False)
 
 
 class _Counted:

@@ -120,7 +120,7 @@ class Requests:
     def __init__(self, served: Subresources | None = None) -> None:
         self._served: dict[tuple[str, str, str], Collection[str]] = dict(served or {})
         self._series: dict[tuple[str, ...], Series] = {}
-        self._by_request: dict[tuple[object, ...], Series] = {}
+        self._by_request: dict[tuple[str | bool, ...], Series] = {}
         self.long_running = Gauge("apiserver_longrunning_requests", "Long-running requests that are open.", LABELS)
         self.terminations = Counter(
             "apiserver_request_terminations_total", "Requests ended early in self-defence.", (*LABELS, "code")
@@ -137,16 +137,8 @@ class Requests:
 
     def series(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
         """Return where a request counts."""
-        if dry_run or apply or connect:
-            return self._found(info, dry_run=dry_run, apply=apply, connect=connect)
-        found: Series | None = info.remembered.get(self)
-        if found is None:
-            found = info.remembered[self] = self._found(info)
-        return found
-
-    def _found(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
         if not self._serves(info):
-            key: tuple[object, ...] = (*self.labels(info, apply=apply, connect=connect), dry_run)
+            key: tuple[str | bool, ...] = (*self.labels(info, apply=apply, connect=connect), dry_run)
         else:
             key = (
                 info.verb, info.resource, info.subresource, info.group, info.version,

@@ -33,21 +33,22 @@ def uncounted(code: str, seconds: float) -> None:
     del code, seconds
 
 
-async def ask(client: Client, resource: Resource, review: Object, answered: Answered) -> Object:
-    """Create a review and return it with its answer.
+async def ask(
+    client: Client, resource: Resource, review: Object, answered: Answered, *, pause_seconds: float = FIRST_PAUSE_SECONDS
+) -> Object:  # fmt: skip
+    """Create a review and return it with its answer; ``pause_seconds`` before the second try.
 
     Raises:
         StatusError, TransportError: it was not answered, after all tries.
     """
-    pause = FIRST_PAUSE_SECONDS
     for attempt in range(1, TRIES + 1):
         try:
             return await _once(client, resource, review, answered)
         except (StatusError, TransportError) as error:
             if attempt == TRIES or (isinstance(error, StatusError) and error.code not in _AGAIN):
                 raise
-        await asyncio.sleep(pause * (1 + random.uniform(0, _JITTER)))  # noqa: S311 - no secret
-        pause *= _FACTOR
+        await asyncio.sleep(pause_seconds * (1 + random.uniform(0, _JITTER)))  # noqa: S311 - no secret
+        pause_seconds *= _FACTOR
     raise AssertionError  # the last try returns or raises
 
 

@@ -22,9 +22,9 @@ from weakref import WeakValueDictionary
 
 from apiserver.apis.meta.errors import Forbidden, StatusError, Unauthorized
 from apiserver.apis.meta.users import User
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.filters import impersonation
-from apiserver.endpoints.filters.authentication import Authenticator, Users
+from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import Authorizer, Decision
 from apiserver.endpoints.filters.expiring import Expiring
 from apiserver.endpoints.filters.impersonation import Impersonation
@@ -45,7 +45,7 @@ AT_ONCE: Final = 16
 """Questions that are asked at the same time."""
 _SIZE: Final = 8192
 
-_Key = tuple[int, RequestInfo]
+_Key = tuple[User, RequestInfo]
 
 
 class Anew:
@@ -53,7 +53,7 @@ class Anew:
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        self._answers: Expiring[_Key, tuple[User, Decision]] = Expiring(SHARED_SECONDS, _SIZE)
+        self._answers: Expiring[_Key, Decision] = Expiring(SHARED_SECONDS, _SIZE)
         self._asking: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
@@ -63,28 +63,27 @@ class Anew:
         Raises:
             InternalError: nobody can say.
         """
-        key = (id(user), info)
+        key = (user, info)
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
             found = self._answers.get(key)
-            if found is not None and found[0] is user:
-                return found[1]
+            if found is not None:
+                return found
             async with self._turns:
                 decision = await self._authorizer.decide_anew(user, info)
-            self._answers.put(key, (user, decision))
+            self._answers.put(key, decision)
             return decision
 
 
 class Withdrawing:
     """Judges the holders of streams again."""
 
-    def __init__(self, authenticator: Authenticator, authorizer: Authorizer, users: Users | None) -> None:
-        """Take what judges requests; ``users`` as :class:`Impersonation` has it, None where nobody acts as somebody else."""
+    def __init__(self, authenticator: Authenticator, authorizer: Authorizer) -> None:
         self._authenticator = authenticator
         self._authorizer = Anew(authorizer)
-        self._impersonation = Impersonation(self._authorizer, users) if users is not None else None
+        self._impersonation = Impersonation(self._authorizer)
 
-    async def withdrawn(self, call: Call, verbs: Sequence[str]) -> End:
+    async def withdrawn(self, context: RequestContext, verbs: Sequence[str]) -> End:
         """Wait until the caller may not do one of these verbs any more, or nobody could say for too long; return what to say."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
@@ -93,35 +92,35 @@ class Withdrawing:
             asked = loop.time()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    end = await self.judge(call, verbs)
+                    end = await self.judge(context, verbs)
                 answered = asked
             except (StatusError, TimeoutError) as error:
                 unanswered = loop.time() - answered
-                logger.warning("whether a stream may go on cannot be asked", extra={"audit_id": call.audit_id, "error": str(error)})
+                logger.warning("whether a stream may go on cannot be asked", extra={"audit_id": context.audit_id, "error": str(error)})
                 end = _unknown(unanswered) if unanswered >= UNANSWERED_SECONDS else None
             if end is not None:
-                about = {"audit_id": call.audit_id, "path": call.info.path, "user": call.user.name, "reason": end.reason}
+                about = {"audit_id": context.audit_id, "path": context.info.path, "user": context.user.name, "reason": end.reason}
                 logger.info("a stream is ended: its user may not any more", extra=about)
                 return end
 
-    async def judge(self, call: Call, verbs: Sequence[str]) -> End | None:
+    async def judge(self, context: RequestContext, verbs: Sequence[str]) -> End | None:
         """Judge the request of a stream as if it came now; return why it is ended, None: it goes on.
 
         Raises:
             StatusError: nobody can say.
         """
         try:
-            user = await self._authenticator(call.request)
+            user = await self._authenticator(context.request)
         except Unauthorized:
             return End(UNAUTHORIZED, "your credential is not valid any more")
-        if self._impersonation is not None and impersonation.wants(call.request):
+        if impersonation.wants(context.request):
             try:
-                found = await self._impersonation(call.request, user, call.info)
+                found = await self._impersonation(context.request, user, context.info)
             except Forbidden:
                 return End(POLICY_VIOLATION, "your right to act as somebody else was withdrawn")
             user = found.user if found is not None else user
         for verb in verbs:
-            info = call.info if verb == call.info.verb else replace(call.info, verb=verb)
+            info = context.info if verb == context.info.verb else replace(context.info, verb=verb)
             if not (await self._authorizer.decide(user, info)).allowed:
                 return End(POLICY_VIOLATION, f"your right to {verb} {info.resource}/{info.subresource} was withdrawn")
         return None

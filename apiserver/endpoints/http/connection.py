@@ -24,8 +24,8 @@ from typing import Final, cast
 from apiserver.client import buffers
 from apiserver.endpoints.http.allowances import Allowance
 from apiserver.endpoints.http.caps import origin
-from apiserver.endpoints.http.heads import Head, Refused
-from apiserver.endpoints.http.messages import LATER, BodyError, Request, Response, Stream, date_at
+from apiserver.endpoints.http.heads import Head, ProtocolError
+from apiserver.endpoints.http.messages import BodyError, Request, Response, Stream, date_at
 from apiserver.endpoints.http.owner import Owner
 from apiserver.endpoints.http.reading import Reader
 
@@ -70,7 +70,6 @@ class Connection(asyncio.Protocol):
         "certificate",
         "deadline",
         "peer",
-        "remembered",
         "remote",
         "task",
         "tls",
@@ -98,7 +97,6 @@ class Connection(asyncio.Protocol):
         self.peer = self.remote = ""
         self.certificate: bytes | None = None
         self.tls: ssl.SSLObject | None = None
-        self.remembered: dict[object, object] = {}
 
     # What the event loop calls.
 
@@ -137,8 +135,6 @@ class Connection(asyncio.Protocol):
             return
         if self._ending:
             return
-        if not self._answering and self._room is None and not len(self._reader) and self._answer_at_once(data):
-            return
         self._reader.receive(data)
         if self._answering:
             if self._more is not None and not self._more.done():
@@ -170,7 +166,7 @@ class Connection(asyncio.Protocol):
         server = self._server
         try:
             head = self._reader.head()
-        except Refused as error:
+        except ProtocolError as error:
             self.refuse(error)
             return
         if head is None:
@@ -184,15 +180,24 @@ class Connection(asyncio.Protocol):
         self._continue = head.fields.expects_continue and not self._reader.complete
         self.deadline = inf
         if self.certificate is not None:
-            self.ask(head)
+            self._ask(head)
         else:
-            server.turns.wants(origin(self.remote), partial(self._ask, head))
+            server.turns.wants(origin(self.remote), partial(self._ask_in_turn, head))
 
-    def _ask(self, head: Head) -> bool:
+    def _ask(self, head: Head) -> None:
+        """Let the handler answer."""
+        self._request = Request(head, self)
+        if self._wake is not None:
+            self._wake.set_result(None)
+            self._wake = None
+        elif self.task is None:
+            self.task = self._server.loop.create_task(self._serve())
+
+    def _ask_in_turn(self, head: Head) -> bool:
         """Let the handler answer a client without a certificate, whose turn has come; return whether it is still there."""
         if self._transport is None or self._ending:
             return False
-        self.ask(head)
+        self._ask(head)
         return True
 
     def _wait_for_head(self) -> None:
@@ -203,22 +208,6 @@ class Connection(asyncio.Protocol):
         if length > server.settings.unverified.head_bytes and not self._is_long:
             self._is_long = True
             server.lengthens(self)
-
-    def _answer_at_once(self, data: bytes) -> bool:
-        """Answer what came if it is a request that was answered before; a task and all that it takes would cost more than the answer."""
-        server = self._server
-        if server.prompt is None or server.draining or self._transport is None or (known := server.heads.known(data)) is None:
-            return False
-        answer = server.prompt(*known, self)
-        if answer is None:
-            return False
-        if answer is LATER:
-            self._answering, self.deadline = True, inf
-            self._began = self._continue = False
-        else:
-            self._transport.write(answer)
-            self.deadline = server.now() + server.settings.idle_seconds
-        return True
 
     async def _serve(self) -> None:
         """Answer the connection's requests, one after the other: a task for each of them would cost more than many an answer."""
@@ -306,11 +295,11 @@ class Connection(asyncio.Protocol):
         try:
             while not self._reader.complete and self._reader.body():
                 pass
-        except Refused:
+        except ProtocolError:
             return False
         return self._reader.complete and not self._reader.broken
 
-    def refuse(self, error: Refused) -> None:
+    def refuse(self, error: ProtocolError) -> None:
         """Answer what is no request with a Status, and close."""
         body = json.dumps({**_STATUS, "message": str(error), "reason": _REASONS.get(error.code, ""), "code": error.code}).encode()
         response = Response(status=error.code, body=body, content_type="application/json")
@@ -336,34 +325,6 @@ class Connection(asyncio.Protocol):
         """True while a request is being answered."""
         return self._answering
 
-    # What answers need that were promised (messages.Waiting).
-
-    @property
-    def is_open(self) -> bool:
-        """True if the client is still there."""
-        return self._transport is not None
-
-    @property
-    def ends(self) -> bool:
-        """True if an answer now is the last one."""
-        return self._server.draining
-
-    def reply(self, answer: bytes) -> None:
-        """Send the answer, head and all, and go on with the next request."""
-        if self._transport is not None:
-            self._transport.write(answer)
-        self._end_if(close=self.ends)
-        self._answered()
-
-    def ask(self, head: Head) -> None:
-        """Let the handler answer."""
-        self._request = Request(head, self)
-        if self._wake is not None:
-            self._wake.set_result(None)
-            self._wake = None
-        elif self.task is None:
-            self.task = self._server.loop.create_task(self._serve())
-
     # What requests, streams and the server need (messages.Carrier, owner.Owned).
 
     async def piece(self) -> bytes:
@@ -371,7 +332,7 @@ class Connection(asyncio.Protocol):
         while True:
             try:
                 piece = self._reader.body()
-            except Refused as error:
+            except ProtocolError as error:
                 raise BodyError(str(error)) from None
             if piece or self._reader.complete:
                 return piece

@@ -9,7 +9,7 @@ What is refused although some servers take it: bare LF or CR, obs-fold, white sp
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -22,7 +22,6 @@ _MAX_LENGTH_DIGITS: Final = 18
 _METHODS: Final = {each.encode(): each for each in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _MAX_METHOD: Final = 32
-_END: Final = b"\r\n\r\n"
 _AUDIT_ID: Final = b"\r\nAudit-Id: "  # as Go writes it; in other letters it is a field like any other
 _FORWARDED_URI: Final = b"\r\nX-Forwarded-Uri: "
 _MAX_AUDIT_ID: Final = 64
@@ -30,7 +29,7 @@ _NOT_IN_FIELDS: Final = bytes(each for each in range(32) if each not in b"\t\r\n
 _SECRET: Final = ("Authorization", "Cookie", "Proxy-Authorization", "Sec-WebSocket-Protocol")
 
 
-class Refused(ValueError):
+class ProtocolError(ValueError):
     """A request that is not read any further: it is answered ``code``, and the connection is closed."""
 
     def __init__(self, message: str, code: int = 400) -> None:
@@ -41,7 +40,7 @@ class Refused(ValueError):
 class Fields:
     """The header fields of a request, and what they say about its framing. Shared by all requests that sent the same bytes."""
 
-    __slots__ = ("accept", "chunked", "close", "content_length", "expects_continue", "headers", "remembered", "upgrade")
+    __slots__ = ("accept", "chunked", "close", "content_length", "expects_continue", "headers", "upgrade")
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         self.headers = headers = CIMultiDictProxy(CIMultiDict(pairs))
@@ -51,80 +50,49 @@ class Fields:
         self.upgrade = headers.get("Upgrade", "").strip().lower() if "upgrade" in tokens else ""
         self.expects_continue = headers.get("Expect", "").strip().lower() == "100-continue"
         self.accept = ", ".join(headers.getall("Accept", ()))
-        self.remembered: dict[object, Any] = {}
-        """Values that others computed from these fields alone, by whatever key they like; they go with the fields."""
 
 
 class Head:
     """A request's first line and fields."""
 
-    __slots__ = ("audit_id", "fields", "method", "old", "remembered", "target")
+    __slots__ = ("audit_id", "fields", "method", "old", "target")
 
-    def __init__(self, method: str, target: str, fields: Fields, *, old: bool) -> None:
+    def __init__(self, method: str, target: str, fields: Fields, *, old: bool, audit_id: str = "") -> None:
         self.method = method
         self.target = target
         """In origin-form, as it was sent: ``/path?query``."""
         self.fields = fields
         self.old = old
         """HTTP/1.0: the connection ends with the answer."""
-        self.audit_id = ""
+        self.audit_id = audit_id
         """Value of ``Audit-Id``, if it was taken out of ``fields``."""
-        self.remembered: dict[object, Any] = {}
-        """Values that others computed from this head alone, by whatever key; shared by all requests that differ in their id only."""
-
-    def of_id(self, audit_id: str) -> Head:
-        """Return the head of a request that differs from this one in its ``Audit-Id`` only."""
-        head = Head(self.method, self.target, self.fields, old=self.old)
-        head.audit_id, head.remembered = audit_id, self.remembered
-        return head
 
 
 class Heads:
     """Reads heads; remembers the fields that it has read, and none that hold credentials."""
 
     def __init__(self, size: int = 512, longest: int = 4096, *, max_fields: int = MAX_FIELDS) -> None:
-        """Take how many heads are remembered (0: none), of how many bytes at most, and how many fields one may have."""
+        """Take of how many heads the fields are remembered (0: none), of how many bytes at most, and how many fields one may have."""
         self._size = size
         self._longest = longest
         self._max_fields = max_fields
         self._known: dict[bytes, Fields] = {}
-        self._whole: dict[bytes, Head] = {}  # heads whose fields were known: who asks the same again and again
 
     def read(self, raw: bytes) -> Head:
         """Return the head; ``raw`` ends before the empty line.
 
         Raises:
-            Refused: it is malformed, or ambiguous.
+            ProtocolError: it is malformed, or ambiguous.
         """
         audit_id, raw = _without_own(raw)
-        head = self._whole.get(raw) or self._parse(raw)
-        return head.of_id(audit_id) if audit_id else head
-
-    def known(self, data: bytes) -> tuple[Head, str] | None:
-        """Return the head that these bytes are, without any body, if it was read before; beside it what its ``Audit-Id`` says."""
-        if data[-4:] != _END:
-            return None
-        audit_id, raw = _without_own(data[:-4]) if _AUDIT_ID in data else ("", data[:-4])
-        head = self._whole.get(raw)
-        return None if head is None or head.fields.content_length or head.fields.chunked else (head, audit_id)
-
-    def _parse(self, raw: bytes) -> Head:
         line, _, block = raw.partition(b"\r\n")
         method, target, old = _request_line(line)
-        fields = self._known.get(block)
-        repeated = fields is not None
-        if fields is None:
-            fields = self._read(block)
+        fields = self._known.get(block) or self._read(block)
         if not fields.headers.get("Host") and (not old or "Host" in fields.headers):
-            raise Refused("missing required Host header")
+            raise ProtocolError("missing required Host header")
         if old and fields.chunked:
-            raise Refused("HTTP/1.0 has no Transfer-Encoding")
-        head = Head(method, target, fields, old=old)
-        if repeated and len(raw) <= self._longest:
-            if len(self._whole) >= self._size:
-                del self._whole[next(iter(self._whole))]
-            self._whole[raw] = head
-        return head
+            raise ProtocolError("HTTP/1.0 has no Transfer-Encoding")
+        return Head(method, target, fields, old=old, audit_id=audit_id)
 
     def _read(self, block: bytes) -> Fields:
         fields = Fields(_pairs(block, self._max_fields))
@@ -167,20 +135,20 @@ def _without(raw: bytes, name: bytes) -> tuple[bytes, bytes]:
 def _request_line(line: bytes) -> tuple[str, str, bool]:
     parts = line.split(b" ")
     if len(parts) != 3:
-        raise Refused("malformed request line")
+        raise ProtocolError("malformed request line")
     method = _METHODS.get(parts[0])
     if method is None:
         if not parts[0] or len(parts[0]) > _MAX_METHOD or parts[0].translate(None, _TOKEN):
-            raise Refused("malformed method")
+            raise ProtocolError("malformed method")
         method = parts[0].decode("ascii")
     if parts[2] not in {b"HTTP/1.1", b"HTTP/1.0"}:
-        raise Refused("unsupported protocol version", 505 if parts[2].startswith(b"HTTP/") else 400)
+        raise ProtocolError("unsupported protocol version", 505 if parts[2].startswith(b"HTTP/") else 400)
     try:
         target = parts[1].decode()
     except UnicodeDecodeError:
-        raise Refused("the request's target is not UTF-8") from None
+        raise ProtocolError("the request's target is not UTF-8") from None
     if not target.startswith("/") or not target.isprintable():
-        raise Refused("the request's target must be a path")
+        raise ProtocolError("the request's target must be a path")
     return method, target, parts[2] == b"HTTP/1.0"
 
 
@@ -189,17 +157,17 @@ def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
     if not block:
         return []
     if len(block.translate(None, _NOT_IN_FIELDS)) != len(block):
-        raise Refused("a header field holds a control character")
+        raise ProtocolError("a header field holds a control character")
     if block.count(b"\r\n") >= most:
-        raise Refused("too many header fields", 431)
+        raise ProtocolError("too many header fields", 431)
     lines = block.split(b"\r\n")
     if not block.count(b"\n") == block.count(b"\r") == len(lines) - 1:
-        raise Refused("a header field holds a bare CR or LF")
+        raise ProtocolError("a header field holds a bare CR or LF")
     pairs = []
     for line in lines:
         name, colon, value = line.partition(b":")
         if not colon or not name or name.translate(None, _TOKEN):
-            raise Refused("malformed header field")
+            raise ProtocolError("malformed header field")
         pairs.append((name.decode("ascii"), value.strip(b" \t").decode("utf-8", "replace")))
     return pairs
 
@@ -207,19 +175,19 @@ def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
 def _framing(headers: CIMultiDictProxy[str]) -> tuple[int, bool]:
     """Return the length of the body (0 without one) and whether it comes in chunks."""
     if len(headers.getall("Host", ())) > 1:
-        raise Refused("too many Host headers")
+        raise ProtocolError("too many Host headers")
     lengths = headers.getall("Content-Length", ())
     codings = headers.getall("Transfer-Encoding", ())
     if codings:
         if lengths:
-            raise Refused("both Content-Length and Transfer-Encoding")
+            raise ProtocolError("both Content-Length and Transfer-Encoding")
         if len(codings) > 1:
-            raise Refused("too many transfer encodings")
+            raise ProtocolError("too many transfer encodings")
         if codings[0].lower() != "chunked":
-            raise Refused("unsupported transfer encoding", 501)
+            raise ProtocolError("unsupported transfer encoding", 501)
         return 0, True
     if not lengths:
         return 0, False
     if len(lengths) > 1 or not lengths[0].isascii() or not lengths[0].isdigit() or len(lengths[0]) > _MAX_LENGTH_DIGITS:
-        raise Refused("bad Content-Length")
+        raise ProtocolError("bad Content-Length")
     return int(lengths[0]), False

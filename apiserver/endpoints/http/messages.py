@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
 from functools import lru_cache
 from http import HTTPStatus
 from time import gmtime
@@ -47,8 +46,6 @@ class Carrier(Protocol):
     """The handshake."""
     task: asyncio.Task[None] | None
     """Task that answers the request."""
-    remembered: dict[object, object]
-    """Values that others computed for this connection, by whatever key they like; they go with the connection."""
 
     async def piece(self) -> bytes:
         """Return the next piece of the body, nothing at its end."""
@@ -75,49 +72,10 @@ class Carrier(Protocol):
         ...
 
 
-class Waiting(Carrier, Protocol):
-    """A connection whose client waits for an answer that was promised (:data:`LATER`): either of the methods is called, once."""
-
-    @property
-    def is_open(self) -> bool:
-        """True if the client is still there."""
-        ...
-
-    @property
-    def ends(self) -> bool:
-        """True if the answer has to say that it is the connection's last."""
-        ...
-
-    def reply(self, answer: bytes) -> None:
-        """Send the answer, head and all."""
-        ...
-
-    def ask(self, head: Head) -> None:
-        """Let the handler answer after all."""
-        ...
-
-
-class Later(Enum):
-    """Marker that a :data:`Prompt` returns when the answer will come by :meth:`Waiting.reply`."""
-
-    LATER = "later"
-
-
-LATER: Final = Later.LATER
-
-
-Prompt = Callable[[Head, str, Waiting], bytes | Later | None]
-"""Answers a request that was answered before, without a task: what repeats itself should not cost what is new costs.
-
-Takes the very head that the first request had, what this one's ``Audit-Id`` says, and the connection; the request has no body. Returns the
-whole answer, :data:`LATER`, or None: the handler has to answer.
-"""
-
-
 class Request:
     """One request. Its body is read at most once."""
 
-    __slots__ = ("_path", "_query", "carrier", "fields", "given_audit_id", "method", "old", "remembered", "target")
+    __slots__ = ("_path", "_query", "carrier", "fields", "given_audit_id", "method", "old", "target")
 
     def __init__(self, head: Head, carrier: Carrier) -> None:
         self.carrier = carrier
@@ -127,8 +85,6 @@ class Request:
         self.fields = head.fields
         self.old = head.old
         """HTTP/1.0."""
-        self.remembered = head.remembered
-        """See :attr:`Head.remembered`."""
         self.given_audit_id = head.audit_id or head.fields.headers.get("Audit-Id", "")
         """The id by which whoever sent it knows the request."""
         self._path = ""

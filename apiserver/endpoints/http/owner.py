@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from apiserver.endpoints.http.allowances import UNVERIFIED, VERIFIED, Allowance
-from apiserver.endpoints.http.heads import Heads, Refused
-from apiserver.endpoints.http.messages import Prompt, Request, Response
+from apiserver.endpoints.http.heads import Heads, ProtocolError
+from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.turns import Turns
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -41,7 +41,7 @@ class Settings:
 class Owned(Hashable, Protocol):
     """A connection, as its server sees it."""
 
-    def refuse(self, error: Refused) -> None:
+    def refuse(self, error: ProtocolError) -> None:
         """Answer what is no request, and end."""
         ...
 
@@ -62,7 +62,6 @@ class Owner(Protocol):
     """A server, as its connections see it."""
 
     handler: Handler
-    prompt: Prompt | None
     settings: Settings
     heads: Heads
     strange_heads: Heads

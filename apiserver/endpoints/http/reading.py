@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from apiserver.endpoints.http.heads import MAX_HEAD_BYTES, Head, Heads, Refused
+from apiserver.endpoints.http.heads import MAX_HEAD_BYTES, Head, Heads, ProtocolError
 
 _END: Final = b"\r\n\r\n"
 _BARE: Final = re.compile(rb"(?<!\r)\n")
@@ -55,27 +55,27 @@ class Reader:
         """Return the next head if all of it is there; the body of the one before must be complete.
 
         Raises:
-            Refused: it is malformed, or too long.
+            ProtocolError: it is malformed, or too long.
         """
         buffer = self._buffer
         end = buffer.find(_END, self._searched)
         if end < 0:
             if _BARE.search(buffer, max(0, self._searched - 1)):
-                raise self._refused(Refused("the head holds a bare LF"))
+                raise self._refused(ProtocolError("the head holds a bare LF"))
             self._searched = max(0, len(buffer) - 3)
             if len(buffer) > self._most + 3:
-                raise self._refused(Refused("the request's header fields are too large", 431))
+                raise self._refused(ProtocolError("the request's header fields are too large", 431))
             return None
         if end > self._most:
-            raise self._refused(Refused("the request's header fields are too large", 431))
+            raise self._refused(ProtocolError("the request's header fields are too large", 431))
         raw = bytes(buffer[:end])
         if raw.count(b"\n") != raw.count(b"\r\n"):
-            raise self._refused(Refused("the head holds a bare LF"))
+            raise self._refused(ProtocolError("the head holds a bare LF"))
         self._take(end + 4)
         self._searched = 0
         try:
             head = self._heads.read(raw)
-        except Refused as error:
+        except ProtocolError as error:
             raise self._refused(error) from None
         self._left = head.fields.content_length
         self._chunks = _Chunks() if head.fields.chunked else None
@@ -86,7 +86,7 @@ class Reader:
         """Return what is there of the body and was not taken yet: nothing means "wait" or, if :attr:`complete`, "all of it".
 
         Raises:
-            Refused: the chunks are malformed.
+            ProtocolError: the chunks are malformed.
         """
         if self.complete:
             return b""
@@ -96,7 +96,7 @@ class Reader:
                 self._buffer = buffer = bytearray(buffer)
             try:
                 piece = self._chunks.take(buffer)
-            except Refused as error:
+            except ProtocolError as error:
                 raise self._refused(error) from None
             self.complete = self._chunks.complete
             return piece
@@ -125,7 +125,7 @@ class Reader:
         self.broken = True
         self._buffer = b""
 
-    def _refused(self, error: Refused) -> Refused:
+    def _refused(self, error: ProtocolError) -> ProtocolError:
         self.drop()
         return error
 
@@ -162,10 +162,10 @@ class _Chunks:
         if self._ending:
             if len(buffer) < 2:
                 if buffer and buffer[0] != 13:
-                    raise Refused("malformed chunked body")
+                    raise ProtocolError("malformed chunked body")
                 return False
             if buffer[:2] != b"\r\n":
-                raise Refused("malformed chunked body")
+                raise ProtocolError("malformed chunked body")
             del buffer[:2]
             self._ending = False
             return True
@@ -175,7 +175,7 @@ class _Chunks:
         if self._trailer >= 0:
             self._trailer += len(line) + 2
             if self._trailer > _MAX_TRAILER:
-                raise Refused("the trailer of the body is too large", 431)
+                raise ProtocolError("the trailer of the body is too large", 431)
             self.complete = not line
             return True
         self._left = _size(line)
@@ -188,17 +188,17 @@ def _line(buffer: bytearray) -> bytes | None:
     end = buffer.find(b"\n", 0, _MAX_CHUNK_LINE + 2)
     if end < 0:
         if len(buffer) >= _MAX_CHUNK_LINE + 2:
-            raise Refused("malformed chunked body: a line is too long")
+            raise ProtocolError("malformed chunked body: a line is too long")
         return None
     line = bytes(buffer[:end])
     del buffer[: end + 1]
     if not line.endswith(b"\r") or line.translate(None, _EXTENSION) != b"\r":
-        raise Refused("malformed chunked body")
+        raise ProtocolError("malformed chunked body")
     return line[:-1]
 
 
 def _size(line: bytes) -> int:
     digits = line.partition(b";")[0].rstrip(b" \t")
     if not digits or len(digits) > _MAX_CHUNK_DIGITS or digits.translate(None, _HEXADECIMAL):
-        raise Refused("malformed chunked body: invalid size of a chunk")
+        raise ProtocolError("malformed chunked body: invalid size of a chunk")
     return int(digits, 16)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from apiserver.endpoints.http.connection import Connection
-from apiserver.endpoints.http.heads import Heads, Refused
-from apiserver.endpoints.http.messages import Prompt
+from apiserver.endpoints.http.heads import Heads, ProtocolError
 from apiserver.endpoints.http.owner import Handler, Owned, Settings
 from apiserver.endpoints.http.turns import Turns
 
@@ -14,9 +13,8 @@ from apiserver.endpoints.http.turns import Turns
 class Server:
     """Makes the protocols of connections: pass it to ``loop.create_server``, or to :class:`~.handshakes.Handshakes`."""
 
-    def __init__(self, handler: Handler, settings: Settings | None = None, *, prompt: Prompt | None = None) -> None:
+    def __init__(self, handler: Handler, settings: Settings | None = None) -> None:
         self.handler = handler
-        self.prompt = prompt
         self.settings = settings or Settings()
         self.heads = Heads(max_fields=self.settings.verified.fields)
         self.strange_heads = Heads(0, max_fields=self.settings.unverified.fields)
@@ -60,7 +58,7 @@ class Server:
         if len(self._long) > self.settings.long_heads:
             oldest = next(iter(self._long))
             del self._long[oldest]
-            oldest.refuse(Refused("too many unfinished long heads at once", 431))
+            oldest.refuse(ProtocolError("too many unfinished long heads at once", 431))
 
     def shortens(self, connection: Owned) -> None:
         """Forget a long head: it is complete."""

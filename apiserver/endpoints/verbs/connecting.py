@@ -17,7 +17,7 @@ from functools import partial
 
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.endpoints import responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.http.upgrade import GOING_AWAY, End
@@ -43,43 +43,43 @@ class Streams:
         return End(GOING_AWAY, "the server stops: dial again")
 
 
-async def connect(served: Served, call: Call, stream: Connect, streams: Streams) -> Response:
+async def connect(served: Served, context: RequestContext, stream: Connect, streams: Streams) -> Response:
     """Serve one stream from its upgrade to its end."""
-    if stream.interactive and call.authorize is not None:
-        await call.authorize("create")
-    if "dryRun" in call.request.query:
+    if stream.interactive and context.authorize is not None:
+        await context.authorize("create")
+    if "dryRun" in context.request.query:
         raise BadRequest("dryRun is not supported")
-    item = await served.store.get(call.info.namespace, call.info.name)
-    await served.store.connecting(call.info.namespace, call.info.name, call.info.subresource, call.caller)
-    destination = await stream.locate(item.object, call.request.query)
-    if not upgrade.is_upgrade(call.request):
+    item = await served.store.get(context.info.namespace, context.info.name)
+    await served.store.connecting(context.info.namespace, context.info.name, context.info.subresource, context.caller)
+    destination = await stream.locate(item.object, context.request.query)
+    if not upgrade.is_upgrade(context.request):
         raise BadRequest("Upgrade request required")
-    if not upgrade.is_well_formed(call.request):
+    if not upgrade.is_well_formed(context.request):
         raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
     from apiserver.endpoints.http.websocket import WebSocket  # here, because most servers never have one
     from apiserver.endpoints.verbs import bounded, joining
 
     client = WebSocket(
-        call.request,
+        context.request,
         protocols=stream.subprotocols,
         max_bytes=joining.MAX_MESSAGE_BYTES,
         ping_seconds=stream.ping_seconds,
         socket_bytes=bounded.SOCKET_BYTES,
     )
-    async with streams.open.one(call.user, call.info) as holder, joining.dialled(destination, stream, holder) as server:
+    async with streams.open.one(context.user, context.info) as holder, joining.dialled(destination, stream, holder) as server:
         for warning in stream.warnings(item.object):
-            call.warn(warning)
-        responses.add_headers(call, client)
+            context.warn(warning)
+        responses.add_headers(context, client)
         await client.accept()
-        call.started(client.status)
-        call.initialized()
-        await joining.join(client, server, _endings(call, stream, streams))
+        context.started(client.status)
+        context.initialized()
+        await joining.join(client, server, _endings(context, stream, streams))
     return client
 
 
-def _endings(call: Call, stream: Connect, streams: Streams) -> list[Callable[[], Coroutine[None, None, End]]]:
+def _endings(context: RequestContext, stream: Connect, streams: Streams) -> list[Callable[[], Coroutine[None, None, End]]]:
     """Return what ends a stream that neither side ends: we stop, or its user's rights to it were withdrawn."""
-    if call.withdrawn is None:
+    if context.withdrawn is None:
         return [streams.ended]
-    verbs = (call.info.verb, "create") if stream.interactive else (call.info.verb,)
-    return [streams.ended, partial(call.withdrawn, verbs)]
+    verbs = (context.info.verb, "create") if stream.interactive else (context.info.verb,)
+    return [streams.ended, partial(context.withdrawn, verbs)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apiserver.apis.meta.objects import uid_of
 from apiserver.endpoints import bodies, queries, responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.presenting import MANY, ONE, include_of
 from apiserver.endpoints.verbs.reading import list_query, metadata_of
@@ -13,37 +13,37 @@ from apiserver.registry.generic import listing
 from apiserver.registry.generic.options import DeleteOptions
 
 
-async def delete(served: Served, call: Call) -> Response:
+async def delete(served: Served, context: RequestContext) -> Response:
     """Delete one object: Success if it is gone, the object if finalizers hold it."""
-    representation = call.represent(*ONE)
-    options = await _options(call)
-    item, gone = await served.store.delete(call.info.namespace, call.info.name, options)
+    representation = context.represent(*ONE)
+    options = await _options(context)
+    item, gone = await served.store.delete(context.info.namespace, context.info.name, options)
     if not gone:
         code = 202 if options.orphan_dependents is False else 200
-        return await served.answer_one(call, item, representation, code=code)
+        return await served.answer_one(context, item, representation, code=code)
     resource = served.strategy.resource
-    details = {"name": call.info.name, "group": resource.group, "kind": resource.plural, "uid": uid_of(item.object)}
+    details = {"name": context.info.name, "group": resource.group, "kind": resource.plural, "uid": uid_of(item.object)}
     document = responses.success(details)
-    if call.record is not None:
-        call.record.status = document
-    return await responses.answer(call, document, media_type=representation.media_type)
+    if context.record is not None:
+        context.record.status = document
+    return await responses.answer(context, document, media_type=representation.media_type)
 
 
-async def delete_collection(served: Served, call: Call) -> Response:
+async def delete_collection(served: Served, context: RequestContext) -> Response:
     """Delete every object that the query selects; answer with the list of them."""
-    representation = call.represent(*MANY)
-    listed = queries.list_options(call.request.query, watch=False)
-    options = await _options(call)
-    page = await listing.run(served.store, list_query(served, call, listed))
+    representation = context.represent(*MANY)
+    listed = queries.list_options(context.request.query, watch=False)
+    options = await _options(context)
+    page = await listing.run(served.store, list_query(served, context, listed))
     deleted = await served.store.delete_each(page.items, options)
-    include = include_of(call.request.query.get("includeObject"))
+    include = include_of(context.request.query.get("includeObject"))
     document = served.presenter.many([served.store.shown(each) for each in deleted], metadata_of(page), representation, include)
-    return await responses.answer(call, document, media_type=representation.media_type)
+    return await responses.answer(context, document, media_type=representation.media_type)
 
 
-async def _options(call: Call) -> DeleteOptions:
-    body = (await bodies.read_object(call.request, notice_duplicates=False)).value
+async def _options(context: RequestContext) -> DeleteOptions:
+    body = (await bodies.read_object(context.request, notice_duplicates=False)).value
     if body:
-        call.received(body)
-    query = call.request.query
-    return queries.delete_options(query, query.getall("dryRun", []), body, call.caller)
+        context.received(body)
+    query = context.request.query
+    return queries.delete_options(query, query.getall("dryRun", []), body, context.caller)

@@ -7,7 +7,7 @@ from typing import Final
 
 from apiserver.apis.meta.errors import BadRequest
 from apiserver.endpoints import responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Stream
 from apiserver.endpoints.negotiation import JSON
@@ -20,14 +20,14 @@ _PING_SECONDS: Final = 30.0
 class Lines:
     """One chunked answer."""
 
-    def __init__(self, call: Call) -> None:
-        self.response = stream = Stream(call.request, content_type=JSON)
+    def __init__(self, context: RequestContext) -> None:
+        self.response = stream = Stream(context.request, content_type=JSON)
         self._stream = stream
         self.coding = "chunked" if stream.chunked else "plain"
         """Names what :meth:`encode` does: answers of one coding share its result."""
         self.send = stream.push
         """Sends what :meth:`encode` returned; False when the client does not read, and :meth:`room` is to be awaited."""
-        responses.add_headers(call, stream)
+        responses.add_headers(context, stream)
 
     async def begin(self) -> None:
         """Send the head."""
@@ -49,13 +49,13 @@ class Lines:
 class Messages:
     """A websocket; the client's messages are ignored, its close ends the watch."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, context: RequestContext) -> None:
         """Look at the upgrade.
 
         Raises:
             BadRequest: it is none of RFC 6455.
         """
-        request = call.request
+        request = context.request
         if not upgrade.is_well_formed(request):
             raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
         from apiserver.endpoints.http import websocket  # here, because most servers never have one
@@ -74,7 +74,7 @@ class Messages:
         """Returns frames, each a text message, as they go on the wire."""
         self.send = socket.push
         """As that of :class:`Lines`."""
-        responses.add_headers(call, socket)
+        responses.add_headers(context, socket)
 
     async def begin(self) -> None:
         """Upgrade the connection."""
@@ -89,6 +89,6 @@ class Messages:
         await self._socket.end()
 
 
-def frames_of(call: Call) -> Lines | Messages:
+def frames_of(context: RequestContext) -> Lines | Messages:
     """Return what the client asked for."""
-    return Messages(call) if upgrade.is_upgrade(call.request) else Lines(call)
+    return Messages(context) if upgrade.is_upgrade(context.request) else Lines(context)

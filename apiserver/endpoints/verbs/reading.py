@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries, responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Joined, Response
-from apiserver.endpoints.negotiation import PLAIN, Representation
+from apiserver.endpoints.negotiation import Representation
 from apiserver.endpoints.presenting import MANY, ONE, Include, include_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.cacher.items import Item
-from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import listing, selection
 from apiserver.registry.generic.listing import ListQuery, parse_revision
 from apiserver.registry.generic.strategy import Read
@@ -26,57 +24,33 @@ _PIECE: Final = 128
 """Objects turned into rows before others get their turn: some milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class OneObject:
-    """The body of an answer that is one object, as its cache holds it (:class:`~apiserver.endpoints.call.Again`)."""
-
-    cache: WatchCache
-    key: str
-    at_least: int
-    """The revision that the cache must have reached."""
-    fresh: bool
-    """True if the object is wanted as it is when the client asks."""
-
-    def now(self) -> asyncio.Future[int]:
-        """Return what is done once the cache has all that the storage had when this was called."""
-        return self.cache.now()
-
-    def body(self) -> bytes | None:
-        """Return the object's JSON; None if it cannot be had without waiting, or is so large that it would be compressed."""
-        item = self.cache.at_hand(self.key, self.at_least)
-        return None if item is None or item.size >= responses.LARGE else item.data
-
-
-async def get(served: Served, call: Call) -> Response:
+async def get(served: Served, context: RequestContext) -> Response:
     """Answer with one object (``/status`` shows all of it, too)."""
-    representation = call.represent(*ONE)
-    text = call.request.query.get("resourceVersion", "")
-    store, info, at_least = served.store, call.info, parse_revision(text)
-    item = await store.get(info.namespace, info.name, fresh=not text, at_least=at_least)
-    if representation == PLAIN and served.strategy.hub is served.strategy and not responses.is_pretty(call):
-        call.again = OneObject(store.cache, store.key(info.namespace, info.name), at_least, fresh=not text)
-    return await served.answer_one(call, item, representation)
+    representation = context.represent(*ONE)
+    text = context.request.query.get("resourceVersion", "")
+    item = await served.store.get(context.info.namespace, context.info.name, fresh=not text, at_least=parse_revision(text))
+    return await served.answer_one(context, item, representation)
 
 
-async def read_part(served: Served, call: Call, part: Read) -> Response:
+async def read_part(served: Served, context: RequestContext, part: Read) -> Response:
     """Answer with what a subresource that can only be read has to say of one object."""
-    media_type = call.represent().media_type
-    item = await served.store.get(call.info.namespace, call.info.name)
-    return await responses.answer(call, await part.read(item.object), media_type=media_type)
+    media_type = context.represent().media_type
+    item = await served.store.get(context.info.namespace, context.info.name)
+    return await responses.answer(context, await part.read(item.object), media_type=media_type)
 
 
-async def list_(served: Served, call: Call) -> Response:
+async def list_(served: Served, context: RequestContext) -> Response:
     """Answer with a page of a collection."""
-    representation = call.represent(*MANY)
-    options = queries.list_options(call.request.query, watch=False)
-    page = await listing.run(served.store, list_query(served, call, options))
+    representation = context.represent(*MANY)
+    options = queries.list_options(context.request.query, watch=False)
+    page = await listing.run(served.store, list_query(served, context, options))
     metadata = metadata_of(page)
     if representation.transform:
-        include = include_of(call.request.query.get("includeObject"))
+        include = include_of(context.request.query.get("includeObject"))
         body = await _in_pieces(served, page.items, metadata, representation, include)
     else:
         body = _whole(served, page.items, metadata)
-    return await responses.answer(call, body, media_type=representation.media_type)
+    return await responses.answer(context, body, media_type=representation.media_type)
 
 
 async def _in_pieces(served: Served, items: Sequence[Item], metadata: Object, representation: Representation, include: Include) -> Joined:
@@ -93,14 +67,14 @@ async def _in_pieces(served: Served, items: Sequence[Item], metadata: Object, re
     return _list(orjson.dumps(frame)[: -len(b"]}")], parts, sum(map(len, parts)), len(items))
 
 
-def list_query(served: Served, call: Call, options: queries.ListOptions) -> ListQuery:
+def list_query(served: Served, context: RequestContext, options: queries.ListOptions) -> ListQuery:
     """Return what the options ask of the collection.
 
     Raises:
         BadRequest: a selector is wrong.
     """
     return ListQuery(
-        namespace=call.info.namespace,
+        namespace=context.info.namespace,
         selection=selection.parse(served.strategy, options.label_selector, options.field_selector),
         limit=options.limit,
         token=options.continue_token,

@@ -6,7 +6,7 @@ from apiserver.apis.meta.errors import BadRequest
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.strategic_patch import Shape
 from apiserver.endpoints import bodies, responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import media_name
 from apiserver.endpoints.verbs import patches
@@ -20,44 +20,44 @@ from apiserver.registry.generic.store import Change, Stored
 _SHAPE = Shape({"type": "object"}, {})
 
 
-async def get(served: Served, call: Call, scaling: Scaling) -> Response:
+async def get(served: Served, context: RequestContext, scaling: Scaling) -> Response:
     """Answer with the object's Scale."""
-    return await _answer(call, scaling, await served.store.get(call.info.namespace, call.info.name))
+    return await _answer(context, scaling, await served.store.get(context.info.namespace, context.info.name))
 
 
-async def update(served: Served, call: Call, scaling: Scaling) -> Response:
+async def update(served: Served, context: RequestContext, scaling: Scaling) -> Response:
     """Set the replicas; without a ``resourceVersion`` whatever they were."""
-    options = write_options(call)
-    scale = (await bodies.read_object(call.request)).value
+    options = write_options(context)
+    scale = (await bodies.read_object(context.request)).value
     if not scale:
         raise BadRequest("the request has no body: it must be a Scale")
-    return await _write(served, call, scaling, lambda _: scale, options, repeatable=True)
+    return await _write(served, context, scaling, lambda _: scale, options, repeatable=True)
 
 
-async def patch(served: Served, call: Call, scaling: Scaling) -> Response:
+async def patch(served: Served, context: RequestContext, scaling: Scaling) -> Response:
     """Change the Scale in part: its replicas."""
-    media_type = media_name(call.request.headers.get("Content-Type"))
-    raw = await bodies.read(call.request)
+    media_type = media_name(context.request.headers.get("Content-Type"))
+    raw = await bodies.read(context.request)
     if media_type == patches.APPLY_PATCH and served.store.applies("scale"):
-        options = write_options(call, "PatchOptions", apply=True)
+        options = write_options(context, "PatchOptions", apply=True)
         applied, _ = patches.parse_apply(raw)
-        return await _answer(call, scaling, await served.store.apply_scale(call.info.namespace, call.info.name, applied, options))
+        return await _answer(context, scaling, await served.store.apply_scale(context.info.namespace, context.info.name, applied, options))
     change, _ = patches.parse(media_type, raw, _SHAPE)
-    options = write_options(call, "PatchOptions")
-    return await _write(served, call, scaling, change, options, repeatable=media_type in patches.REPEATABLE)
+    options = write_options(context, "PatchOptions")
+    return await _write(served, context, scaling, change, options, repeatable=media_type in patches.REPEATABLE)
 
 
 async def _write(
-    served: Served, call: Call, scaling: Scaling, change: Change, options: WriteOptions, *, repeatable: bool
+    served: Served, context: RequestContext, scaling: Scaling, change: Change, options: WriteOptions, *, repeatable: bool
 ) -> Response:  # fmt: skip
     def scaled(stored: Stored) -> Object:
         obj = stored()
         return scaling.put_back(obj, change(lambda: scaling.view(obj)))
 
-    item = await served.store.update(call.info.namespace, call.info.name, scaled, options, part="scale", repeatable=repeatable)
-    return await _answer(call, scaling, item)
+    item = await served.store.update(context.info.namespace, context.info.name, scaled, options, part="scale", repeatable=repeatable)
+    return await _answer(context, scaling, item)
 
 
-async def _answer(call: Call, scaling: Scaling, item: Item) -> Response:
-    representation = call.represent()
-    return await responses.answer(call, scaling.view(item.object), media_type=representation.media_type)
+async def _answer(context: RequestContext, scaling: Scaling, item: Item) -> Response:
+    representation = context.represent()
+    return await responses.answer(context, scaling.view(item.object), media_type=representation.media_type)

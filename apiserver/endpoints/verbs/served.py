@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from apiserver.apis.meta.strategic_patch import Shape
 from apiserver.endpoints import responses
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import Representation
 from apiserver.endpoints.presenting import Presenter, include_of
@@ -29,10 +29,10 @@ class Served:
         """Strategy of the resource."""
         return self.store.strategy
 
-    async def answer_one(self, call: Call, item: Item, representation: Representation, *, code: int = 200) -> Response:
+    async def answer_one(self, context: RequestContext, item: Item, representation: Representation, *, code: int = 200) -> Response:
         """Answer with one object."""
         if not representation.transform:
-            return await responses.answer(call, self.store.shown_bytes(item, b"\n"), code=code, media_type=representation.media_type)
-        include = include_of(call.request.query.get("includeObject"))
+            return await responses.answer(context, self.store.shown_bytes(item, b"\n"), code=code, media_type=representation.media_type)
+        include = include_of(context.request.query.get("includeObject"))
         shown = self.presenter.one(self.store.shown(item), representation, include)
-        return await responses.answer(call, shown, code=code, media_type=representation.media_type)
+        return await responses.answer(context, shown, code=code, media_type=representation.media_type)

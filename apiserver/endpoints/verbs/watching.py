@@ -21,14 +21,14 @@ from apiserver.apis.meta.errors import BadRequest, Expired, Timeout
 from apiserver.apis.meta.instruments import Tally
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
 from apiserver.endpoints.presenting import ONE, Include, include_of
 from apiserver.endpoints.verbs.framing import frames_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.endpoints.watchmeters import WatchMeter, WatchMeters
-from apiserver.registry.cacher.changes import Event, EventType, Telling
+from apiserver.registry.cacher.changes import Event, EventBatch, EventType
 from apiserver.registry.cacher.history import Replay
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.cacher.window import Watch
@@ -72,13 +72,13 @@ class Watches:
             limit.reschedule(now + random.uniform(0, within))  # noqa: S311 - no secret
 
 
-async def watch(served: Served, call: Call, watches: Watches, *, name: str = "") -> Response:
+async def watch(served: Served, context: RequestContext, watches: Watches, *, name: str = "") -> Response:
     """Serve one watch from its first frame to its end: of a collection, or of the object ``name`` in it."""
-    representation = call.represent(*ONE, stream=True)
-    options = queries.list_options(call.request.query, watch=True)
+    representation = context.represent(*ONE, stream=True)
+    options = queries.list_options(context.request.query, watch=True)
     resource = served.strategy.resource
     meter = watches.meters.watch(resource.group, resource.version, resource.plural)
-    stream = _Stream(served, call, options, representation, name, meter)
+    stream = _Stream(served, context, options, representation, name, meter)
     seconds = options.timeout_seconds or random.uniform(_SHORTEST, _LONGEST)  # noqa: S311 - no secret
     limit: asyncio.Timeout | None = None
     try:
@@ -103,18 +103,39 @@ class _Stream:
     """One watch's frames, and the receiver of its events."""
 
     __slots__ = (
-        "_began", "_call", "_coded_form", "_columns", "_events", "_form", "_has_begun", "_include", "_is_shared", "_meter", "_options",
-        "_representation", "_selection", "_send", "_served", "_since", "_sink",
+        "_began",
+        "_coded_form",
+        "_columns",
+        "_context",
+        "_events",
+        "_form",
+        "_has_begun",
+        "_include",
+        "_is_shared",
+        "_meter",
+        "_options",
+        "_representation",
+        "_selection",
+        "_send",
+        "_served",
+        "_since",
+        "_sink",
     )  # fmt: skip
 
     def __init__(
-        self, served: Served, call: Call, options: queries.ListOptions, representation: Representation, name: str, meter: WatchMeter
+        self,
+        served: Served,
+        context: RequestContext,
+        options: queries.ListOptions,
+        representation: Representation,
+        name: str,
+        meter: WatchMeter,
     ) -> None:
         self._served = served
-        self._call = call
+        self._context = context
         self._options = options
         self._representation = representation
-        self._include: Include = include_of(call.request.query.get("includeObject"))
+        self._include: Include = include_of(context.request.query.get("includeObject"))
         field_selector = options.field_selector or (str(fields.Term("metadata.name", name)) if name else "")
         self._selection: Selection = selection.parse(served.strategy, options.label_selector, field_selector)
         if name and self._selection.name != name:
@@ -123,7 +144,7 @@ class _Stream:
         self._columns = True
         self._form = f"{served.store.resource.api_version} {representation.transform} {representation.version}"
         self._is_shared = representation.transform != TABLE  # a Table is of its own moment, and the first has columns
-        self._sink = sink = frames_of(call)
+        self._sink = sink = frames_of(context)
         self._send = sink.send
         self._coded_form = f"{sink.coding} {self._form}"
         self._has_begun = False
@@ -164,9 +185,9 @@ class _Stream:
     async def _serve(self) -> None:
         store = self._served.store
         initial, after = await self._beginning()
-        prefix = store.prefix(self._call.info.namespace)
+        prefix = store.prefix(self._context.info.namespace)
         bookmark_seconds = BOOKMARK_SECONDS if self._options.bookmarks else None
-        namespace, name, trigger = self._call.info.namespace, self._selection.name, self._selection.trigger
+        namespace, name, trigger = self._context.info.namespace, self._selection.name, self._selection.trigger
         key = store.key(namespace, name) if namespace and name else ""
         snapshot: Sequence[Item] = ()
         if initial:
@@ -183,18 +204,18 @@ class _Stream:
                 await self._write(self._object("ADDED", item) for item in snapshot[start : start + _SLICE] if self._selection(item))
             if initial and self._options.bookmarks:
                 await self._write([self._bookmark(after, {INITIAL_EVENTS_END: "true"})])
-            self._call.initialized()
+            self._context.initialized()
             if self._options.send_initial_events:
-                self._meter.listed(time.perf_counter() - self._began, self._call.info.scope)
+                self._meter.listed(time.perf_counter() - self._began, self._context.info.scope)
             del snapshot
             self._events = events
             await events.tell(self)
 
     # What the watch cache needs (changes.Receiver): events go out in its own turn, without waking this watch's task.
 
-    def receive(self, telling: Telling) -> bool:
+    def receive(self, batch: EventBatch) -> bool:
         """Send events; all watches of one form that are told the same send the same bytes, made once."""
-        letter = telling.written(self._coded_form, self._letter_of) if self._is_shared else self._letter_of(telling.events)
+        letter = batch.written(self._coded_form, self._letter_of) if self._is_shared else self._letter_of(batch.events)
         self._meter.sent(letter.tally)
         return self._send(letter.data)
 
@@ -288,7 +309,7 @@ class _Stream:
         """Send the head, once."""
         if not self._has_begun:
             await self._sink.begin()
-            self._call.started(self._sink.response.status)
+            self._context.started(self._sink.response.status)
             self._has_begun = True
 
 

@@ -112,7 +112,7 @@ def event_of(record: Record, predicate: Predicate | None) -> Event | None:
     return record.event(EventType.DELETED) if was else None
 
 
-class Telling:
+class EventBatch:
     """Events that are told together, at least one, in their order; the same for all watches that are told just these at one moment."""
 
     __slots__ = ("_written", "events")
@@ -132,7 +132,7 @@ class Telling:
 class Receiver(Protocol):
     """Receiver of what a watch finds."""
 
-    def receive(self, telling: Telling) -> bool:
+    def receive(self, batch: EventBatch) -> bool:
         """Take events, without waiting; False: there is no room for more, and nothing comes before :meth:`room` has returned."""
         ...
 

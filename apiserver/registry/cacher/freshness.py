@@ -36,9 +36,10 @@ NOW: Final = -1
 class Freshness:
     """Waits for revisions. ``run`` must run meanwhile."""
 
-    def __init__(self, storage: Storage, *, timeout_seconds: float) -> None:
+    def __init__(self, storage: Storage, *, timeout_seconds: float, idle_seconds: float = IDLE_SECONDS) -> None:
         self._storage = storage
         self._timeout_seconds = timeout_seconds
+        self._idle_seconds = idle_seconds
         self._reached = 0
         # A reader has one future, from its question to the moment when the cache is there. One timer watches over all of them: a timeout
         # of its own would cost each reader more than the rest of its wait.
@@ -84,10 +85,9 @@ class Freshness:
         """
         if revision is not None and max(revision, 1) <= self._reached:
             return self._reached
-        return await self.reached(revision)
+        return await self._reaching(revision)
 
-    def reached(self, revision: int | None) -> asyncio.Future[int]:
-        """Return what :meth:`wait` waits for."""
+    def _reaching(self, revision: int | None) -> asyncio.Future[int]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         if revision is None and self._open_since is not None and loop.time() - self._open_since >= self._timeout_seconds:
@@ -167,7 +167,7 @@ class Freshness:
     async def _ask_progress(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(ASK_AGAIN_SECONDS if self._is_awaited() else IDLE_SECONDS):
+                async with asyncio.timeout(ASK_AGAIN_SECONDS if self._is_awaited() else self._idle_seconds):
                     await self._behind.wait()
             except TimeoutError:
                 pass

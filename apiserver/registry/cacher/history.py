@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Self
 
 from apiserver.apis.meta import errors
-from apiserver.registry.cacher.changes import Event, Predicate, Receiver, Record, Telling, event_of
+from apiserver.registry.cacher.changes import Event, EventBatch, Predicate, Receiver, Record, event_of
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.cacher.window import Watch, Window
 from storage.port import Batch, Compacted, Entry, Storage, StorageError
@@ -45,13 +45,24 @@ def records_of(batch: Batch, read: Read) -> list[Record]:
 class History:
     """Reads back what the window has not."""
 
-    def __init__(self, storage: Storage, prefix: str, read: Read, window: Window) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        prefix: str,
+        read: Read,
+        window: Window,
+        *,
+        replays: int = REPLAYS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
         self._storage = storage
         self._prefix = prefix
         self._read = read
         self._window = window
         self._reading = asyncio.Lock()
         self._too_deep = (0, 0)  # (epoch, revision): from there on is more than the window holds
+        self._max_replays = replays
+        self._timeout_seconds = timeout_seconds
         self._replays = 0
         self.read_back = 0
         """Number of times that the window was made to reach further back."""
@@ -69,7 +80,7 @@ class History:
                 if epoch == self._window.epoch and after <= depth:
                     return False
                 try:
-                    async with asyncio.timeout(TIMEOUT_SECONDS):
+                    async with asyncio.timeout(self._timeout_seconds):
                         await self._read_back(after)
                 except Compacted:
                     raise self._window.expired(after) from None
@@ -102,7 +113,7 @@ class History:
         Raises:
             TooManyRequests: there are many already.
         """
-        if self._replays >= REPLAYS:
+        if self._replays >= self._max_replays:
             raise errors.TooManyRequests("too many watches read old changes; try again later", errors.Details(retry_after_seconds=_SECONDS))
         self._replays += 1
         return Replay(self, watch, prefix, after, predicate, key)
@@ -165,11 +176,6 @@ class Replay:
         await self._close()
 
     @property
-    def is_live(self) -> bool:
-        """True once it has come so near that it reads the window. Cancelling a wait before that ends it."""
-        return self._live is not None
-
-    @property
     def revision(self) -> int:
         """Every event at or below it was handed out."""
         if self._pending:
@@ -201,7 +207,7 @@ class Replay:
         """
         while self._live is None or self._pending:
             if self._pending:
-                receiver.receive(Telling(self.take()))
+                receiver.receive(EventBatch(self.take()))
                 await receiver.room()
                 continue
             try:

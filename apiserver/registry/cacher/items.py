@@ -129,10 +129,11 @@ class Snapshot:
 class SortedItems:
     """Items by key, kept in order in chunks: what one change costs does not grow with their number. A slice costs as much as it is long."""
 
-    def __init__(self, items: Iterable[Item] = ()) -> None:
+    def __init__(self, items: Iterable[Item] = (), *, chunk: int = CHUNK) -> None:
+        self._chunk = chunk
         ordered = sorted(items, key=lambda item: item.key)
-        self._items = [ordered[start : start + CHUNK] for start in range(0, len(ordered), CHUNK)]
-        self._keys = [[item.key for item in chunk] for chunk in self._items]
+        self._items = [ordered[start : start + chunk] for start in range(0, len(ordered), chunk)]
+        self._keys = [[item.key for item in items] for items in self._items]
         self._last = [keys[-1] for keys in self._keys]
         self._length = len(ordered)
 
@@ -168,7 +169,7 @@ class SortedItems:
         self._items[chunk].insert(index, item)
         self._last[chunk] = keys[-1]
         self._length += 1
-        if len(keys) > 2 * CHUNK:
+        if len(keys) > 2 * self._chunk:
             self._split(chunk)
 
     def remove(self, key: str) -> None:
@@ -185,7 +186,7 @@ class SortedItems:
         self._length -= 1
         if keys:
             self._last[chunk] = keys[-1]
-        if len(keys) < CHUNK // 4:
+        if len(keys) < self._chunk // 4:
             self._join(chunk)
 
     def slice(self, prefix: str, *, start: str = "", limit: int = 0) -> tuple[list[Item], int]:
@@ -218,9 +219,9 @@ class SortedItems:
 
     def _split(self, chunk: int) -> None:
         keys, items = self._keys[chunk], self._items[chunk]
-        self._keys[chunk : chunk + 1] = [keys[:CHUNK], keys[CHUNK:]]
-        self._items[chunk : chunk + 1] = [items[:CHUNK], items[CHUNK:]]
-        self._last[chunk : chunk + 1] = [keys[CHUNK - 1], keys[-1]]
+        self._keys[chunk : chunk + 1] = [keys[: self._chunk], keys[self._chunk :]]
+        self._items[chunk : chunk + 1] = [items[: self._chunk], items[self._chunk :]]
+        self._last[chunk : chunk + 1] = [keys[self._chunk - 1], keys[-1]]
 
     def _join(self, chunk: int) -> None:
         """Join a small chunk with the one before or after it, if both fit into one; drop an empty one."""
@@ -228,7 +229,7 @@ class SortedItems:
             del self._keys[chunk], self._items[chunk], self._last[chunk]
             return
         for first in (chunk - 1, chunk):
-            if 0 <= first < len(self._keys) - 1 and len(self._keys[first]) + len(self._keys[first + 1]) <= CHUNK:
+            if 0 <= first < len(self._keys) - 1 and len(self._keys[first]) + len(self._keys[first + 1]) <= self._chunk:
                 self._keys[first] += self._keys.pop(first + 1)
                 self._items[first] += self._items.pop(first + 1)
                 del self._last[first]

@@ -23,23 +23,33 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.backoff import pause_seconds
-from apiserver.registry.cacher import consistency
+from apiserver.registry.cacher import consistency, memory
 from apiserver.registry.cacher.audiences import Trigger
-from apiserver.registry.cacher.changes import Event, EventType, Predicate, Receiver, Record, Telling
-from apiserver.registry.cacher.freshness import Freshness
-from apiserver.registry.cacher.history import History, Replay
+from apiserver.registry.cacher.changes import Event, EventBatch, EventType, Predicate, Receiver, Record
+from apiserver.registry.cacher.freshness import IDLE_SECONDS, Freshness
+from apiserver.registry.cacher.history import REPLAYS, TIMEOUT_SECONDS, History, Replay
 from apiserver.registry.cacher.indexing import Indices
 from apiserver.registry.cacher.items import DECODING_ERRORS, Item, Snapshot, SortedItems
-from apiserver.registry.cacher.memory import give_back
-from apiserver.registry.cacher.window import Watch, Window
+from apiserver.registry.cacher.window import LIMITS, Limits, Watch, Window
 from apiserver.registry.cacher.writes import Writes
 from storage.port import Batch, Change, Compacted, Entry, Storage, StorageError
 
 __all__ = [
-    "Event", "EventType", "Item", "Predicate", "Receiver", "Snapshot", "Telling", "Trigger", "Undecodable", "Watch", "WatchCache"
+    "Event",
+    "EventBatch",
+    "EventType",
+    "Item",
+    "Predicate",
+    "Receiver",
+    "Snapshot",
+    "Trigger",
+    "Undecodable",
+    "Watch",
+    "WatchCache"
 ]  # fmt: skip
 
 logger = logging.getLogger(__name__)
@@ -47,8 +57,23 @@ logger = logging.getLogger(__name__)
 PAGE_LIMIT = 500  # entries read at once when listing: some 2.5 MB of our objects, and a few milliseconds of decoding
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
-SETTLED_SECONDS = 1.0  # after a listing, the buffers that it was read into are free, too
-CHECK_SECONDS = 300.0  # how often the cache is compared with the storage
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of a watch cache."""
+
+    idle: float = IDLE_SECONDS
+    """Between questions for progress while nothing happens."""
+    history: float = TIMEOUT_SECONDS
+    """For the storage to tell what happened before the window."""
+    settled: float = 1.0
+    """After a listing: the buffers that it was read into are free then, too."""
+    check: float = 300.0
+    """Between comparisons with the storage."""
+
+
+TIMES: Final = Times()
 
 Decode = Callable[[Entry], Item]
 
@@ -74,6 +99,10 @@ class WatchCache:
         capacity: int = 2048,
         timeout_seconds: float = 3.0,
         on_undecodable: Callable[[Undecodable], None] | None = None,
+        times: Times = TIMES,
+        limits: Limits = LIMITS,
+        replays: int = REPLAYS,
+        give_back: Callable[[], None] = memory.give_back,
     ) -> None:
         """Cache what lies under ``prefix``.
 
@@ -85,18 +114,24 @@ class WatchCache:
             capacity: how many changes a watch may be behind, or may reach back.
             timeout_seconds: how long ``wait_fresh`` waits (Go's watch cache: 3 s).
             on_undecodable: called once for each bad revision of a key, for a metric.
+            times: seconds.
+            limits: of the window.
+            replays: how many watches may read the storage's history at once.
+            give_back: gives memory back that is free.
         """
         self._storage = storage
         self._prefix = prefix
         self._decode = decode
         self._on_undecodable = on_undecodable
+        self._times = times
+        self._give_back = give_back
         self._items = SortedItems()
         self.writes = Writes()
         """Writes of this server that are under way."""
         self._indices = Indices()
-        self._window = Window(capacity)
-        self._freshness = Freshness(storage, timeout_seconds=timeout_seconds)
-        self._history = History(storage, prefix, self._read, self._window)
+        self._window = Window(capacity, limits)
+        self._freshness = Freshness(storage, timeout_seconds=timeout_seconds, idle_seconds=times.idle)
+        self._history = History(storage, prefix, self._read, self._window, replays=replays, timeout_seconds=times.history)
         self._following: asyncio.Timeout | None = None
         self._begun = 0.0
         self.synced = asyncio.Event()
@@ -155,16 +190,6 @@ class WatchCache:
         if revision == 0 and not self.synced.is_set():
             raise self._cold()
         return await self._freshness.wait(revision)
-
-    def now(self) -> asyncio.Future[int]:
-        """Return what is done once the cache has all that the storage had when this was called: ``wait_fresh()`` without a task."""
-        return self._freshness.reached(None)
-
-    def at_hand(self, key: str, revision: int = 0) -> Item | None:
-        """Return an object if there is no doubt and no need to wait: it is there, and the cache is not older than ``revision``."""
-        if not self.is_usable or max(revision, 1) > self.revision:
-            return None
-        return self._items.get(key)
 
     def get(self, key: str) -> Item | None:
         """Return the item of ``key`` as the cache has it now."""
@@ -253,7 +278,7 @@ class WatchCache:
 
     async def _keep_checking(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_SECONDS * random.uniform(0.8, 1))  # noqa: S311  # no secret
+            await asyncio.sleep(self._times.check * random.uniform(0.8, 1))  # noqa: S311  # no secret
             if self.is_usable:
                 await self.check()
 
@@ -266,7 +291,7 @@ class WatchCache:
         while True:
             try:
                 revision = await self._relist()
-                asyncio.get_running_loop().call_later(SETTLED_SECONDS, give_back)
+                asyncio.get_running_loop().call_later(self._times.settled, self._give_back)
                 failures = 0
                 await self._keep_up(revision)
             except TimeoutError:  # `check` found a difference

@@ -20,55 +20,70 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
 from typing import Final, Self
 
 from apiserver.apis.meta import errors
 from apiserver.registry.cacher.audiences import Audiences, Trigger
-from apiserver.registry.cacher.changes import Event, EventType, Predicate, Receiver, Record, Telling, event_of
+from apiserver.registry.cacher.changes import Event, EventBatch, EventType, Predicate, Receiver, Record, event_of
 
-CHUNK = 256  # changes a watch looks at before it hands them on: bounds what one watch holds and how long it keeps the loop
-PUSHED: Final = 64  # changes that are pushed before it is asked whether there is room for more
-STROKE: Final = 32  # changes that the window drops at once
-FRAMED: Final = 64  # changes whose encoded frames are kept: watches that keep up share them, those that do not encode again
-PAUSE_SECONDS: Final = 100e-6  # for each watch that was told: some four times what telling it costs
-LONGEST_PAUSE_SECONDS: Final = 0.05
-FEW: Final = 20  # watches for whom no pause is made: a timer is not that exact
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is done at once, and how long the pauses between are."""
+
+    chunk: int = 256
+    """Changes that a watch looks at before it hands them on: bounds what one watch holds and how long it keeps the loop."""
+    pushed: int = 64
+    """Changes that are pushed before it is asked whether there is room for more."""
+    dropped: int = 32
+    """Changes that the window drops at once."""
+    framed: int = 64
+    """Changes whose encoded frames are kept: watches that keep up share them, those that do not encode again."""
+    pause_seconds: float = 100e-6
+    """For each watch that was told: some four times what telling it costs."""
+    longest_pause_seconds: float = 0.05
+    few: int = 20
+    """Watches for whom no pause is made: a timer is not that exact."""
+
+
+LIMITS: Final = Limits()
 _revision_of = attrgetter("revision")
 
 
-class _Tellings:
-    """The events dispatched at one moment: watches that are told the same events share them (:class:`Telling`)."""
+class _EventBatches:
+    """The events dispatched at one moment: watches that are told the same events share them (:class:`EventBatch`)."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[int, ...], Telling] = {}
+        self._of: dict[tuple[int, ...], EventBatch] = {}
 
-    def of(self, events: Iterable[Event | None]) -> Telling | None:
+    def of(self, events: Iterable[Event | None]) -> EventBatch | None:
         """Return the events, the same for all that have the same; None if there are none."""
         found = [event for event in events if event is not None]
         if not found:
             return None
         identity = tuple(map(id, found))
-        telling = self._of.get(identity)
-        if telling is None:
-            telling = self._of[identity] = Telling(found)
-        return telling
+        batch = self._of.get(identity)
+        if batch is None:
+            batch = self._of[identity] = EventBatch(found)
+        return batch
 
 
 class Window:
     """The changes after ``oldest`` up to ``revision``, at most about ``capacity`` of them."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, limits: Limits = LIMITS) -> None:
         self._capacity = capacity
+        self._limits = limits
         self._records: list[Record] = []
         self._base = 0  # sequence number of the first record
         self._framed = 0  # sequence number of the first record that may hold frames
         self._audiences: Audiences[Watch] = Audiences()
-        self._is_telling = False
+        self._is_dispatching = False
         self._pause_until = 0.0
-        self._telling: asyncio.Handle | None = None  # when it is due
+        self._dispatching: asyncio.Handle | None = None  # when it is due
         self.end = 0
         """The sequence number that the next record gets."""
         self.told = 0
@@ -101,12 +116,12 @@ class Window:
         self.end += len(records)
         self.revision = revision
         self._tell_soon()
-        if len(self._records) > self._capacity + STROKE:  # dropping one at a time would move all of them
+        if len(self._records) > self._capacity + self._limits.dropped:  # dropping one at a time would move all of them
             self._tell_all()
             self._drop(len(self._records) - self._capacity)
-        for position in range(max(self._framed, self._base), self.end - FRAMED):
+        for position in range(max(self._framed, self._base), self.end - self._limits.framed):
             self._records[position - self._base].forget_frames()
-        self._framed = max(self._framed, self.end - FRAMED)
+        self._framed = max(self._framed, self.end - self._limits.framed)
 
     def prepend(self, records: Sequence[Record], after: int) -> None:
         """Reach further back: ``records`` are all that happened after ``after``, up to ``oldest``."""
@@ -131,10 +146,10 @@ class Window:
         return self._base + bisect_right(self._records, after, key=_revision_of)
 
     def read(self, position: int) -> Sequence[Record] | None:
-        """Return at most CHUNK records from ``position`` on, as far as watches were told; None when some of them are gone."""
+        """Return a chunk of records from ``position`` on, as far as watches were told; None when some of them are gone."""
         if position < self._base:
             return None
-        return self._records[position - self._base : min(position + CHUNK, self.told) - self._base]
+        return self._records[position - self._base : min(position + self._limits.chunk, self.told) - self._base]
 
     def revision_before(self, position: int) -> int:
         """Return the revision to which everything lies before ``position``; 0 when that is gone."""
@@ -165,33 +180,34 @@ class Window:
         pause = self._pause_until - time.monotonic()
         if pause <= 0 and self._audiences.is_empty:
             self._tell_all()
-        elif self._telling is None:
+        elif self._dispatching is None:
             loop = asyncio.get_running_loop()
-            self._telling = loop.call_later(pause, self._tell_all) if pause > 0 else loop.call_soon(self._tell_all)
+            self._dispatching = loop.call_later(pause, self._tell_all) if pause > 0 else loop.call_soon(self._tell_all)
 
     def _tell_all(self) -> None:
         """Tell the watches that wait of everything that they were not told yet; then pause, if they were many."""
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
-        if self._is_telling:
+        if self._dispatching is not None:
+            self._dispatching.cancel()
+            self._dispatching = None
+        if self._is_dispatching:
             return  # a receiver brought us here: who tells goes on until all is told, in order
-        self._is_telling = True
+        self._is_dispatching = True
         number = 0
         try:
             while self.told < self.end:
-                number += self._tell(min(self.told + PUSHED, self.end))
+                number += self._tell(min(self.told + self._limits.pushed, self.end))
         finally:
-            self._is_telling = False
+            self._is_dispatching = False
         self.told_revision = self.revision
-        if number > FEW:
-            self._pause_until = time.monotonic() + min(number * PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        if number > self._limits.few:
+            pause = min(number * self._limits.pause_seconds, self._limits.longest_pause_seconds)
+            self._pause_until = time.monotonic() + pause
 
     def _tell(self, end: int) -> int:
         """Tell the watches that wait of what is before position ``end``; return how many heard something."""
         records = self._records[self.told - self._base : end - self._base]
         revision = self.revision_before(end)
-        tellings, number = _Tellings(), 0
+        batches, number = _EventBatches(), 0
         for audience, concerning in self._audiences.concerned(records):
             first, whole = concerning[0].revision, None
             for watch in tuple(audience.watches):  # receivers without room leave it
@@ -199,13 +215,13 @@ class Window:
                     continue
                 try:
                     if watch.every_after < first:
-                        telling = whole = whole or tellings.of(event_of(record, None) for record in concerning)
+                        batch = whole = whole or batches.of(event_of(record, None) for record in concerning)
                     else:
-                        telling = tellings.of(watch.chosen(concerning))
-                    if telling is None:
+                        batch = batches.of(watch.chosen(concerning))
+                    if batch is None:
                         continue
                     number += 1
-                    if not watch.receive(telling):
+                    if not watch.receive(batch):
                         self._stop(watch, end, revision)
                 except Exception as error:  # noqa: BLE001 - of a predicate or a receiver: its own watch raises it, the others go on
                     watch.failure = error
@@ -252,7 +268,7 @@ class Watch:
         """It tells every change above this revision, without looking at it."""
         self.is_idle = False
         """It waits: whatever watches were told was for others, or its receiver has it."""
-        self.receive: Callable[[Telling], bool] = self._keep
+        self.receive: Callable[[EventBatch], bool] = self._keep
         """Takes what is told while it waits."""
         self.failure: Exception | None = None
         """Exception that its predicate or its receiver raised while it waited."""
@@ -284,7 +300,7 @@ class Watch:
         """
         while (events := await self._step(receiver.receive)) is not None:
             if events:
-                receiver.receive(Telling(events))
+                receiver.receive(EventBatch(events))
             await receiver.room()
 
     def __aiter__(self) -> Self:
@@ -340,7 +356,7 @@ class Watch:
         self._revision = max(self._revision, revision)
         _wake(self._waiter)
 
-    async def _step(self, receive: Callable[[Telling], bool]) -> list[Event] | None:
+    async def _step(self, receive: Callable[[EventBatch], bool]) -> list[Event] | None:
         """Return what is at hand; if nothing is, wait, what happens going to ``receive``, and return nothing. None: the cache stopped."""
         window = self._window
         if events := self.take():
@@ -355,7 +371,7 @@ class Watch:
             await self._wait(receive)
         return []
 
-    async def _wait(self, receive: Callable[[Telling], bool]) -> None:
+    async def _wait(self, receive: Callable[[EventBatch], bool]) -> None:
         """Wait until ``receive`` takes no more or raises, the window begins anew or closes, or a bookmark is due."""
         self._waiter = waiter = self._loop.create_future()
         # asyncio.timeout_at costs more
@@ -372,9 +388,9 @@ class Watch:
         if self.failure is not None:
             raise self.failure
 
-    def _keep(self, telling: Telling) -> bool:
+    def _keep(self, batch: EventBatch) -> bool:
         """Keep what is told for whoever iterates."""
-        self._pending += telling.events
+        self._pending += batch.events
         return False
 
     def _read(self) -> list[Event]:

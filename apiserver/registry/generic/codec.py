@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any
 
 import orjson
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.registry.cacher import canonical
 from apiserver.registry.cacher.canonical import Form
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic.strategy import Strategy
 from storage.encryption.prefix import ENCRYPTED
 from storage.port import Entry
-
-at_revision = canonical.at_revision
 
 
 def collection(root: str, resource: Resource) -> str:
@@ -33,11 +29,7 @@ def lock_key(root: str, resource: Resource, lock: str) -> str:
 @functools.cache
 def form_of(strategy: Strategy) -> Form:
     """Return the form in which objects of the strategy are stored and served."""
-    # Its own package and ours decide what an object looks like; others that it asks change with them.
-    own = type(strategy).__module__
-    package = sys.modules[own].__package__ or own
-    code = canonical.checksum_of(__name__.partition(".")[0], *([] if package.startswith("apiserver.") else [package]))
-    return Form(strategy.resource.api_version, strategy.resource.kind, code)
+    return Form(strategy.resource.api_version, strategy.resource.kind)
 
 
 def encode(strategy: Strategy, obj: Object) -> bytes:
@@ -51,11 +43,6 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
     Raises:
         ValueError: the value is no object of ours.
     """
-    form = form_of(strategy)
-    item = form.read(entry.key, entry.mod_revision, entry.value)
-    if item is not None:
-        item.stale = entry.stale
-        return item
     if entry.value.startswith(ENCRYPTED):
         raise ValueError("it is encrypted with a key that this server does not have")
     obj = orjson.loads(entry.value)
@@ -65,7 +52,7 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
     if another:
         obj = _converted(strategy, obj)
     strategy.default(obj)
-    return form.item(entry.key, entry.mod_revision, obj, stale=another or entry.stale)
+    return form_of(strategy).item(entry.key, entry.mod_revision, obj, stale=another or entry.stale)
 
 
 def _converted(strategy: Strategy, obj: Object) -> Object:

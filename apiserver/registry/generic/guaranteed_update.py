@@ -10,14 +10,13 @@ from collections.abc import Awaitable, Callable
 
 from apiserver.apis.meta.errors import StatusError
 from apiserver.registry.cacher.items import Item
-from apiserver.registry.generic.cohorts import Cohort
 from apiserver.registry.generic.ownership import keep_times
 from apiserver.registry.generic.planning import Plan
 from apiserver.registry.generic.stored import StoredObjects
 from apiserver.registry.generic.transactions import Overtaken
 
-Planning = Callable[[Item, Cohort], Awaitable[Plan]]
-"""Returns what is to become of an object, planned beside the others of a cohort; called again with a newer object."""
+Planning = Callable[[Item], Awaitable[Plan]]
+"""Returns what is to become of an object; called again with a newer one."""
 
 
 async def guaranteed_update(
@@ -31,18 +30,17 @@ async def guaranteed_update(
         NotFound, and what ``plan`` raises about the object as it is stored.
         Conflict: a lock is taken.
     """
-    cohort = await objects.cohorts.join()
     item = objects.cached(namespace, name) if not dry_run else None
     certain = item is None
     if item is None:
         item = await objects.live(namespace, name)
     while True:
-        planned = await _attempted(plan, item, cohort)
+        planned = await _attempted(plan, item)
         if isinstance(planned, Plan) and _changes(planned, item):
             try:
                 if planned.remove:
                     return await objects.remove(item, planned.obj, dry_run=dry_run), True
-                return await objects.write(item.key, item, planned.obj, cohort, dry_run=dry_run, repeatable=repeatable), False
+                return await objects.write(item.key, item, planned.obj, dry_run=dry_run, repeatable=repeatable), False
             except Overtaken as overtaken:
                 item, certain = objects.current(name, overtaken.current), True
                 continue
@@ -56,10 +54,10 @@ async def guaranteed_update(
         return item, False
 
 
-async def _attempted(plan: Planning, item: Item, cohort: Cohort) -> Plan | StatusError:
+async def _attempted(plan: Planning, item: Item) -> Plan | StatusError:
     """Return the plan, or why there is none."""
     try:
-        return await plan(item, cohort)
+        return await plan(item)
     except StatusError as refused:
         return refused
 

@@ -24,7 +24,6 @@ from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.admission import Admission
 from apiserver.registry.generic.admitting import Admitter
-from apiserver.registry.generic.cohorts import Cohort
 from apiserver.registry.generic.guaranteed_update import guaranteed_update
 from apiserver.registry.generic.options import Caller, DeleteOptions, WriteOptions
 from apiserver.registry.generic.ownership import FieldOwners, OwnersOf, no_owners
@@ -131,7 +130,6 @@ class Store:
             NotFound, Forbidden: its namespace is absent, or goes; admission refuses.
             AlreadyExists, Conflict: its name, or a lock, is taken.
         """
-        cohort = await self._objects.cohorts.join()
         metadata.match_request(obj, self.resource, namespace)
         refused = self._planner.read(obj, options)
         given = obj["metadata"]
@@ -139,12 +137,10 @@ class Store:
             raise BadRequest("resourceVersion should not be set on objects to be created")
         self.strategy.default(obj)
         metadata.wipe(given)  # nobody comes to own it
-        await cohort.stage()
         self._own(self._owners(""), None, obj, options)
-        await cohort.stage()
-        return await self._add(namespace, obj, refused, options, cohort)
+        return await self._add(namespace, obj, refused, options)
 
-    async def _add(self, namespace: str, obj: Object, refused: Sequence[FieldError], options: WriteOptions, cohort: Cohort) -> Item:
+    async def _add(self, namespace: str, obj: Object, refused: Sequence[FieldError], options: WriteOptions) -> Item:
         """Store a new object that was read, defaulted and given owners."""
         requested = obj["metadata"].get("name", "")
         attributes = self._admitter.attributes("CREATE", "", namespace, requested, options)
@@ -162,7 +158,7 @@ class Store:
             try:
                 # Another try would take another name: whoever hears of no result must look first.
                 key = self.key(namespace, name_of(new))
-                return await self._objects.write(key, None, new, cohort, dry_run=options.dry_run, repeatable=not base)
+                return await self._objects.write(key, None, new, dry_run=options.dry_run, repeatable=not base)
             except Overtaken as overtaken:
                 if not base:
                     raise self._exists(new, overtaken.current) from None
@@ -188,13 +184,11 @@ class Store:
         """
         owners = self._owners(part)
 
-        async def plan(item: Item, cohort: Cohort) -> Plan:
+        async def plan(item: Item) -> Plan:
             live = self.shown(item)
             wanted = change(self._copier(item))
             refused = self._planner.receive(wanted, live, options, part)
-            await cohort.stage()
             self._own(owners, live, wanted, options)
-            await cohort.stage()
             return await self._admitter.update(item, live, wanted, refused, options, part)
 
         item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
@@ -228,13 +222,11 @@ class Store:
         if owners is None:
             raise BadRequest(f"{self.resource.plural}{'/' + part if part else ''} cannot be applied: no managed fields are kept")
 
-        async def plan(item: Item, cohort: Cohort) -> Plan:
+        async def plan(item: Item) -> Plan:
             live = self.shown(item)
             wanted = owners.apply(self._copier(item)(), applied, options.manager, force=options.force, now=self._now())
             metadata.must_be_named(wanted, name)
-            await cohort.stage()
             refused = self._planner.receive(wanted, live, options, part)
-            await cohort.stage()
             return await self._admitter.update(item, live, wanted, refused, options, part)
 
         while True:
@@ -277,13 +269,12 @@ class Store:
             why = f"uid mismatch: the provided object specified uid {str(uid)[:64]}, and no existing object was found"
             raise metadata.conflict(self.resource, name, why)
         metadata.must_be_named(applied, name)
-        cohort = await self._objects.cohorts.join()
         obj = owners.apply(None, applied, options.manager, force=options.force, now=self._now())
         metadata.match_request(obj, self.resource, namespace, name)
         obj["metadata"].pop("resourceVersion", None)  # of one that is gone
         refused = self._planner.read(obj, options)
         self.strategy.default(obj)
-        return await self._add(namespace, obj, refused, options, cohort)
+        return await self._add(namespace, obj, refused, options)
 
     async def act(self, namespace: str, name: str, subresource: str, verb: Verb, body: Object, options: WriteOptions) -> Item:
         """Apply a verb to an object and return it as it became.
@@ -293,7 +284,7 @@ class Store:
         """
         owners = self._owners(subresource)
 
-        async def plan(item: Item, _: Cohort) -> Plan:
+        async def plan(item: Item) -> Plan:
             live = self.shown(item)
             wanted = self.strategy.from_hub(verb.apply(codec.copy_of(item), body, self._now()))
             self._own(owners, live, wanted, options)
@@ -312,7 +303,7 @@ class Store:
         """
         conditions = options if uid is None else replace(options, uid=uid)
 
-        async def plan(item: Item, _: Cohort) -> Plan:
+        async def plan(item: Item) -> Plan:
             planned = self._planner.delete(item.object, conditions, self._now())
             attributes = self._admitter.attributes("DELETE", "", namespace, name, options)
             if attributes is not None:

@@ -7,7 +7,6 @@ from apiserver.apis.meta.objects import Object
 from apiserver.registry.cacher.items import DECODING_ERRORS, Item
 from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec, metadata
-from apiserver.registry.generic.cohorts import Cohort, Cohorts
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.generic.transactions import Overtaken, Transactions, Unreadable, reading
 from storage.port import Entry, Storage
@@ -17,8 +16,6 @@ class StoredObjects:
     """The objects of one strategy under ``root`` (``/registry``)."""
 
     def __init__(self, storage: Storage, cache: WatchCache, strategy: Strategy, root: str) -> None:
-        self.cohorts = Cohorts()
-        """Of writes that come at the same time: who plans one joins before."""
         self._storage = storage
         self._cache = cache
         self._hub = strategy.hub
@@ -86,7 +83,7 @@ class StoredObjects:
         with reading(f"read {self._resource.plural}"):
             return await self._storage.get(key)
 
-    async def write(self, key: str, old: Item | None, new: Object, cohort: Cohort, *, dry_run: bool, repeatable: bool) -> Item:
+    async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
         """Store ``new`` in place of ``old`` (None: of nothing), at worst without its managed fields: it may be too large with them.
 
         Raises:
@@ -96,9 +93,7 @@ class StoredObjects:
         if dry_run:
             return await self._as_if(key, old, new)
         hub, writes = self._hub, self._cache.writes
-        await cohort.stage()
         value = codec.encode(hub, new)
-        await cohort.stage()
         write = writes.begin(key, value, lambda revision: codec.written(hub, key, revision, new, value))
         try:
             if old is None:
@@ -109,13 +104,11 @@ class StoredObjects:
             writes.forget(write)
             if new["metadata"].pop("managedFields", None) is None:
                 raise
-            return await self.write(key, old, new, cohort, dry_run=False, repeatable=repeatable)
+            return await self.write(key, old, new, dry_run=False, repeatable=repeatable)
         except Overtaken:
             writes.forget(write)
             raise
-        item = write.at(revision)
-        await cohort.stage()  # storage answers many at once
-        return item
+        return write.at(revision)
 
     async def remove(self, item: Item, last: Object, *, dry_run: bool) -> Item:
         """Remove an object and its locks; return ``last``, its last state, at the revision of its end.

@@ -3,7 +3,8 @@
 They are taken without waiting and stored in batches beside the event loop: a batch is whatever came within 100 ms, so that a busy
 server makes ten writes a second and not twenty thousand. Each write wakes a thread, and the thread the loop: at 20 ms that was some 2 %
 of the processor time of a server with 600 writes a second, and more with few. Whoever may not lose 100 ms when the process is killed takes
-``blocking-strict``. What differs is what happens when the other side is slow:
+``blocking-strict``, where a batch is whatever came while the one before was stored. What differs is what happens when the other side is
+slow:
 
 ===================== ===============================================================================================
 ``batch``             events beyond the buffer are lost, and counted in ``apiserver_audit_error_total``
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -28,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 Mode = Literal["batch", "blocking", "blocking-strict"]
 MODES: Final[tuple[Mode, ...]] = ("batch", "blocking", "blocking-strict")
+STRICT: Final = "blocking-strict"
 GATHER_SECONDS: Final = 0.1
 FLUSH_SECONDS: Final = 10.0
 """Seconds that the end of the process may wait for what is not stored."""
@@ -53,7 +56,7 @@ class Buffer:
 
         Args:
             name: of the backend.
-            store: stores a batch and returns nothing, or something to await; raises OSError when it cannot.
+            store: stores a batch and returns nothing, or a coroutine to await; raises OSError when it cannot.
             buffering: the bounds.
             lost: counts events that were lost.
         """
@@ -63,10 +66,13 @@ class Buffer:
         self._lost = lost
         self._events: list[str] = []
         self._some = asyncio.Event()
-        self._stored = asyncio.Event()
+        self._room = asyncio.Event()
+        self._taken = self._done = 0  # events, ever: those that came, and those that were stored or lost
+        self._waiters: deque[tuple[int, asyncio.Future[bool]]] = deque()
+        """Whoever waits until so many are done; told whether the last of them was stored."""
         self._failed = False
         self._closing = False
-        self._strict = buffering.mode == "blocking-strict"
+        self._strict = buffering.mode == STRICT
 
     @property
     def full(self) -> bool:
@@ -82,18 +88,29 @@ class Buffer:
         if not events:
             self._some.set()
         events.append(event)
+        self._taken += 1
 
     async def room(self) -> None:
-        """Wait for room; strict: until everything is stored.
+        """Wait for room; strict: until everything that came before is stored.
 
         Raises:
             OSError: strict, and it was not stored.
         """
-        while self._events and (self._strict or len(self._events) >= self._buffering.buffer):
-            self._stored.clear()
-            await self._stored.wait()
-        if self._strict and self._failed:
-            raise OSError(f"the audit backend {self.name} does not store")
+        if self._strict:
+            if not await self._is_stored():
+                raise OSError(f"the audit backend {self.name} does not store")
+            return
+        while len(self._events) >= self._buffering.buffer:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _is_stored(self) -> bool:
+        """Return whether the last event that came is stored, once that is known."""
+        if self._done == self._taken:
+            return not self._failed
+        stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiters.append((self._taken, stored))
+        return await stored
 
     async def run(self) -> None:
         """Store what comes until closed; returns when all is stored."""
@@ -126,4 +143,9 @@ class Buffer:
             del self._events[: len(batch)]
             if not self._events and not self._closing:
                 self._some.clear()
-            self._stored.set()
+            self._room.set()
+            self._done += len(batch)
+            while self._waiters and self._waiters[0][0] <= self._done:
+                _, waiter = self._waiters.popleft()
+                if not waiter.done():
+                    waiter.set_result(stored)

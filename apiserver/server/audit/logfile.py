@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+STDOUT: Final = "-"
 _DAY: Final = 86400.0
 _STAMP: Final = "%Y-%m-%dT%H-%M-%S.%f"
 
@@ -34,7 +35,7 @@ class LogFile:
         Raises:
             OSError: it cannot be written.
         """
-        self._path = None if path == "-" else Path(path)
+        self._path = None if path == STDOUT else Path(path)
         self._limit = megabytes << 20
         self._backups = backups
         self._days = days

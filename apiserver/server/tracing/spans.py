@@ -27,7 +27,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from apiserver.apis.meta.errors import StatusError
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.requestinfo import RequestInfo
 from storage.port import Batch, Condition, Delete, Entry, Page, Put, Storage
@@ -59,16 +59,16 @@ class Spans:
         """Send what is left; blocks for some seconds at most."""
         self._provider.shutdown()
 
-    async def __call__(self, call: Call, answer: Awaitable[Response]) -> Response:
+    async def __call__(self, context: RequestContext, answer: Awaitable[Response]) -> Response:
         """Await the answer to an authenticated request within a span of its own."""
-        remote = _PROPAGATOR.extract({name.lower(): value for name, value in call.request.headers.items()}, Context())
-        trusted = not _PRIVILEGED.isdisjoint(call.user.groups)
+        remote = _PROPAGATOR.extract({name.lower(): value for name, value in context.request.headers.items()}, Context())
+        trusted = not _PRIVILEGED.isdisjoint(context.user.groups)
         theirs = trace.get_current_span(remote).get_span_context()
         with self._tracer.start_as_current_span(
-            _name(call.info),
+            _name(context.info),
             remote if trusted else Context(),
             SpanKind.SERVER,
-            attributes=_attributes(call),
+            attributes=_attributes(context),
             links=[trace.Link(theirs)] if theirs.is_valid and not trusted else None,
             record_exception=False,
             set_status_on_exception=False,
@@ -115,15 +115,15 @@ def _name(info: RequestInfo) -> str:
     return f"{info.method} /{'/'.join(parts)}"
 
 
-def _attributes(call: Call) -> dict[str, str]:
+def _attributes(context: RequestContext) -> dict[str, str]:
     return {
-        "http.request.method": call.info.method,
-        "http.target": call.request.target,
+        "http.request.method": context.info.method,
+        "http.target": context.request.target,
         "url.scheme": "https",
-        "url.path": call.info.path,
-        "user_agent.original": call.request.headers.get("User-Agent", ""),
+        "url.path": context.info.path,
+        "user_agent.original": context.request.headers.get("User-Agent", ""),
         "network.protocol.version": "1.1",
-        "audit-id": call.audit_id,
+        "audit-id": context.audit_id,
     }
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import Object
+from apiserver.registry.cacher import canonical
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.planning import Part, Planner
@@ -122,7 +123,7 @@ class Subject:
 )
 def test_no_field_makes_the_server_fail(strategy: Strategy, obj: Object, status: Object) -> None:
     subject = Subject(strategy)
-    old = codec.at_revision(subject.create(copy.deepcopy(obj)), 7)
+    old = canonical.at_revision(subject.create(copy.deepcopy(obj)), 7)
     for base, what in ((obj, "create"), (old, "update"), ({**old, "status": status}, "status")):
         for path in places(base):
             for junk in JUNK:

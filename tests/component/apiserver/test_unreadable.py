@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from apiserver.registry.cacher import watchcache
 from apiserver.registry.cacher.watchcache import WatchCache
 from storage.memory import MemoryStorage
 from storage.port import Put
@@ -52,12 +51,12 @@ async def test_a_cache_that_lost_an_object_is_noticed_and_read_anew(pki: Pki, mo
         await run(self)
 
     monkeypatch.setattr(WatchCache, "run", remembered)
-    monkeypatch.setattr(watchcache, "CHECK_SECONDS", 0.1)
     async with serving(pki, storage=MemoryStorage()) as api:
         for name in "abc":
             await api.make(widget(name))
         (cache,) = caches
         cache._items.remove(KEY.replace("bad", "b"))
+        assert not await cache.check()
         async with asyncio.timeout(10):
             while len((await api.get()).json["items"]) < 3:
                 await asyncio.sleep(0.01)

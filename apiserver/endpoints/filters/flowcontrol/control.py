@@ -19,9 +19,8 @@ from apiserver.apis.meta.users import User
 from apiserver.endpoints.filters.flowcontrol import borrowing, configuration, levels
 from apiserver.endpoints.filters.flowcontrol.configuration import Configuration, Schema
 from apiserver.endpoints.filters.flowcontrol.levels import Full, Seats, Waiter
-from apiserver.endpoints.filters.limits import Limiter, Passage, Refused, Seat, Watermark, too_many
-from apiserver.endpoints.http.messages import encoded
-from apiserver.endpoints.requestinfo import RequestInfo, recall, remember
+from apiserver.endpoints.filters.limits import Limiter, Rejected, Seat, Watermark, too_many
+from apiserver.endpoints.requestinfo import RequestInfo
 
 logger = logging.getLogger(__name__)
 
@@ -97,13 +96,12 @@ class FlowMetrics:
 
 @dataclass(slots=True)
 class _Flow:
-    """One flow of one schema, with what its requests count in. It admits its short reads (as their :class:`Passage`)."""
+    """One flow of one schema, with what its requests count in."""
 
     schema: Schema
     seats: Seats
     number: int
     headers: tuple[tuple[str, str], ...]
-    user: User
     dispatched: Cell
     executing: Cell
     executing_seats: Cell
@@ -111,10 +109,9 @@ class _Flow:
     executed: HistogramCell
     estimated: HistogramCell
     watermark: Watermark
-    fields: bytes
 
-    def begin(self, *, writes: bool = False) -> bool:
-        """See :class:`~apiserver.endpoints.filters.limits.Passage`."""
+    def begin(self, *, writes: bool) -> bool:
+        """Take a seat if one is free and nobody waits; then :meth:`end` follows."""
         if not self.seats.take():
             return False
         self.estimated.observe(1)
@@ -125,8 +122,8 @@ class _Flow:
         self.watermark.add(writes=writes)
         return True
 
-    def end(self, seconds: float, *, writes: bool = False) -> None:
-        """See :class:`~apiserver.endpoints.filters.limits.Passage`."""
+    def end(self, seconds: float, *, writes: bool) -> None:
+        """Give the seat back after so long."""
         self.executing.value -= 1
         self.executing_seats.value -= 1
         self.executed.observe(seconds)
@@ -159,8 +156,7 @@ class PriorityAndFairness:
         self._configuration: Configuration | None = None
         self._bounds: dict[str, borrowing.Bounds] = {}
         self._levels: dict[str, Seats] = {}
-        self._flows: dict[tuple[object, ...], _Flow] = {}
-        self._era = object()  # what was remembered in another one holds no more
+        self._flows: dict[tuple[User | str, ...], _Flow] = {}
 
     def configure(self, schemas: Iterable[Object], levels: Iterable[Object]) -> None:
         """Take the cluster's FlowSchemas and PriorityLevelConfigurations; none of either: fall back."""
@@ -187,7 +183,6 @@ class PriorityAndFairness:
                 gauge.cell(name).value = value
         self._levels = {name: seats for name, seats in self._levels.items() if name in self._configuration.levels}
         self._flows.clear()
-        self._era = object()
         self.adjust()
 
     async def run(self) -> None:
@@ -235,12 +230,6 @@ class PriorityAndFairness:
             raise _refusal(flow) from None
         return _Seat(self, flow, waiter, after, info.mutating)
 
-    def passage(self, user: User, info: RequestInfo) -> Passage:
-        """See :class:`Limiter`: one object is one seat."""
-        if self._configuration is None:
-            return self._fallback.passage(user, info)
-        return self._flow(self._configuration, user, info)
-
     def take_peaks(self) -> tuple[int, int]:
         """See :class:`Limiter`."""
         if self._configuration is None:
@@ -252,24 +241,16 @@ class PriorityAndFairness:
         return self.queued.take()
 
     def _flow(self, known: Configuration, user: User, info: RequestInfo) -> _Flow:
-        found: _Flow | None = recall(info, self._era, user)
-        if found is None:
-            found = self._found(known, user, info)
-            remember(info, self._era, user, found)
-        return found
-
-    def _found(self, known: Configuration, user: User, info: RequestInfo) -> _Flow:
-        key = (id(user), info.verb, info.resource, info.namespace, info.subresource, info.group, "" if info.is_resource else info.path)
+        key = (user, info.verb, info.resource, info.namespace, info.subresource, info.group, "" if info.is_resource else info.path)
         flow = self._flows.get(key)
-        if flow is not None and flow.user is user:
-            return flow
-        if len(self._flows) >= _MAX_KNOWN:
-            self._flows.clear()
-        schema = known.classify(user, info)
-        flow = self._flows[key] = self._made(known, schema, user, schema.flow(user, info))
+        if flow is None:
+            if len(self._flows) >= _MAX_KNOWN:
+                self._flows.clear()
+            schema = known.classify(user, info)
+            flow = self._flows[key] = self._made(known, schema, schema.flow(user, info))
         return flow
 
-    def _made(self, known: Configuration, schema: Schema, user: User, distinguisher: str) -> _Flow:
+    def _made(self, known: Configuration, schema: Schema, distinguisher: str) -> _Flow:
         metrics, names = self._metrics, (schema.level, schema.name)
         headers = (SCHEMA_HEADER, schema.uid), (LEVEL_HEADER, known.levels[schema.level].uid)
         return _Flow(
@@ -277,7 +258,6 @@ class PriorityAndFairness:
             self._levels[schema.level],
             levels.flow_of(schema.name, distinguisher),
             headers,
-            user,
             metrics.dispatched.cell(*names),
             metrics.executing.cell(*names),
             metrics.executing_seats.cell(*names),
@@ -285,7 +265,6 @@ class PriorityAndFairness:
             metrics.executed.cell(*names, "regular"),
             metrics.seats.cell(*names),
             self.watermark,
-            encoded(headers),
         )
 
     def _width(self, flow: _Flow, info: RequestInfo) -> tuple[int, float]:
@@ -420,5 +399,5 @@ class _Seat:
         self._control.watermark.add(writes=self._writes)
 
 
-def _refusal(flow: _Flow) -> Refused:
+def _refusal(flow: _Flow) -> Rejected:
     return too_many(flow.headers)

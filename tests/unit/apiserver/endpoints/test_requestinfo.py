@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from apiserver.apis.meta.users import User
-from apiserver.endpoints.requestinfo import RequestInfo, parse, recall, remember
+from apiserver.endpoints.requestinfo import RequestInfo, parse
 
 BASE = "/apis/kubevirt.io/v1alpha1"
 
@@ -85,21 +82,3 @@ def test_what_lies_behind_a_subresource_is_kept() -> None:
 @pytest.mark.parametrize(("method", "mutating"), [("GET", False), ("POST", True), ("DELETE", True), ("PATCH", True)])
 def test_writes_are_mutating(method: str, *, mutating: bool) -> None:
     assert parse(method, f"{BASE}/namespaces/n/vms/a", {}).mutating is mutating
-
-
-def test_what_a_filter_remembers_is_of_one_user_and_one_filter() -> None:
-    info, alice, filters = parse("GET", "/apis/g/v1/namespaces/a/widgets/x", {}), User("alice"), [object(), object()]
-    remember(info, filters[0], alice, "yes")
-    assert recall(info, filters[0], alice) == "yes"
-    assert recall(info, filters[1], alice) is None
-    assert recall(info, filters[0], User("alice")) is None, "users are told apart by identity"
-    assert info == parse("GET", "/apis/g/v1/namespaces/a/widgets/x", {})
-    assert replace(info, verb="create").remembered == {}, "another verb is another request"
-
-
-def test_what_is_remembered_of_one_kind_of_request_has_a_bound() -> None:
-    info, whose, users = parse("GET", "/version", {}), object(), [User(f"u-{each}") for each in range(1000)]
-    for each in users:
-        remember(info, whose, each, each.name)
-    assert len(info.remembered) <= 64
-    assert recall(info, whose, users[-1]) == "u-999"

@@ -10,17 +10,17 @@ import yaml
 
 from apiserver.apis.meta.errors import Conflict, Details, TooManyRequests
 from apiserver.endpoints import requestinfo
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.heads import Fields, Head
 from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.responses import dump, etag_of, status_of, warning, warnings
 
 
-def call(path: str = "/", **headers: str) -> Call:
+def context(path: str = "/", **headers: str) -> RequestContext:
     carrier: Any = None
     fields = Fields([("Host", "h"), *((name.replace("_", "-"), value) for name, value in headers.items())])
     request = Request(Head("GET", path, fields, old=False), carrier)
-    return Call(request, requestinfo.of(request), "id")
+    return RequestContext(request, requestinfo.of(request), "id")
 
 
 def test_wrn_01_a_warning_is_quoted_and_cannot_break_the_header() -> None:
@@ -37,8 +37,8 @@ def test_wrn_01_warnings_are_whole_while_they_are_few_and_cut_when_they_are_many
 
 
 def test_retry_after_is_a_header_exactly_if_the_status_says_so() -> None:
-    assert status_of(call(), TooManyRequests("later", Details(retry_after_seconds=3))).headers["Retry-After"] == "3"
-    assert "Retry-After" not in status_of(call(), Conflict("no")).headers
+    assert status_of(context(), TooManyRequests("later", Details(retry_after_seconds=3))).headers["Retry-After"] == "3"
+    assert "Retry-After" not in status_of(context(), Conflict("no")).headers
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_retry_after_is_a_header_exactly_if_the_status_says_so() -> None:
     ],
 )
 def test_err_07_errors_are_in_the_encoding_that_is_accepted_or_in_json(accept: str, written: str) -> None:
-    response = status_of(call(Accept=accept), Conflict("no"))
+    response = status_of(context(Accept=accept), Conflict("no"))
     read = yaml.safe_load if written == "application/yaml" else orjson.loads
     assert isinstance(response.body, bytes)
     assert response.content_type == written
@@ -63,7 +63,7 @@ def test_err_07_errors_are_in_the_encoding_that_is_accepted_or_in_json(accept: s
     ("path", "agent", "indented"), [("/", "a", False), ("/?pretty=1", "a", True), ("/", "curl/8", True), ("/?pretty=0", "curl/8", False)]
 )
 def test_errors_are_indented_for_people(path: str, agent: str, *, indented: bool) -> None:
-    body = status_of(call(path, User_Agent=agent), Conflict("no")).body
+    body = status_of(context(path, User_Agent=agent), Conflict("no")).body
     assert body == dump(Conflict("no").to_json(), pretty=indented)
 
 

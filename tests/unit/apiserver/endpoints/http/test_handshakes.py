@@ -42,11 +42,11 @@ class From(Socket):
 class Client:
     """A client's end of one connection, which may stop anywhere."""
 
-    def __init__(self, door: Door, address: str, context: ssl.SSLContext) -> None:
+    def __init__(self, listener: Listener, address: str, context: ssl.SSLContext) -> None:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.object = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
         self.transport = From(address)
-        self.tls = door.handshakes()
+        self.tls = listener.handshakes()
         self.transport.tls = self.tls
         self.tls.connection_made(self.transport)
 
@@ -92,7 +92,7 @@ class Client:
         return self.object.read(1 << 16)
 
 
-class Door:
+class Listener:
     """A server, and clients before it."""
 
     def __init__(
@@ -119,73 +119,73 @@ class Door:
 
 
 async def test_the_silent_of_one_address_take_places_from_each_other_only(contexts: Contexts) -> None:
-    door = Door(contexts, handshakes=Caps(10, 4))
-    silent = [door.client("192.0.2.1") for _ in range(50)]
+    listener = Listener(contexts, handshakes=Caps(10, 4))
+    silent = [listener.client("192.0.2.1") for _ in range(50)]
     assert [each.is_gone for each in silent] == [True] * 46 + [False] * 4
-    other = door.client("192.0.2.2")
+    other = listener.client("192.0.2.2")
     await other.shake()
     assert (await other.ask()).endswith(b"/x")
-    assert door.handshakes.under_way.taken_away == 46
-    await door.end()
+    assert listener.handshakes.under_way.taken_away == 46
+    await listener.end()
 
 
 async def test_many_addresses_do_not_take_the_place_of_who_comes_alone(contexts: Contexts) -> None:
-    door = Door(contexts, handshakes=Caps(8, 4), unverified=Caps(8, 4))
-    crowd = [door.client(f"192.0.2.{number % 3}") for number in range(8)]
-    alone = door.client("198.51.100.1")
+    listener = Listener(contexts, handshakes=Caps(8, 4), unverified=Caps(8, 4))
+    crowd = [listener.client(f"192.0.2.{number % 3}") for number in range(8)]
+    alone = listener.client("198.51.100.1")
     alone.send(alone.hello())
-    crowd += [door.client(f"192.0.2.{number % 3}") for number in range(100)]
+    crowd += [listener.client(f"192.0.2.{number % 3}") for number in range(100)]
     await settle()
     alone.finish()
     await settle()
-    crowd += [door.client(f"192.0.2.{number % 3}") for number in range(100)]
+    crowd += [listener.client(f"192.0.2.{number % 3}") for number in range(100)]
     assert (await alone.ask()).endswith(b"/x")
     assert sum(not each.is_gone for each in crowd) == 8
-    await door.end()
+    await listener.end()
 
 
 async def test_strangers_that_have_shaken_hands_are_counted_too(contexts: Contexts) -> None:
-    door = Door(contexts, unverified=Caps(4, 2))
-    clients = [door.client(f"192.0.2.{number % 4}") for number in range(12)]
+    listener = Listener(contexts, unverified=Caps(4, 2))
+    clients = [listener.client(f"192.0.2.{number % 4}") for number in range(12)]
     for each in clients:
         await each.shake()
-    assert (len(door.handshakes.unverified), len(door.server)) == (4, 4)
+    assert (len(listener.handshakes.unverified), len(listener.server)) == (4, 4)
     assert [each.is_gone for each in clients] == [True] * 8 + [False] * 4
-    await door.end()
+    await listener.end()
 
 
 async def test_a_certificate_takes_a_connection_out_of_the_crowd(contexts: Contexts) -> None:
-    door = Door(contexts, handshakes=Caps(4, 2), unverified=Caps(2, 1), verified=Caps(3, 3))
-    proxies = [door.client("192.0.2.1", contexts.proxy) for _ in range(2)]
+    listener = Listener(contexts, handshakes=Caps(4, 2), unverified=Caps(2, 1), verified=Caps(3, 3))
+    proxies = [listener.client("192.0.2.1", contexts.proxy) for _ in range(2)]
     for each in proxies:
         await each.shake()
     for _ in range(20):
-        await door.client("192.0.2.1").shake()  # from the very address
-        door.client("192.0.2.1")
-    assert [len(each) for each in (door.handshakes.unverified, door.handshakes.verified)] == [1, 2]
+        await listener.client("192.0.2.1").shake()  # from the very address
+        listener.client("192.0.2.1")
+    assert [len(each) for each in (listener.handshakes.unverified, listener.handshakes.verified)] == [1, 2]
     for each in proxies:
         assert (await each.ask()).endswith(b"/x")
-    await door.end()
+    await listener.end()
 
 
 async def test_who_holds_one_certificate_takes_no_place_of_another(contexts: Contexts) -> None:
-    door = Door(contexts, verified=Caps(4, 4))
-    proxy = door.client("192.0.2.1", contexts.proxy)
+    listener = Listener(contexts, verified=Caps(4, 4))
+    proxy = listener.client("192.0.2.1", contexts.proxy)
     await proxy.shake()
-    nodes = [door.client("192.0.2.1", contexts.node) for _ in range(10)]  # from the very address
+    nodes = [listener.client("192.0.2.1", contexts.node) for _ in range(10)]  # from the very address
     for each in nodes:
         await each.shake()
     assert (await proxy.ask()).endswith(b"/x")
     assert sum(not each.is_gone for each in nodes) == 3
-    await door.end()
+    await listener.end()
 
 
 async def test_addresses_take_turns(contexts: Contexts) -> None:
-    door = Door(contexts)
-    crowd = [door.client("192.0.2.1") for _ in range(30)]
+    listener = Listener(contexts)
+    crowd = [listener.client("192.0.2.1") for _ in range(30)]
     for each in crowd:
         each.send(each.hello())
-    others = [door.client(f"192.0.2.{number}") for number in (2, 3)]
+    others = [listener.client(f"192.0.2.{number}") for number in (2, 3)]
     for each in others:
         each.send(each.hello())
     await asyncio.sleep(0)  # one turn of the event loop
@@ -194,40 +194,40 @@ async def test_addresses_take_turns(contexts: Contexts) -> None:
     assert 0 < answered <= 2, "what is open is served between turns"
     await settle()
     assert all(each.has_answer() for each in crowd)
-    await door.end()
+    await listener.end()
 
 
 async def test_who_is_gone_takes_nobodys_turn(contexts: Contexts) -> None:
-    door = Door(contexts)
-    crowd = [door.client("192.0.2.1") for _ in range(30)]
+    listener = Listener(contexts)
+    crowd = [listener.client("192.0.2.1") for _ in range(30)]
     for each in crowd:
         each.send(each.hello())
         each.tls.abort()
-    other = door.client("192.0.2.1")
+    other = listener.client("192.0.2.1")
     other.send(other.hello())
     await asyncio.sleep(0)
     assert other.has_answer()
-    await door.end()
+    await listener.end()
 
 
 async def test_who_has_begun_goes_on_before_others_begin(contexts: Contexts) -> None:
-    door = Door(contexts)
-    client = door.client("192.0.2.1")
+    listener = Listener(contexts)
+    client = listener.client("192.0.2.1")
     client.send(client.hello())
     await settle()
-    crowd = [door.client(f"192.0.2.{number}") for number in range(2, 40)]
+    crowd = [listener.client(f"192.0.2.{number}") for number in range(2, 40)]
     for each in crowd:
         each.send(each.hello())
     client.finish()
     await asyncio.sleep(0)
-    assert len(door.server) == 1
+    assert len(listener.server) == 1
     assert sum(each.has_answer() for each in crowd) == 3
-    await door.end()
+    await listener.end()
 
 
 async def test_half_a_first_message_costs_no_openssl(contexts: Contexts) -> None:
-    door = Door(contexts)
-    client = door.client("192.0.2.1")
+    listener = Listener(contexts)
+    client = listener.client("192.0.2.1")
     hello = client.hello()
     for at in range(len(hello) - 1):
         client.send(hello[at : at + 1])
@@ -239,7 +239,7 @@ async def test_half_a_first_message_costs_no_openssl(contexts: Contexts) -> None
     client.finish()
     await settle()
     assert (await client.ask()).endswith(b"/x")
-    await door.end()
+    await listener.end()
 
 
 def record(announced: int, body: bytes, first: bytes = b"\x16\x03\x01", length: int = -1) -> bytes:
@@ -274,18 +274,18 @@ def test_the_first_record_is_judged_before_openssl_sees_it(data: bytes, expected
 
 
 async def test_a_first_message_that_is_announced_too_long_ends_the_connection(contexts: Contexts) -> None:
-    door = Door(contexts)
-    client = door.client("192.0.2.1")
+    listener = Listener(contexts)
+    client = listener.client("192.0.2.1")
     client.send(record(131_000, b"x" * 100))
-    assert (client.is_gone, client.tls.get_extra_info("ssl_object"), door.handshakes.failures) == (True, None, 1)
+    assert (client.is_gone, client.tls.get_extra_info("ssl_object"), listener.handshakes.failures) == (True, None, 1)
     await settle()
-    await door.end()
+    await listener.end()
 
 
 async def test_a_handshake_has_a_length(contexts: Contexts) -> None:
     """What comes behind the first message cannot be read before it is deciphered, and so it is counted."""
-    door = Door(contexts)
-    client = door.client("192.0.2.1", contexts.old)
+    listener = Listener(contexts)
+    client = listener.client("192.0.2.1", contexts.old)
     client.send(client.hello())
     await settle()
     certificate = b"\x16\x03\x03\x3f\xfc\x0b" + (100_000).to_bytes(3, "big") + b"x" * 16_376  # as long as it is announced, in many records
@@ -295,12 +295,12 @@ async def test_a_handshake_has_a_length(contexts: Contexts) -> None:
         await settle()
         seen.append(client.is_gone)
     assert seen == [False, True]
-    await door.end()
+    await listener.end()
 
 
 async def test_what_is_sent_behind_the_handshake_is_read_once_its_turn_has_come(contexts: Contexts) -> None:
-    door = Door(contexts)
-    client = door.client("192.0.2.1")
+    listener = Listener(contexts)
+    client = listener.client("192.0.2.1")
     client.send(client.hello())
     await settle()
     client.incoming.write(client.transport.written)
@@ -322,18 +322,18 @@ async def test_what_is_sent_behind_the_handshake_is_read_once_its_turn_has_come(
     client.incoming.write(client.transport.written)
     assert client.object.read(1 << 16).endswith(b"/x")
     assert client.transport.reading, "and then the kernel is asked for more"
-    await door.end()
+    await listener.end()
 
 
 async def test_of_a_stranger_little_is_taken_at_once(contexts: Contexts) -> None:
     """OpenSSL's buffer keeps the size of the most that came."""
-    door = Door(contexts)
+    listener = Listener(contexts)
     for context, most in ((None, 16 << 10), (contexts.proxy, 64 << 10)):
-        client = door.client("192.0.2.1", context)
+        client = listener.client("192.0.2.1", context)
         assert len(client.tls.get_buffer(-1)) == 16 << 10
         await client.shake()
         assert len(client.tls.get_buffer(-1)) == most
-    await door.end()
+    await listener.end()
 
 
 def ask_for_keys(client: Client) -> bytes:
@@ -347,8 +347,8 @@ def ask_for_keys(client: Client) -> bytes:
 
 @pytest.mark.parametrize("at_once", [1, 100])
 async def test_who_asks_for_new_keys_without_end_is_let_go(contexts: Contexts, at_once: int) -> None:
-    door = Door(contexts)
-    client = door.client("192.0.2.1", contexts.proxy)
+    listener = Listener(contexts)
+    client = listener.client("192.0.2.1", contexts.proxy)
     await client.shake()
     for _ in range(10):
         client.send(ask_for_keys(client))
@@ -357,33 +357,33 @@ async def test_who_asks_for_new_keys_without_end_is_let_go(contexts: Contexts, a
         client.send(b"".join(ask_for_keys(client) for _ in range(at_once)))
     await settle()
     assert (client.is_gone, len(client.transport.written) < 10_000) == (True, True)
-    await door.end()
+    await listener.end()
 
 
 async def test_who_waits_for_its_turn_is_not_the_one_that_gives_its_place_up(contexts: Contexts) -> None:
-    door = Door(contexts, handshakes=Caps(10, 2))
-    waiting, silent = door.client("192.0.2.1"), door.client("192.0.2.1")
+    listener = Listener(contexts, handshakes=Caps(10, 2))
+    waiting, silent = listener.client("192.0.2.1"), listener.client("192.0.2.1")
     waiting.send(waiting.hello())
-    door.client("192.0.2.1")
+    listener.client("192.0.2.1")
     assert (waiting.is_gone, silent.is_gone) == (False, True)
     await settle()
-    await door.end()
+    await listener.end()
 
 
 async def test_of_who_is_gone_nothing_is_kept_until_its_time_would_be_over(contexts: Contexts) -> None:
-    door = Door(contexts, seconds=1000)
-    client = door.client("192.0.2.1")
+    listener = Listener(contexts, seconds=1000)
+    client = listener.client("192.0.2.1")
     client.send(client.hello())
     client.tls.abort()
     await settle()
     assert client.is_gone
     assert client.tls._timer is None
-    await door.end()
+    await listener.end()
 
 
 async def test_what_goes_wrong_in_one_handshake_stops_no_other(contexts: Contexts) -> None:
-    door = Door(contexts)
-    broken, other = door.client("192.0.2.1"), door.client("192.0.2.2")
+    listener = Listener(contexts)
+    broken, other = listener.client("192.0.2.1"), listener.client("192.0.2.2")
     hello = bytearray(broken.hello())
     hello[9:11] = b"\x00\x00"  # a version that there never was
     broken.send(bytes(hello[:40]) + b"\xff" * (len(hello) - 40))
@@ -391,17 +391,17 @@ async def test_what_goes_wrong_in_one_handshake_stops_no_other(contexts: Context
     await settle()
     other.finish()
     await settle()
-    assert (broken.is_gone, door.handshakes.failures) == (True, 1)
+    assert (broken.is_gone, listener.handshakes.failures) == (True, 1)
     assert (await other.ask()).endswith(b"/x")
-    await door.end()
+    await listener.end()
 
 
 async def test_a_handshake_has_its_time_however_it_drips(contexts: Contexts, tmp_path: Path) -> None:
-    door = Door(contexts, seconds=0.2)
-    client = door.client("192.0.2.1")
+    listener = Listener(contexts, seconds=0.2)
+    client = listener.client("192.0.2.1")
     hello = client.hello()
     for at in range(40):
         client.send(hello[at : at + 1])
         await asyncio.sleep(0.01)
     assert client.is_gone
-    await door.end()
+    await listener.end()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver.endpoints.http.heads import MAX_HEAD_BYTES, Heads, Refused
+from apiserver.endpoints.http.heads import MAX_HEAD_BYTES, Heads, ProtocolError
 from apiserver.endpoints.http.reading import Reader
 
 GET = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -42,7 +42,7 @@ def read_all(cuts: list[bytes]) -> list[tuple[str, str, bytes] | int]:
                     break
                 found.append((head.method, head.target, body))
                 head = None
-        except Refused as error:
+        except ProtocolError as error:
             return [*found, error.code]
     return found
 
@@ -98,6 +98,6 @@ def test_a_head_has_a_limit_at_one_byte() -> None:
 def test_after_a_refusal_nothing_is_kept() -> None:
     reader = Reader(Heads())
     reader.receive(b"nonsense\r\n\r\n" + b"x" * 100)
-    with pytest.raises(Refused):
+    with pytest.raises(ProtocolError):
         reader.head()
     assert (reader.broken, len(reader)) == (True, 0)

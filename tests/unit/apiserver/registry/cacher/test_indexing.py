@@ -1,6 +1,5 @@
 import asyncio
 import json
-from unittest import mock
 
 import pytest
 
@@ -53,17 +52,16 @@ async def test_what_has_a_label_is_found_in_order() -> None:
 
 async def test_changes_while_an_index_is_made_are_in_it() -> None:
     world = World(300)
-    with mock.patch.object(indexing, "_SLICE", 10):
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(world.indices.prepare(by("n", "3"), world.items))
-            await asyncio.sleep(0)
-            other = tasks.create_task(world.indices.prepare(by("n", "3"), world.items))
-            world.put(item("ns1/003", n="4"))
-            world.put(item("ns1/283", n="4"))
-            world.remove("ns1/263")
-            world.put(item("ns1/299", n="3"))
-            assert world.found(by("n", "3")) is None
-            assert not other.done()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(world.indices.prepare(by("n", "3"), world.items))
+        await asyncio.sleep(0)
+        other = tasks.create_task(world.indices.prepare(by("n", "3"), world.items))
+        world.put(item("ns1/003", n="4"))
+        world.put(item("ns1/283", n="4"))
+        world.remove("ns1/263")
+        world.put(item("ns1/299", n="3"))
+        assert world.found(by("n", "3")) is None
+        assert not other.done()
     found = world.found(by("n", "3"))
     assert found is not None
     assert found == [f"ns1/{number:03}" for number in range(23, 260, 20)] + ["ns1/299"]
@@ -90,13 +88,12 @@ async def test_only_so_many_labels_are_indexed() -> None:
 
 async def test_nobody_waits_for_an_index_that_was_given_up() -> None:
     world = World(300)
-    with mock.patch.object(indexing, "_SLICE", 10):
-        async with asyncio.TaskGroup() as tasks:
-            first = tasks.create_task(world.indices.prepare(by("n", "3"), world.items))
-            await asyncio.sleep(0)
-            tasks.create_task(world.indices.prepare(by("n", "3"), world.items))
-            await asyncio.sleep(0)
-            first.cancel()
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(world.indices.prepare(by("n", "3"), world.items))
+        await asyncio.sleep(0)
+        tasks.create_task(world.indices.prepare(by("n", "3"), world.items))
+        await asyncio.sleep(0)
+        first.cancel()
     assert world.found(by("n", "3")) is None
 
 

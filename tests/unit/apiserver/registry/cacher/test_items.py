@@ -1,10 +1,7 @@
-from unittest import mock
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver.registry.cacher import items
-from apiserver.registry.cacher.items import Item, SortedItems
+from apiserver.registry.cacher.items import WARM, Item, SortedItems
 
 DATA = b'{"metadata":{"resourceVersion":"7","labels":{"a":"b"},"name":"x"},"spec":{"labels":{"c":"d"}}}'
 
@@ -22,24 +19,23 @@ operations = st.lists(st.tuples(st.sampled_from(("put", "put", "remove")), keys)
 def test_items_in_chunks_behave_as_a_sorted_dictionary(
     script: list[tuple[str, str]], first: list[str], prefix: str, start: str, limit: int
 ) -> None:
-    with mock.patch.object(items, "CHUNK", 4):
-        model = {key: item(key) for key in first}
-        kept = SortedItems(model.values())
-        for revision, (operation, key) in enumerate(script):
-            if operation == "put":
-                model[key] = item(key, revision)
-                kept.put(model[key])
-            else:
-                model.pop(key, None)
-                kept.remove(key)
-            assert kept.get(key) is model.get(key)
-        expected = [model[key] for key in sorted(model) if key.startswith(prefix) and key >= start]
-        found, remaining = kept.slice(prefix, start=start, limit=limit)
-        assert found == (expected[:limit] if limit else expected)
-        assert remaining == len(expected) - len(found)
-        assert len(kept) == len(model)
-        assert kept.count(prefix) == sum(key.startswith(prefix) for key in model)
-        assert all(kept.get(key) is value for key, value in model.items())
+    model = {key: item(key) for key in first}
+    kept = SortedItems(model.values(), chunk=4)
+    for revision, (operation, key) in enumerate(script):
+        if operation == "put":
+            model[key] = item(key, revision)
+            kept.put(model[key])
+        else:
+            model.pop(key, None)
+            kept.remove(key)
+        assert kept.get(key) is model.get(key)
+    expected = [model[key] for key in sorted(model) if key.startswith(prefix) and key >= start]
+    found, remaining = kept.slice(prefix, start=start, limit=limit)
+    assert found == (expected[:limit] if limit else expected)
+    assert remaining == len(expected) - len(found)
+    assert len(kept) == len(model)
+    assert kept.count(prefix) == sum(key.startswith(prefix) for key in model)
+    assert all(kept.get(key) is value for key, value in model.items())
 
 
 def test_labels_are_read_without_decoding_the_object() -> None:
@@ -62,7 +58,7 @@ def test_an_object_without_labels_has_none_though_its_spec_does() -> None:
 
 
 def test_decoded_objects_are_kept_only_as_long_as_they_are_among_the_last() -> None:
-    many = [item(str(number), number, b'{"n":%d}' % number) for number in range(items.WARM + 10)]
+    many = [item(str(number), number, b'{"n":%d}' % number) for number in range(WARM + 10)]
     assert [each.object["n"] for each in many] == list(range(len(many)))
     assert [each for each in many if each._object is not None] == many[10:]
     assert many[0].object == {"n": 0}

@@ -7,7 +7,7 @@ from apiserver.registry.cacher import sharing
 from apiserver.registry.cacher.canonical import Form, restamped
 from apiserver.registry.cacher.items import Item
 
-FORM = Form("kubevirt.io/v1alpha1", "VirtualMachine", 5)
+FORM = Form("kubevirt.io/v1alpha1", "VirtualMachine")
 MANY: dict[str, Any] = {f"f:annotation-{number:02}": {} for number in range(20)}
 
 
@@ -21,8 +21,7 @@ def machine(name: str, *entries: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(name: str, *entries: dict[str, Any]) -> Item:
-    item = FORM.read(name, 7, FORM.stored(machine(name, *entries)))
-    assert item is not None
+    item = FORM.item(name, 7, machine(name, *entries))
     assert item.object["metadata"]["managedFields"] == list(entries)
     assert item.size == len(item.data)
     return item

@@ -3,18 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import errors
-from apiserver.registry.cacher import window as window_module
 from apiserver.registry.cacher.audiences import Trigger
-from apiserver.registry.cacher.changes import Event, EventType, Record, Telling
+from apiserver.registry.cacher.changes import Event, EventBatch, EventType, Record
 from apiserver.registry.cacher.items import Item
-from apiserver.registry.cacher.window import FEW, PUSHED, Watch, Window
+from apiserver.registry.cacher.window import LIMITS, Limits, Watch, Window
 
 
 def item(revision: int, key: str = "a") -> Item:
@@ -25,8 +23,8 @@ def record(revision: int, key: str = "a") -> Record:
     return Record(key, revision, None, item(revision, key))
 
 
-def window(capacity: int = 500) -> Window:
-    made = Window(capacity)
+def window(capacity: int = 500, limits: Limits = LIMITS) -> Window:
+    made = Window(capacity, limits)
     made.reset(10)
     return made
 
@@ -35,7 +33,7 @@ class Hearer:
     """A receiver that keeps what it is told; ``is_full`` says that it has no room."""
 
     def __init__(self) -> None:
-        self.tellings: list[Telling] = []
+        self.batches: list[EventBatch] = []
         self.is_full = False
         self.waits = 0
         self.meanwhile: Callable[[], None] = lambda: None
@@ -44,11 +42,11 @@ class Hearer:
 
     @property
     def heard(self) -> list[int]:
-        return [event.revision for telling in self.tellings for event in telling.events]
+        return [event.revision for batch in self.batches for event in batch.events]
 
-    def receive(self, telling: Telling) -> bool:
+    def receive(self, batch: EventBatch) -> bool:
         self.meanwhile()
-        self.tellings.append(telling)
+        self.batches.append(batch)
         self._emptied.clear()
         return not self.is_full
 
@@ -91,13 +89,13 @@ async def test_changes_are_pushed_to_all_receivers_without_waking_anybody_and_wr
         assert [hearer.heard for _, hearer in pairs] == [[11]] * 3
         assert {watch.revision for watch, _ in pairs} == {11}
         assert all(watch.is_idle for watch, _ in pairs), "nobody was woken"
-        letters = {hearer.tellings[0].written("form", write) for _, hearer in pairs}
+        letters = {hearer.batches[0].written("form", write) for _, hearer in pairs}
         assert (letters, written) == ({"letter"}, [1])
         made.extend([record(12), record(12, "b")], 12)
         made.extend([record(13)], 13)
         await asyncio.sleep(0)
         assert [hearer.heard for _, hearer in pairs] == [[11, 12, 12, 13]] * 3
-        assert len(pairs[0][1].tellings) == 2, "what came in one turn of the loop was told together"
+        assert len(pairs[0][1].batches) == 2, "what came in one turn of the loop was told together"
 
 
 async def test_watches_that_choose_alike_share_what_they_are_told_and_others_do_not() -> None:
@@ -110,7 +108,7 @@ async def test_watches_that_choose_alike_share_what_they_are_told_and_others_do_
         made.extend([record(11), record(12, "b")], 12)
         await settle()
         assert [hearer.heard for hearer in hearers] == [[11], [11], [12], [11], [12]]
-        assert hearers[0].tellings[0] is hearers[1].tellings[0] is hearers[3].tellings[0]
+        assert hearers[0].batches[0] is hearers[1].batches[0] is hearers[3].batches[0]
         assert {watch.revision for watch in watches} == {12}
 
 
@@ -164,13 +162,13 @@ async def refused(telling: object) -> BaseException | None:
 async def test_a_storm_is_pushed_in_pieces_so_that_nobody_gets_more_than_it_has_room_for() -> None:
     made = window(capacity=1000)
     (_, slow), (_, quick) = pairs = [(Watch(made, "", 10), Hearer()) for _ in range(2)]
-    storm = [record(revision) for revision in range(11, 11 + 3 * PUSHED)]
+    storm = [record(revision) for revision in range(11, 11 + 3 * LIMITS.pushed)]
     async with telling(made, *pairs):
         await settle()
         slow.is_full = True
         made.extend(storm, storm[-1].revision)
         await asyncio.sleep(0)
-        assert (len(slow.heard), len(quick.heard)) == (PUSHED, 3 * PUSHED)
+        assert (len(slow.heard), len(quick.heard)) == (LIMITS.pushed, 3 * LIMITS.pushed)
         await settle()
         slow.empty()
         await settle()
@@ -227,11 +225,11 @@ async def test_bookmarks_come_between_and_say_what_was_pushed() -> None:
         await settle()
         made.extend([], 13)
         async with asyncio.timeout(5):
-            while len(hearer.tellings) < 2:
+            while len(hearer.batches) < 2:
                 await asyncio.sleep(0.005)
         made.extend([record(14)], 14)
         await settle()
-        kinds = [(event.type, event.revision) for each in hearer.tellings for event in each.events]
+        kinds = [(event.type, event.revision) for each in hearer.batches for event in each.events]
         assert kinds[:3] == [(EventType.ADDED, 11), (EventType.BOOKMARK, 13), (EventType.ADDED, 14)]
 
 
@@ -291,21 +289,20 @@ async def test_a_window_that_begins_anew_where_it_was_disturbs_nobody() -> None:
         assert hearer.heard == [11, 12]
 
 
-async def test_many_receivers_are_told_in_strokes_and_share_what_one_stroke_tells() -> None:
-    made = window()
-    pairs = [(Watch(made, "", 10), Hearer()) for _ in range(FEW + 1)]
-    with mock.patch.object(window_module, "LONGEST_PAUSE_SECONDS", 0.02), mock.patch.object(window_module, "PAUSE_SECONDS", 1):
-        async with telling(made, *pairs):
+async def test_many_receivers_are_told_in_batches_and_share_them() -> None:
+    made = window(limits=Limits(pause_seconds=1, longest_pause_seconds=0.02))
+    pairs = [(Watch(made, "", 10), Hearer()) for _ in range(LIMITS.few + 1)]
+    async with telling(made, *pairs):
+        await settle()
+        for revision in range(11, 15):
+            made.extend([record(revision)], revision)
             await settle()
-            for revision in range(11, 15):
-                made.extend([record(revision)], revision)
-                await settle()
-            assert [hearer.heard for _, hearer in pairs] == [[11]] * len(pairs)
-            assert {watch.revision for watch, _ in pairs} == {11}, "nobody claims what was not told"
-            async with asyncio.timeout(5):
-                while pairs[-1][1].heard != [11, 12, 13, 14]:
-                    await asyncio.sleep(0.001)
-            assert len({id(hearer.tellings[1]) for _, hearer in pairs}) == 1
+        assert [hearer.heard for _, hearer in pairs] == [[11]] * len(pairs)
+        assert {watch.revision for watch, _ in pairs} == {11}, "nobody claims what was not told"
+        async with asyncio.timeout(5):
+            while pairs[-1][1].heard != [11, 12, 13, 14]:
+                await asyncio.sleep(0.001)
+        assert len({id(hearer.batches[1]) for _, hearer in pairs}) == 1
 
 
 KEYS = ("a/1", "a/2", "b/1")
@@ -323,12 +320,11 @@ actions = st.one_of(
 def test_every_receiver_hears_each_change_that_concerns_it_once_and_in_order(
     script: list[tuple[str, object]], pushed: int, pause: float
 ) -> None:
-    with mock.patch.multiple(window_module, PUSHED=pushed, PAUSE_SECONDS=pause, FEW=1, CHUNK=3):
-        asyncio.run(play(script))
+    asyncio.run(play(script, Limits(chunk=3, pushed=pushed, pause_seconds=pause, few=1)))
 
 
-async def play(script: list[tuple[str, object]]) -> None:
-    made = window()
+async def play(script: list[tuple[str, object]], limits: Limits) -> None:
+    made = window(limits=limits)
     wishes: list[tuple[str, str, Callable[[Item], bool] | None]] = [
         ("", "", None), ("a/", "", None), ("", "a/1", None), ("", "", lambda each: each.key == "b/1"), ("", "", None)
     ]  # fmt: skip
@@ -359,7 +355,7 @@ async def play(script: list[tuple[str, object]]) -> None:
             while any(watch.revision < made.revision for watch, _ in pairs):
                 await asyncio.sleep(0)
     for (prefix, key, predicate), (_, hearer) in zip(wishes, pairs, strict=True):
-        heard = [(each.revision, each.item.key) for telling in hearer.tellings for each in telling.events if each.item is not None]
+        heard = [(each.revision, each.item.key) for batch in hearer.batches for each in batch.events if each.item is not None]
         assert heard == [
             (revision, name)
             for revision, name in happened

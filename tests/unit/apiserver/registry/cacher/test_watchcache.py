@@ -5,13 +5,15 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.registry.cacher import freshness, history, watchcache, window
+from apiserver.registry.cacher import freshness
 from apiserver.registry.cacher.history import Replay
-from apiserver.registry.cacher.watchcache import Event, EventType, Item, Undecodable, Watch, WatchCache
+from apiserver.registry.cacher.watchcache import Event, EventType, Item, Times, Undecodable, Watch, WatchCache
+from apiserver.registry.cacher.window import Limits
 from storage.port import Condition, Delete, Entry, Page, Put
 from tests.fakes.storage import UnreliableStorage
 
@@ -47,9 +49,9 @@ async def running(cache: WatchCache) -> AsyncIterator[None]:
 
 @pytest.fixture
 def make_world() -> Callable[..., World]:
-    def make(**options: int | float) -> World:
-        storage, reports = UnreliableStorage(), list[Undecodable]()
-        cache = WatchCache(storage, "vm/", decode, on_undecodable=reports.append, **options)  # type: ignore[arg-type]  # capacity is an int
+    def make(storage: UnreliableStorage | None = None, **options: Any) -> World:
+        storage, reports = storage or UnreliableStorage(), list[Undecodable]()
+        cache = WatchCache(storage, "vm/", decode, on_undecodable=reports.append, **options)
         return World(storage, cache, reports)
 
     return make
@@ -210,31 +212,35 @@ async def test_2_more_entries_than_a_page_are_listed_at_one_revision(make_world:
         assert made.storage.calls["range"] == 3
 
 
-async def test_2_what_is_written_between_two_pages_of_the_first_listing_is_not_missed(
-    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All pages are of the revision after which the cache goes on: pages of different ones would lose what lies between them."""
-    made = make_world()
-    for part in range(6):
-        await made.storage.commit([], [Put(f"vm/{part:02}/{number:03}", b"{}") for number in range(100)])
-    begun, pages = await made.storage.revision(), list[Page]()
-    real = made.storage.range
+class Meddled(UnreliableStorage):
+    """A storage in which much happens after the first page of a listing."""
 
-    async def ranging(prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        page = await real(prefix, start=start, limit=limit, revision=revision)
-        if not pages:
-            await made.put("vm/00/000", n=1)
-            await made.delete("vm/00/001")
-            await made.put("vm/00/new")
-            await made.delete("vm/05/099")
-        pages.append(page)
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages: list[Page] = []
+
+    async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+        page = await super().range(prefix, start=start, limit=limit, revision=revision)
+        if not self.pages:
+            await self.commit([], [Put("vm/00/000", b'{"n": 1}')])
+            await self.commit([], [Delete("vm/00/001")])
+            await self.commit([], [Put("vm/00/new", b"{}")])
+            await self.commit([], [Delete("vm/05/099")])
+        self.pages.append(page)
         return page
 
-    monkeypatch.setattr(made.storage, "range", ranging)
+
+async def test_2_what_is_written_between_two_pages_of_the_first_listing_is_not_missed(make_world: Callable[..., World]) -> None:
+    """All pages are of the revision after which the cache goes on: pages of different ones would lose what lies between them."""
+    storage = Meddled()
+    made = make_world(storage)
+    for part in range(6):
+        await storage.commit([], [Put(f"vm/{part:02}/{number:03}", b"{}") for number in range(100)])
+    begun = await storage.revision()
     async with running(made.cache):
         await made.cache.wait_fresh()
         items = {item.key: item.object.get("n") for item in made.cache.list().items}
-        assert [page.revision for page in pages] == [begun, begun]
+        assert [page.revision for page in storage.pages] == [begun, begun]
         assert (items["vm/00/000"], "vm/00/001" in items, "vm/00/new" in items, "vm/05/099" in items) == (1, False, True, False)
         assert len(items) == 599
 
@@ -425,9 +431,8 @@ async def test_4_a_watch_of_the_far_past_can_be_read_in_batches_until_the_cache_
             assert await watch.batch() == []
 
 
-async def test_4_only_so_many_watches_read_the_far_past_at_once(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "REPLAYS", 1)
-    made = make_world(capacity=10)
+async def test_4_only_so_many_watches_read_the_far_past_at_once(make_world: Callable[..., World]) -> None:
+    made = make_world(capacity=10, replays=1)
     revisions = [await made.put("vm/a", n=number) for number in range(50)]
     async with running(made.cache):
         await made.cache.wait_fresh()
@@ -451,11 +456,8 @@ async def test_4_a_watch_of_the_far_past_that_is_compacted_meanwhile_expires(mak
                 await anext(watch)
 
 
-async def test_4_the_past_that_the_storage_does_not_tell_in_time_is_unavailable(
-    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(history, "TIMEOUT_SECONDS", 0.05)
-    made = make_world()
+async def test_4_the_past_that_the_storage_does_not_tell_in_time_is_unavailable(make_world: Callable[..., World]) -> None:
+    made = make_world(times=Times(history=0.05))
     first = await made.put("vm/a")
     await made.put("vm/a", n=2)
     async with running(made.cache):
@@ -481,13 +483,9 @@ async def test_4_a_slow_watch_is_cut_off_and_others_are_not(make_world: Callable
                 await anext(slow)
 
 
-async def test_a_moment_after_each_listing_free_memory_is_given_back(
-    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_moment_after_each_listing_free_memory_is_given_back(make_world: Callable[..., World]) -> None:
     given_back: list[int] = []
-    made = make_world(timeout_seconds=2.0)
-    monkeypatch.setattr(watchcache, "SETTLED_SECONDS", 0.01)
-    monkeypatch.setattr(watchcache, "give_back", lambda: given_back.append(made.cache.listings))
+    made: World = make_world(timeout_seconds=2.0, times=Times(settled=0.01), give_back=lambda: given_back.append(made.cache.listings))
     async with running(made.cache):
         await made.cache.wait_fresh()
         assert given_back == []
@@ -552,15 +550,22 @@ async def test_5_a_storage_that_hangs_is_said_within_the_bound_and_not_waited_fo
     world.storage.delay = 2.0
     with pytest.raises(errors.ServiceUnavailable, match="the storage does not answer"):
         await world.cache.wait_fresh()
-    again = world.cache.now()
-    assert again.done(), "the first question is still open"
-    assert isinstance(again.exception(), errors.ServiceUnavailable)
+    again = world.cache.wait_fresh()
+    with pytest.raises(errors.ServiceUnavailable, match="the storage does not answer"):
+        again.send(None)  # at once: the first question is still open
     assert world.storage.calls["revision"] == asked + 1
     world.storage.delay = 0.0
     async with asyncio.timeout(10):
-        while world.cache.now().done():
+        while not await is_fresh(world):
             await asyncio.sleep(0.05)
-    await world.cache.wait_fresh()
+
+
+async def is_fresh(world: World) -> bool:
+    try:
+        await world.cache.wait_fresh()
+    except errors.ServiceUnavailable:
+        return False
+    return True
 
 
 async def test_5_a_cache_that_is_behind_a_storage_that_answers_is_another_thing(world: World) -> None:
@@ -582,11 +587,8 @@ async def test_5_a_storage_that_is_out_at_the_start_is_tried_again(make_world: C
         assert made.cache.get("vm/a") is not None
 
 
-async def test_5_an_idle_cache_asks_for_progress_so_that_compaction_never_passes_it(
-    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(freshness, "IDLE_SECONDS", 0.01)
-    made = make_world()
+async def test_5_an_idle_cache_asks_for_progress_so_that_compaction_never_passes_it(make_world: Callable[..., World]) -> None:
+    made = make_world(times=Times(idle=0.01))
     async with running(made.cache):
         await made.cache.synced.wait()
         revision = await made.put("elsewhere/a")
@@ -644,11 +646,8 @@ async def test_7_a_cache_that_equals_the_storage_passes_the_comparison(make_worl
 
 
 @pytest.mark.parametrize("wrong", ["absent", "surplus", "old", "last"])
-async def test_7_a_cache_that_is_wrong_is_distrusted_and_read_anew(
-    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, wrong: str
-) -> None:
-    monkeypatch.setattr(watchcache, "CHECK_SECONDS", 0.02)
-    made = make_world()
+async def test_7_a_cache_that_is_wrong_is_distrusted_and_read_anew(make_world: Callable[..., World], wrong: str) -> None:
+    made = make_world(times=Times(check=0.02))
     for number in range(5):
         await made.put(f"vm/{number}", n=number)
     async with running(made.cache):
@@ -678,35 +677,6 @@ async def test_7_a_cache_that_is_wrong_is_distrusted_and_read_anew(
             assert [event.item and event.item.key for event in await read(watch, 1)] == ["vm/9"]
 
 
-async def test_7_of_a_cache_that_is_distrusted_nothing_is_at_hand(make_world: Callable[..., World]) -> None:
-    made = make_world()
-    old = await made.put("vm/a", n=0)
-    revision = await made.put("vm/a", n=1)
-    assert made.cache.at_hand("vm/a") is None  # before the first listing
-    async with running(made.cache):
-        await made.cache.wait_fresh()
-        item = made.cache.at_hand("vm/a", revision)
-        assert item is not None
-        assert item.object["n"] == 1
-        assert made.cache.at_hand("vm/a") is item
-        assert made.cache.at_hand("vm/a", revision + 1) is None  # not there yet
-        assert made.cache.at_hand("vm/b") is None
-        made.cache._items.put(Item("vm/a", old, {"n": 0}, b"{}"))
-        made.cache._items.put(Item("vm/surplus", revision, {}, b"{}"))
-
-        assert not await made.cache.check()
-
-        made.storage.is_out = True  # so that it stays in doubt
-        await asyncio.sleep(0.05)
-        assert not made.cache.is_usable
-        assert (made.cache.at_hand("vm/a"), made.cache.at_hand("vm/surplus")) == (None, None)
-        made.storage.is_out = False
-        async with asyncio.timeout(5):
-            while (found := made.cache.at_hand("vm/a")) is None:
-                await asyncio.sleep(0.01)
-        assert (found.object["n"], made.cache.at_hand("vm/surplus")) == (1, None)
-
-
 async def test_7_a_comparison_that_cannot_be_made_changes_nothing(world: World) -> None:
     world.storage.is_out = True
     assert await world.cache.check()
@@ -717,9 +687,8 @@ async def test_7_a_comparison_that_cannot_be_made_changes_nothing(world: World) 
 # --- the window
 
 
-async def test_watches_read_in_chunks_and_miss_nothing(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "CHUNK", 3)
-    made = make_world()
+async def test_watches_read_in_chunks_and_miss_nothing(make_world: Callable[..., World]) -> None:
+    made = make_world(limits=Limits(chunk=3))
     async with running(made.cache):
         await made.cache.wait_fresh()
         after = made.cache.revision

@@ -7,15 +7,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from unittest import mock
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import errors
-from apiserver.registry.cacher import history, window
 from apiserver.registry.cacher.history import Replay
-from apiserver.registry.cacher.watchcache import Event, EventType, Item, Predicate, Watch, WatchCache
+from apiserver.registry.cacher.watchcache import Event, EventType, Item, Predicate, Times, Watch, WatchCache
+from apiserver.registry.cacher.window import Limits
 from storage.port import Delete, Entry, Put
 from tests.fakes.storage import UnreliableStorage
 
@@ -78,7 +77,7 @@ class Folder:
             for event in self._watch.take():
                 self.fold(event)
         except TimeoutError:
-            if isinstance(self._watch, Replay) and not self._watch.is_live:  # an interrupted one has ended
+            if isinstance(self._watch, Replay) and self._watch._live is None:  # an interrupted one has ended
                 self.revision = max(self.revision, self._watch.revision)
                 await self.resume(cache)
         except errors.Expired:
@@ -112,8 +111,8 @@ class Folder:
 
 
 @asynccontextmanager
-async def serving(storage: UnreliableStorage, capacity: int) -> AsyncIterator[WatchCache]:
-    cache = WatchCache(storage, "vm/", decode, capacity=capacity)
+async def serving(storage: UnreliableStorage, capacity: int, limits: Limits) -> AsyncIterator[WatchCache]:
+    cache = WatchCache(storage, "vm/", decode, capacity=capacity, times=Times(history=0.005), limits=limits)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(cache.run())
         async with asyncio.timeout(5):
@@ -139,15 +138,16 @@ actions = st.one_of(
 
 
 class Scenario:
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, limits: Limits) -> None:
         self.capacity = capacity
+        self.limits = limits
         self.storage = UnreliableStorage()
         self.folders = [Folder("vm/", None), Folder("vm/", is_even), Folder("vm/a/", None), Folder("vm/a/", is_even)]
         self.expirations = 0
 
     async def play(self, script: list[tuple[str, object]]) -> None:
         while script:
-            async with serving(self.storage, self.capacity) as cache:
+            async with serving(self.storage, self.capacity, self.limits) as cache:
                 for folder in self.folders:
                     await folder.resume(cache)
                 while script:
@@ -218,9 +218,4 @@ COMPACTED_TWICE = [
 @example(script=COMPACTED_TWICE, capacity=2, chunk=1)
 @given(script=st.lists(actions, min_size=1, max_size=40), capacity=st.sampled_from((2, 4, 64)), chunk=st.sampled_from((1, 2, 256)))
 def test_whoever_folds_events_over_a_snapshot_ends_where_the_list_is(script: list[tuple[str, object]], capacity: int, chunk: int) -> None:
-    with (
-        mock.patch.object(window, "CHUNK", chunk),
-        mock.patch.object(history, "TIMEOUT_SECONDS", 0.005),
-        mock.patch.object(window, "STROKE", 1),
-    ):
-        asyncio.run(Scenario(capacity).play(list(script)))
+    asyncio.run(Scenario(capacity, Limits(chunk=chunk, dropped=1)).play(list(script)))

@@ -1,15 +1,15 @@
 import asyncio
 import json
-from unittest import mock
 
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.registry.cacher import window as window_module
 from apiserver.registry.cacher.audiences import Trigger
 from apiserver.registry.cacher.changes import Event, EventType, Predicate, Record, event_of
 from apiserver.registry.cacher.items import Item, SortedItems
-from apiserver.registry.cacher.window import FEW, FRAMED, STROKE, Watch, Window
+from apiserver.registry.cacher.window import LIMITS, Limits, Watch, Window
+
+PAUSES = Limits(pause_seconds=1, longest_pause_seconds=0.02)
 
 
 def item(revision: int, *, on: bool = True, key: str = "a") -> Item:
@@ -21,8 +21,8 @@ def record(revision: int, *, key: str = "a") -> Record:
     return Record(key, revision, None, item(revision, key=key))
 
 
-def window(capacity: int, revisions: range) -> Window:
-    made = Window(capacity)
+def window(capacity: int, revisions: range, limits: Limits = LIMITS) -> Window:
+    made = Window(capacity, limits)
     made.reset(revisions.start - 1)
     for revision in revisions:
         made.extend([record(revision)], revision)
@@ -87,7 +87,7 @@ def test_a_frame_is_made_once_and_freed_when_the_window_has_moved_on() -> None:
     assert event is not None
     assert [event.framed("json", frame) for _ in range(3)] == [b"frame"] * 3
     assert len(made) == 1
-    for revision in range(12, 12 + FRAMED):
+    for revision in range(12, 12 + LIMITS.framed):
         full.extend([record(revision)], revision)
     event.framed("json", frame)
     assert len(made) == 2
@@ -95,7 +95,7 @@ def test_a_frame_is_made_once_and_freed_when_the_window_has_moved_on() -> None:
 
 def test_a_window_reaches_back_exactly_to_its_oldest() -> None:
     full = window(8, range(11, 211))
-    assert 8 <= full.end - full.position(full.oldest) <= 8 + STROKE
+    assert 8 <= full.end - full.position(full.oldest) <= 8 + LIMITS.dropped
     records = full.read(full.position(full.oldest))
     assert records is not None
     assert [each.revision for each in records] == list(range(full.oldest + 1, 211))
@@ -130,18 +130,17 @@ async def test_a_watch_does_not_claim_a_revision_whose_events_it_has_not_handed_
 @pytest.mark.parametrize("chunk", [1, 2, 3, 256])
 async def test_a_watch_never_claims_less_than_the_events_that_were_taken(chunk: int) -> None:
     """A last bookmark that says less has the client hear of a deletion twice."""
-    made = window(20, range(11, 11))
+    made = window(20, range(11, 11), Limits(chunk=chunk))
     watch = Watch(made, "", 10)
     for revision in range(11, 18):
         made.extend([record(revision)], revision)
     made.extend([], 30)
     told = 10
-    with mock.patch.object(window_module, "CHUNK", chunk):
-        while told < 17:
-            events = [await anext(watch), *watch.take()]
-            assert [event.revision for event in events] == list(range(told + 1, told + 1 + len(events)))
-            told += len(events)
-            assert watch.revision == (told if told < 17 else 30)
+    while told < 17:
+        events = [await anext(watch), *watch.take()]
+        assert [event.revision for event in events] == list(range(told + 1, told + 1 + len(events)))
+        told += len(events)
+        assert watch.revision == (told if told < 17 else 30)
 
 
 async def test_a_change_wakes_those_that_it_concerns_and_nobody_else() -> None:
@@ -227,51 +226,49 @@ async def read_on(watch: Watch, read: list[list[int]]) -> None:
 
 
 async def test_who_told_many_watches_pauses_and_tells_them_the_rest_together() -> None:
-    made = window(500, range(11, 11))
-    watches = [Watch(made, "", 10) for _ in range(FEW + 1)]
+    made = window(500, range(11, 11), PAUSES)
+    watches = [Watch(made, "", 10) for _ in range(LIMITS.few + 1)]
     read: list[list[list[int]]] = [[] for _ in watches]
     async with asyncio.TaskGroup() as tasks:
         for watch, each in zip(watches, read, strict=True):
             tasks.create_task(read_on(watch, each))
         await asyncio.sleep(0)
-        with mock.patch.object(window_module, "LONGEST_PAUSE_SECONDS", 0.02), mock.patch.object(window_module, "PAUSE_SECONDS", 1):
-            for revision in range(11, 15):
-                made.extend([record(revision)], revision)
-                await asyncio.sleep(0)
-            assert read == [[[11]]] * len(watches), "one change is told at once"
-            assert {watch.revision for watch in watches} == {11}, "nobody claims what was not told"
-            async with asyncio.timeout(5):
-                while read != [[[11], [12, 13, 14]]] * len(watches):
-                    await asyncio.sleep(0.001)
+        for revision in range(11, 15):
+            made.extend([record(revision)], revision)
+            await asyncio.sleep(0)
+        assert read == [[[11]]] * len(watches), "one change is told at once"
+        assert {watch.revision for watch in watches} == {11}, "nobody claims what was not told"
+        async with asyncio.timeout(5):
+            while read != [[[11], [12, 13, 14]]] * len(watches):
+                await asyncio.sleep(0.001)
         made.close()
 
 
 async def test_a_watch_that_begins_in_a_pause_reads_each_change_once() -> None:
-    made = window(500, range(11, 11))
-    early = [Watch(made, "", 10) for _ in range(FEW + 1)]
+    made = window(500, range(11, 11), PAUSES)
+    early = [Watch(made, "", 10) for _ in range(LIMITS.few + 1)]
     read: list[list[int]] = []
-    with mock.patch.object(window_module, "LONGEST_PAUSE_SECONDS", 0.02), mock.patch.object(window_module, "PAUSE_SECONDS", 1):
-        async with asyncio.TaskGroup() as tasks:
-            for watch in early:
-                tasks.create_task(read_on(watch, []))
-            await asyncio.sleep(0)
-            made.extend([record(11)], 11)
-            await asyncio.sleep(0)
-            made.extend([record(12)], 12)
-            late = Watch(made, "", 10)
-            tasks.create_task(read_on(late, read))
-            await asyncio.sleep(0)
-            assert late.revision == 11, "it waits with the others for the end of the pause"
-            made.extend([record(13)], 13)
-            assert late.revision == 11
-            await asyncio.sleep(0.05)
-            made.close()
+    async with asyncio.TaskGroup() as tasks:
+        for watch in early:
+            tasks.create_task(read_on(watch, []))
+        await asyncio.sleep(0)
+        made.extend([record(11)], 11)
+        await asyncio.sleep(0)
+        made.extend([record(12)], 12)
+        late = Watch(made, "", 10)
+        tasks.create_task(read_on(late, read))
+        await asyncio.sleep(0)
+        assert late.revision == 11, "it waits with the others for the end of the pause"
+        made.extend([record(13)], 13)
+        assert late.revision == 11
+        await asyncio.sleep(0.05)
+        made.close()
     assert read == [[11], [12, 13]]
 
 
 async def test_a_window_that_begins_anew_in_a_pause_tells_the_rest_first() -> None:
-    made = window(500, range(11, 11))
-    watches = [Watch(made, "", 10) for _ in range(FEW + 1)]
+    made = window(500, range(11, 11), Limits(pause_seconds=60, longest_pause_seconds=60))
+    watches = [Watch(made, "", 10) for _ in range(LIMITS.few + 1)]
 
     async def read_to_the_gap(watch: Watch) -> None:
         assert [each.revision for each in await watch.batch()] == [11]
@@ -279,12 +276,11 @@ async def test_a_window_that_begins_anew_in_a_pause_tells_the_rest_first() -> No
         with pytest.raises(errors.Expired):
             await watch.batch()
 
-    with mock.patch.object(window_module, "LONGEST_PAUSE_SECONDS", 60), mock.patch.object(window_module, "PAUSE_SECONDS", 60):
-        async with asyncio.TaskGroup() as tasks:
-            for watch in watches:
-                tasks.create_task(read_to_the_gap(watch))
-            await asyncio.sleep(0)
-            made.extend([record(11)], 11)
-            await asyncio.sleep(0.01)
-            made.extend([record(12)], 12)
-            made.reset(20)
+    async with asyncio.TaskGroup() as tasks:
+        for watch in watches:
+            tasks.create_task(read_to_the_gap(watch))
+        await asyncio.sleep(0)
+        made.extend([record(11)], 11)
+        await asyncio.sleep(0.01)
+        made.extend([record(12)], 12)
+        made.reset(20)

@@ -8,7 +8,7 @@ from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic import selection
 from apiserver.registry.generic.strategy import Strategy
 
-FORM = canonical.Form("test/v1", "Thing", 1)
+FORM = canonical.Form("test/v1", "Thing")
 
 
 class Things(Strategy):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.endpoints.audit.events import Record
@@ -21,24 +20,7 @@ PATCHES: Final = "patch.webhook.admission.k8s.io/"
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class Again(Protocol):
-    """Source from which the body of an answer can be had once more."""
-
-    @property
-    def fresh(self) -> bool:
-        """True if it is wanted as it is when the client asks: :meth:`now` first."""
-        ...
-
-    def now(self) -> asyncio.Future[int]:
-        """Return what is done once all is at hand that there was when this was called."""
-        ...
-
-    def body(self) -> bytes | None:
-        """Return the body; None if it cannot be had without waiting, or is so large that it would be compressed."""
-        ...
-
-
-class Call:
+class RequestContext:
     """A request, who asks, and the warnings for its answer."""
 
     # Values of the class stand for what most requests do not have: setting them for each would cost.
@@ -56,8 +38,6 @@ class Call:
     """Waits, while a stream is open, until the caller may not do one of these verbs any more; returns what to say. None: nobody asks."""
     record: Record | None = None
     """Facts that the audit log keeps of it; None: nothing."""
-    again: Again | None = None
-    """Source of answers to further requests like this one; None: as this one was answered."""
     flow: bytes = b""
     """Header fields of the answer that say whose limit it counted against, as they go on the wire."""
     on_start: Callable[[int], None] | None = None
@@ -124,5 +104,5 @@ class Call:
         self.warnings[message] = None
 
 
-Page = Callable[[Call], Awaitable[Response]]
+Page = Callable[[RequestContext], Awaitable[Response]]
 """Answers a path outside of the API's resources: health, metrics, version, documents."""

@@ -27,7 +27,7 @@ PER_ADDRESS, STRANGERS, SHAKING, SHAKING_PER_ADDRESS = 64, 512, 1024, 512
 
 
 @dataclass
-class Door:
+class Exposed:
     """A server whose inside can be looked at, and attackers before it."""
 
     api: Api
@@ -87,7 +87,7 @@ class Door:
 
 
 @asynccontextmanager
-async def door_of(pki: Pki, monkeypatch: pytest.MonkeyPatch, *flags: str) -> AsyncIterator[Door]:
+async def exposing(pki: Pki, monkeypatch: pytest.MonkeyPatch, *flags: str) -> AsyncIterator[Exposed]:
     made: list[listening.Listener] = []
     init = listening.Listener.__init__
 
@@ -98,17 +98,17 @@ async def door_of(pki: Pki, monkeypatch: pytest.MonkeyPatch, *flags: str) -> Asy
     monkeypatch.setattr(listening.Listener, "__init__", remember)
     async with serving(pki, *flags) as api:
         await api.make(widget())
-        door = Door(api, made[-1], [])
+        exposed = Exposed(api, made[-1], [])
         try:
-            yield door
+            yield exposed
         finally:
-            for each in door.wires:
+            for each in exposed.wires:
                 each.abort()
 
 
 @pytest.fixture
-async def door(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Door]:
-    async with door_of(pki, monkeypatch) as made:
+async def exposed(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Exposed]:
+    async with exposing(pki, monkeypatch) as made:
         yield made
 
 
@@ -121,41 +121,41 @@ async def gone(wires: Sequence[Wire], count: int) -> bool:
     return sum(not each.is_open for each in wires) == count
 
 
-async def test_connections_that_say_nothing_are_few(door: Door, pki: Pki) -> None:
-    silent = await door.crowd(SHAKING_PER_ADDRESS + 50, shaken=False)
+async def test_connections_that_say_nothing_are_few(exposed: Exposed, pki: Pki) -> None:
+    silent = await exposed.crowd(SHAKING_PER_ADDRESS + 50, shaken=False)
     assert await gone(silent, 50)
-    assert await door.serves(pki)
+    assert await exposed.serves(pki)
 
 
-async def test_half_a_handshake_holds_no_place_for_others(door: Door, pki: Pki) -> None:
-    wires = await door.crowd(SHAKING_PER_ADDRESS + 50, shaken=False)
+async def test_half_a_handshake_holds_no_place_for_others(exposed: Exposed, pki: Pki) -> None:
+    wires = await exposed.crowd(SHAKING_PER_ADDRESS + 50, shaken=False)
     for each in wires:
         each.send(each.hello()[:100])
     assert await gone(wires, 50)
-    assert await door.serves(pki)
+    assert await exposed.serves(pki)
 
 
-async def test_strangers_of_one_address_are_few(door: Door, pki: Pki) -> None:
-    strangers = await door.crowd(PER_ADDRESS + 20)
+async def test_strangers_of_one_address_are_few(exposed: Exposed, pki: Pki) -> None:
+    strangers = await exposed.crowd(PER_ADDRESS + 20)
     assert await gone(strangers, 20)
-    assert await door.is_open(strangers[-1])
-    assert await door.is_open(await door.connect(ELSEWHERE))
-    assert await door.serves(pki)
+    assert await exposed.is_open(strangers[-1])
+    assert await exposed.is_open(await exposed.connect(ELSEWHERE))
+    assert await exposed.serves(pki)
 
 
-async def test_strangers_of_many_addresses_are_few(door: Door, pki: Pki) -> None:
-    alone = await door.connect(ELSEWHERE)
-    strangers = await door.crowd(STRANGERS + 40, [f"127.0.1.{number + 1}" for number in range(10)])
+async def test_strangers_of_many_addresses_are_few(exposed: Exposed, pki: Pki) -> None:
+    alone = await exposed.connect(ELSEWHERE)
+    strangers = await exposed.crowd(STRANGERS + 40, [f"127.0.1.{number + 1}" for number in range(10)])
     assert await gone(strangers, 41)
-    assert await door.is_open(alone), "the others take places from each other"
-    assert await door.serves(pki)
+    assert await exposed.is_open(alone), "the others take places from each other"
+    assert await exposed.serves(pki)
 
 
-async def test_half_sent_heads_end_at_16_kib(door: Door, pki: Pki) -> None:
-    wires = await door.crowd(PER_ADDRESS)
+async def test_half_sent_heads_end_at_16_kib(exposed: Exposed, pki: Pki) -> None:
+    wires = await exposed.crowd(PER_ADDRESS)
     for each in wires:
         await each.say(BEGUN + b"x" * (15 << 10))
-    await door.until(lambda: door.waiting() > 15 << 10)
+    await exposed.until(lambda: exposed.waiting() > 15 << 10)
     for each in wires:
         await each.say(b"x" * (4 << 10))
     for each in wires:
@@ -164,18 +164,18 @@ async def test_half_sent_heads_end_at_16_kib(door: Door, pki: Pki) -> None:
         status = json.loads(body)
         assert (status["kind"], status["code"], status["message"]) == ("Status", 431, "the request's header fields are too large")
     assert await gone(wires, PER_ADDRESS)
-    assert await door.serves(pki)
+    assert await exposed.serves(pki)
 
 
-async def test_heads_of_very_many_fields_are_refused(door: Door) -> None:
-    wire = await door.connect()
+async def test_heads_of_very_many_fields_are_refused(exposed: Exposed) -> None:
+    wire = await exposed.connect()
     await wire.say(b"GET /livez HTTP/1.1\r\nHost: a\r\n" + b"x:\r\n" * 500 + b"\r\n")
     assert (await wire.hear()).startswith(b"HTTP/1.1 431 ")
 
 
-async def test_strangers_heads_push_nothing_out_of_what_is_remembered(door: Door) -> None:
-    wire = await door.connect()
-    server = door.listener._server
+async def test_strangers_heads_push_nothing_out_of_what_is_remembered(exposed: Exposed) -> None:
+    wire = await exposed.connect()
+    server = exposed.listener._server
     assert server is not None
     known = set(server.heads._known)
     for number in range(600):
@@ -187,67 +187,67 @@ async def test_strangers_heads_push_nothing_out_of_what_is_remembered(door: Door
 async def test_a_head_that_comes_slowly_has_its_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = listening.SETTINGS
     monkeypatch.setattr(listening, "SETTINGS", replace(settings, unverified=replace(settings.unverified, head_seconds=0.5)))
-    async with door_of(pki, monkeypatch) as door, asyncio.timeout(10):
-        wire = await door.connect()
+    async with exposing(pki, monkeypatch) as exposed, asyncio.timeout(10):
+        wire = await exposed.connect()
         await wire.say(BEGUN)
         with suppress(ConnectionError):
             while wire.is_open:
                 await asyncio.sleep(0.1)
                 await wire.say(b"x")
-        assert await door.serves(pki)
+        assert await exposed.serves(pki)
 
 
-async def test_a_first_message_of_tls_that_is_announced_long_ends_the_connection(door: Door, pki: Pki) -> None:
-    wires = await door.crowd(20, shaken=False)
+async def test_a_first_message_of_tls_that_is_announced_long_ends_the_connection(exposed: Exposed, pki: Pki) -> None:
+    wires = await exposed.crowd(20, shaken=False)
     for each in wires:
         each.send(b"\x16\x03\x01\x40\x00\x01" + (131_000).to_bytes(3, "big") + b"\x03\x03" + b"x" * 16_000)
     assert await gone(wires, 20)
-    assert await door.serves(pki)
+    assert await exposed.serves(pki)
 
 
-async def test_requests_without_end_do_not_pile_up(door: Door, pki: Pki) -> None:
-    wire = await door.connect(reads=False)
+async def test_requests_without_end_do_not_pile_up(exposed: Exposed, pki: Pki) -> None:
+    wire = await exposed.connect(reads=False)
     most = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(3):
             while True:
                 await wire.say(GET * 500)
                 await asyncio.sleep(0)
-                most = max(most, door.waiting())
+                most = max(most, exposed.waiting())
     assert 0 < most <= 2 * (16 << 10)
-    assert await door.serves(pki)
+    assert await exposed.serves(pki)
 
 
 async def test_answers_that_nobody_reads_have_their_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = listening.SETTINGS
     monkeypatch.setattr(listening, "SETTINGS", replace(settings, unverified=replace(settings.unverified, stall_seconds=0.5)))
-    async with door_of(pki, monkeypatch) as door:
-        wire = await door.connect(reads=False, room=4096)
-        await door.until(lambda: door.strangers == 1)
+    async with exposing(pki, monkeypatch) as exposed:
+        wire = await exposed.connect(reads=False, room=4096)
+        await exposed.until(lambda: exposed.strangers == 1)
         async with asyncio.timeout(20):
-            while door.strangers:
+            while exposed.strangers:
                 try:
                     async with asyncio.timeout(0.2):
                         await wire.say(GET * 100)
                 except (TimeoutError, ConnectionError):
                     await asyncio.sleep(0.1)
-        assert await door.serves(pki)
+        assert await exposed.serves(pki)
 
 
-async def test_who_asks_for_new_keys_of_tls_without_end_is_let_go(door: Door, pki: Pki) -> None:
-    wire = await door.connect(reads=False, room=4096)
-    await door.until(lambda: door.strangers == 1)
+async def test_who_asks_for_new_keys_of_tls_without_end_is_let_go(exposed: Exposed, pki: Pki) -> None:
+    wire = await exposed.connect(reads=False, room=4096)
+    await exposed.until(lambda: exposed.strangers == 1)
     async with asyncio.timeout(20):
         for _ in range(20):
             wire.send(wire.ask_for_keys(200))
-        while door.strangers:
+        while exposed.strangers:
             await asyncio.sleep(0.05)
-    assert await door.serves(pki)
+    assert await exposed.serves(pki)
 
 
 async def test_a_body_is_not_read_before_it_is_known_who_sends_it(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with door_of(pki, monkeypatch, "--no-anonymous-auth") as door:
-        wire = await door.connect()
+    async with exposing(pki, monkeypatch, "--no-anonymous-auth") as exposed:
+        wire = await exposed.connect()
         path = WIDGETS.path("acc").encode()
         await wire.say(b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\nExpect: 100-continue\r\n\r\n" % path)
         async with asyncio.timeout(5):
@@ -256,15 +256,15 @@ async def test_a_body_is_not_read_before_it_is_known_who_sends_it(pki: Pki, monk
         assert b"Connection: close" in answer
 
 
-async def test_a_flood_of_handshakes_leaves_those_who_are_known_their_turn(door: Door, pki: Pki) -> None:
+async def test_a_flood_of_handshakes_leaves_those_who_are_known_their_turn(exposed: Exposed, pki: Pki) -> None:
     """The flood is as much as the server can do; every one of the requests is answered all the same."""
     stop = asyncio.Event()
-    hello = (await door.connect(shaken=False)).hello()
+    hello = (await exposed.connect(shaken=False)).hello()
 
     async def flood(number: int) -> None:
         while not stop.is_set():
             try:
-                wire = await Wire.connect(door.port, f"127.0.2.{number + 1}")
+                wire = await Wire.connect(exposed.port, f"127.0.2.{number + 1}")
                 wire.send(hello)
                 await wire.reader.read(1)
                 wire.abort()
@@ -274,20 +274,20 @@ async def test_a_flood_of_handshakes_leaves_those_who_are_known_their_turn(door:
     async with asyncio.TaskGroup() as tasks:
         for number in range(30):
             tasks.create_task(flood(number))
-        served = [await door.serves(pki) for _ in range(5)]
-        kept = [(await door.api.get("w1")).code for _ in range(20)]
+        served = [await exposed.serves(pki) for _ in range(5)]
+        kept = [(await exposed.api.get("w1")).code for _ in range(20)]
         stop.set()
     assert (served, kept) == ([True] * 5, [200] * 20)
 
 
 async def test_the_flags_say_how_many(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ("--max-unverified-connections=6", "--max-unverified-connections-per-address=4", "--max-connections=3")
-    async with door_of(pki, monkeypatch, *flags) as door:
-        strangers = [await door.connect() for _ in range(6)]
+    async with exposing(pki, monkeypatch, *flags) as exposed:
+        strangers = [await exposed.connect() for _ in range(6)]
         assert await gone(strangers, 2)
-        others = [await door.connect(ELSEWHERE) for _ in range(4)]
+        others = [await exposed.connect(ELSEWHERE) for _ in range(4)]
         assert await gone([*strangers, *others], 4)
-        page = (await door.api.get("/metrics")).body.decode()
+        page = (await exposed.api.get("/metrics")).body.decode()
         assert 'apiserver_connections{kind="unverified"} 6\n' in page
         assert 'apiserver_connections{kind="verified"} 1\n' in page
         assert 'apiserver_connections_taken_away_total{kind="unverified"} 4\n' in page

@@ -1,0 +1,174 @@
+"""GETs of one object: fresh, from the cache, sent ahead, and of clients that go away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+from pathlib import Path
+
+import pytest
+
+from storage.memory import MemoryStorage
+from storage.port import Unavailable
+from tests.component.apiserver.conftest import Api, Pki, serving
+from tests.component.apiserver.widgets import widget
+
+POLICY = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}"
+QUERIES = ("", "?resourceVersion=0")
+
+
+class Slow(MemoryStorage):
+    """A storage whose revision can be held back, or fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: asyncio.Event | None = None
+        self.asked = asyncio.Event()
+        self.fails = False
+
+    async def revision(self) -> int:
+        if self.held is not None:
+            self.asked.set()
+            await self.held.wait()
+        if self.fails:
+            raise Unavailable("on purpose")
+        return await super().revision()
+
+    def hold(self) -> asyncio.Event:
+        """Let whoever asks wait until the event is set."""
+        self.held = asyncio.Event()
+        return self.held
+
+
+class Line:
+    """A connection on which requests are sent ahead."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> None:
+        self.reader, self.writer = reader, writer
+        self.path = path
+
+    def send(self, *queries: str) -> None:
+        self.writer.write(b"".join([f"GET {self.path}/w1{each} HTTP/1.1\r\nHost: h\r\n\r\n".encode() for each in queries]))
+
+    async def answer(self) -> tuple[str, bytes]:
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        length = re.search(r"Content-Length: (\d+)", head)
+        assert length is not None
+        return head, await self.reader.readexactly(int(length[1]))
+
+
+async def dial(api: Api, tls: ssl.SSLContext, address: str = "127.0.0.1") -> Line:
+    port = int(api.url.rpartition(":")[2])
+    connection = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname="localhost", local_addr=(address, 0))
+    return Line(*connection, api.path)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+async def test_what_is_written_is_read_at_once_and_what_is_deleted_is_gone(api: Api, query: str) -> None:
+    made = await api.make(widget())
+    assert (await api.get(f"w1{query}")).json == made
+    made["metadata"]["labels"] = {"a": "b"}
+    written = (await api.call("PUT", "w1", made)).json
+    if query:
+        await api.get("w1")  # the cache has it now
+    assert (await api.get(f"w1{query}")).json == written
+    await api.call("DELETE", "w1")
+    if query:
+        await api.get("w1")
+    assert (await api.get(f"w1{query}")).code == 404
+    again = await api.make(widget())
+    if query:
+        await api.get("w1")
+    assert (await api.get(f"w1{query}")).json == again
+
+
+async def test_the_address_in_the_audit_log_is_that_of_who_asked(pki: Pki, tmp_path: Path) -> None:
+    """Two clients with one certificate and the same header fields: what is known of the first is not said of the second."""
+    asked, tls = [], pki.client("developer")
+    policy, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
+    policy.write_text(POLICY)
+    async with serving(pki, f"--audit-policy-file={policy}", f"--audit-log-path={log}") as api:
+        await api.make(widget())
+        for address in ("127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2"):
+            line = await dial(api, tls, address)
+            for _ in range(3):
+                line.send("?resourceVersion=0")
+                head, _ = await line.answer()
+                assert head.startswith("HTTP/1.1 200 ")
+                audit = re.search(r"Audit-Id: (\S+)", head)
+                assert audit is not None
+                asked.append((audit[1], address))
+            line.writer.close()
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    said = {(each["auditID"], *each["sourceIPs"]) for each in events}
+    assert {each for each in said if each[0] in dict(asked)} == set(asked)
+
+
+async def test_when_storage_does_not_answer_that_is_said(pki: Pki) -> None:
+    storage = Slow()
+    async with serving(pki, "--max-requests-inflight=1", storage=storage) as api:
+        await api.make(widget())
+        storage.fails = True
+        for _ in range(2):
+            refused = await api.get("w1")
+            assert (refused.code, refused.json["reason"]) == (503, "ServiceUnavailable")
+        storage.fails = False
+        assert (await api.get("w1")).code == 200
+
+
+async def test_a_client_that_does_not_wait_is_counted_and_its_seat_is_free(pki: Pki, tmp_path: Path) -> None:
+    storage = Slow()
+    policy, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
+    policy.write_text(POLICY)
+    audit = (f"--audit-policy-file={policy}", f"--audit-log-path={log}")
+    async with serving(pki, "--max-requests-inflight=1", *audit, storage=storage) as api:
+        await api.make(widget())
+        held = storage.hold()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await api.get("w1")
+        assert storage.asked.is_set()
+        await asyncio.sleep(0.05)
+        held.set()
+        storage.held = None
+        assert (await api.get("w1")).code == 200
+        page = (await api.get("/metrics")).body.decode()
+    aborted = [line for line in page.splitlines() if line.startswith("apiserver_request_aborts_total") and "widgets" in line]
+    assert [line.rpartition(" ")[2] for line in aborted] == ["1"]
+    assert '"message":"Connection closed early"' in log.read_text()
+
+
+async def test_requests_sent_ahead_are_answered_in_their_order(pki: Pki) -> None:
+    storage = Slow()
+    async with serving(pki, storage=storage) as api:
+        await api.make(widget())
+        line = await dial(api, pki.client("developer"))
+        held = storage.hold()
+        line.send("")
+        await storage.asked.wait()
+        line.send("?resourceVersion=0", "?resourceVersion=7000000", "")
+        await asyncio.sleep(0.05)
+        held.set()
+        storage.held = None
+        codes = [(await line.answer())[0].split(" ")[1] for _ in range(4)]
+        assert codes == ["200", "200", "504", "200"]
+        line.writer.close()
+
+
+async def test_an_answer_under_way_when_the_server_drains_is_the_connections_last(pki: Pki) -> None:
+    storage = Slow()
+    async with serving(pki, storage=storage) as api:
+        await api.make(widget())
+        line = await dial(api, pki.client("developer"))
+        held = storage.hold()
+        line.send("")
+        await storage.asked.wait()
+        asyncio.get_running_loop().call_later(0.3, held.set)  # leaving the block stops the server meanwhile
+    head, body = await line.answer()
+    assert head.startswith("HTTP/1.1 200 ")
+    assert "Connection: close\r\n" in head
+    assert json.loads(body)["kind"] == "Widget"
+    assert await line.reader.read() == b""
+    line.writer.close()
