@@ -19,12 +19,12 @@ from urllib.parse import unquote
 from multidict import CIMultiDictProxy
 
 from apiserver.apis.meta.errors import Unauthorized
-from apiserver.apis.meta.instruments import HistogramCell
 from apiserver.apis.meta.users import ANONYMOUS, User, authenticated
 from apiserver.endpoints.filters import certificates
 from apiserver.endpoints.filters.certificates import Authorities, Certificate, authorities_of
 from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Carrier, Request
+from apiserver.metrics.instruments import HistogramCell
 
 _WITH_ANOTHER: Final = 2
 _MAX_JUDGED: Final = 1024
