@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from apiserver.apis.meta.instruments import Counter, Histogram, HistogramCell, Registry, heading, label_text, number
+from apiserver.metrics.exposition import heading, label_text, number
+from apiserver.metrics.instruments import Counter, Histogram, HistogramCell, Registry
 
 Step = Literal["admit", "validate"]
 Type = Literal["admit", "validating"]

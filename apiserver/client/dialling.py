@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 STAGGER_SECONDS: Final = 0.25
 """An address has this long before the next one is tried beside it: what the RFC recommends."""
@@ -35,6 +35,11 @@ async def addresses(host: str, port: int) -> list[str]:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ValueError as error:  # a label that is too long, say
         raise socket.gaierror(socket.EAI_NONAME, str(error)) from error
+    return by_turns(found)
+
+
+def by_turns(found: list[tuple[int, int, int, str, tuple[Any, ...]]]) -> list[str]:
+    """Return the addresses of what ``getaddrinfo`` found, families by turns."""
     preferred = [str(address[0]) for family, *_, address in found if family == found[0][0]]
     others = [str(address[0]) for family, *_, address in found if family != found[0][0]]
     return [each for pair in itertools.zip_longest(preferred, others) for each in pair if each is not None]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.apis.meta.instruments import Cell, Counter, Histogram, HistogramCell, Registry, Tally, exponential
 from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.metrics.instruments import Cell, Counter, Histogram, HistogramCell, Registry, Tally, exponential
 
 WATCH_LIST_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60)
 

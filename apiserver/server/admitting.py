@@ -34,13 +34,13 @@ from apiserver.apis.core.resources import (
     VALIDATING_POLICY_BINDINGS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
-from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.cel.asking import Ask
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from apiserver.endpoints.filters.authorization import Authorizer
+from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Admission, AdmitAll
 from apiserver.registry.generic.store import Store
 from apiserver.registry.generic.strategy import Strategy

@@ -10,10 +10,10 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from apiserver.apis.meta import flags
-from apiserver.apis.meta.instruments import Read
 from apiserver.endpoints.http.caps import Caps, Places
 from apiserver.endpoints.http.handshakes import Handshakes, Limits
 from apiserver.endpoints.http.tls import Tls
+from apiserver.metrics.instruments import Read
 
 logger = logging.getLogger(__name__)
 

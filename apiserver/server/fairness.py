@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.core.resources import FLOW_SCHEMAS, PRIORITY_LEVEL_CONFIGURATIONS
-from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.objects import Object
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from apiserver.endpoints.filters.flowcontrol.control import FlowMetrics, Load, PriorityAndFairness
 from apiserver.endpoints.filters.limits import InFlight, Limiter
+from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.store import Store
 
 _LOOK_SECONDS: Final = 5.0

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from apiserver.apis.meta.instruments import Counter, Gauge, Registry
 from apiserver.endpoints import responses
 from apiserver.endpoints.context import Page, RequestContext
 from apiserver.endpoints.http.messages import Response
+from apiserver.metrics.instruments import Counter, Gauge, Registry
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 Check = Callable[[], Awaitable[bool]]

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from apiserver.apis.meta.instruments import Counter, Histogram, Read, Registry
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.rest import Client
 from apiserver.endpoints import discovery, responses
@@ -20,6 +19,7 @@ from apiserver.endpoints.filters.limits import Limiter
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.filters.tokens import TokenCounts
 from apiserver.endpoints.http.messages import Response
+from apiserver.metrics.instruments import Counter, Histogram, Read, Registry
 from apiserver.registry.generic.store import Store
 from apiserver.server import process
 from apiserver.server.storage.measuring import StorageMetrics

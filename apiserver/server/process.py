@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.meta.instruments import Read
+from apiserver.metrics.instruments import Read
 
 _SELF: Final = Path("/proc/self")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Self
 
-from apiserver.apis.meta.instruments import Registry
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -23,6 +22,7 @@ from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.tokens import TokenReview
 from apiserver.endpoints.filters.withdrawing import Withdrawing
+from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.server import compatibility
 from apiserver.server.admitting import Admitting, OwnPlugin, admitting

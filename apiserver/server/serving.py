@@ -12,13 +12,13 @@ import ssl
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from apiserver.apis.meta.instruments import Read
 from apiserver.endpoints.filters.chain import Chain, Phase
 from apiserver.endpoints.http.handshakes import Handshakes
 from apiserver.endpoints.http.owner import Settings
 from apiserver.endpoints.http.server import Server
 from apiserver.endpoints.verbs.connecting import Streams
 from apiserver.endpoints.verbs.watching import Watches
+from apiserver.metrics.instruments import Read
 from apiserver.server import connections
 from apiserver.server.connections import ConnectionOptions
 from certs.reloading import ServerTls

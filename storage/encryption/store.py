@@ -26,17 +26,19 @@ ChainOf = Callable[[str], Chain]
 class EncryptedStorage:
     """See the port, and ``Entry.stale``."""
 
-    def __init__(self, inner: Storage, chain_of: ChainOf, *, prefix: str = "") -> None:
+    def __init__(self, inner: Storage, chain_of: ChainOf, *, prefix: str = "", again_seconds: float = AGAIN_SECONDS) -> None:
         """Wrap ``inner``.
 
         Args:
             inner: where the encrypted values go.
             chain_of: how values are encrypted; ``use`` replaces it.
             prefix: what ``inner`` puts before the keys in etcd: the whole key is authenticated.
+            again_seconds: the pause of a watch before it asks for a key again that could not be had.
         """
         self._inner = inner
         self._chain_of = chain_of
         self._prefix = prefix
+        self._again_seconds = again_seconds
         self._watches: set[asyncio.Timeout] = set()
         self.undecryptable = 0
         """Values that could not be decrypted since the start, for a metric."""
@@ -119,7 +121,7 @@ class EncryptedStorage:
                 await self._fetch(entries)
             except Unavailable as error:
                 logger.warning("A watch waits for a key of what changed", extra={"error": str(error)})
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(self._again_seconds)
             else:
                 return
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from storage.etcd.http2 import headers
-from storage.etcd.http2.calls import RpcError
-from storage.etcd.http2.link import Link, connect
+from storage.grpc import headers
+from storage.grpc.calls import RpcError
+from storage.grpc.link import Link, connect
 from storage.port import Unavailable
 
 logger = logging.getLogger(__name__)
 
-CHECK_FILES_SECONDS = 5.0
+CHECK_FILES_SECONDS: Final = 5.0
 ATTEMPT_SECONDS: Final = 2.0
 NEXT_ENDPOINT_SECONDS: Final = 0.1
 """An endpoint that has not answered for so long gets company by the next one; the first that answers is taken."""
@@ -40,6 +40,8 @@ class Tls:
     key_file: Path
     server_name: str = ""
     """The name that the server's certificate must have, when it is not the endpoint's host."""
+    check_seconds: float = CHECK_FILES_SECONDS
+    """A change is seen after so long at the latest."""
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
         """Return what changes when a file does (a mounted Secret swaps a symbolic link, so that the inode is another)."""
@@ -154,7 +156,7 @@ class Connection:
         """Return the endpoint that worked last, if it is connected."""
         endpoint = self._endpoints[self._current]
         if self._tls is not None:
-            self._check_files(CHECK_FILES_SECONDS)
+            self._check_files()
         return endpoint if endpoint.is_ready else None
 
     async def ready(self, until: float) -> tuple[Endpoint, Link]:
@@ -184,7 +186,7 @@ class Connection:
         while True:
             if self.closed:
                 raise Unavailable("the store is closed")
-            self._check_files(CHECK_FILES_SECONDS)
+            self._check_files()
             for offset in range(len(self._endpoints)):
                 index = (self._current + offset) % len(self._endpoints)
                 endpoint = self._endpoints[index]
@@ -236,8 +238,8 @@ class Connection:
         server_name = self._tls.server_name if self._tls else ""
         return [Endpoint(url, context, server_name, self._timeout_seconds) for url in self._urls]
 
-    def _check_files(self, every: float) -> None:
-        if self._tls is None or self._clock() - self._checked < every:
+    def _check_files(self, every: float | None = None) -> None:
+        if self._tls is None or self._clock() - self._checked < (self._tls.check_seconds if every is None else every):
             return
         self._checked = self._clock()
         try:

@@ -5,7 +5,7 @@ etcd's errors: ``go.etcd.io/etcd/api/v3/v3rpc/rpctypes``. What is not listed is 
 
 from __future__ import annotations
 
-from storage.etcd.http2.calls import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, RpcError, status_name
+from storage.grpc.calls import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, RpcError, status_name
 from storage.port import Compacted, FutureRevision, StorageError, TooLarge, Unavailable
 
 INVALID_ARGUMENT = 3

@@ -13,10 +13,10 @@ from typing import assert_never
 
 from storage.etcd.connection import Connection, Endpoint, Tls
 from storage.etcd.failures import is_outage, translated
-from storage.etcd.http2.calls import RpcError
 from storage.etcd.keys import Keys
 from storage.etcd.rpc import rpc_pb2 as rpc
 from storage.etcd.watching import Watch
+from storage.grpc.calls import RpcError
 from storage.port import Batch, Compacted, Condition, Delete, Entry, Page, Put, RevisionMismatch, Unavailable
 
 logger = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ from contextlib import aclosing, suppress
 
 from storage.etcd.connection import Connection, Endpoint
 from storage.etcd.failures import translated
-from storage.etcd.http2.calls import RpcError
-from storage.etcd.http2.link import Messages
 from storage.etcd.keys import Keys
 from storage.etcd.rpc import rpc_pb2 as rpc
+from storage.grpc.calls import RpcError
+from storage.grpc.link import Messages
 from storage.port import Batch, Change, Compacted, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -36,8 +36,9 @@ def pause_seconds(failures: int) -> float:
 class Progress:
     """Asks for progress when somebody wants it, one request at a time, and again when etcd is silent."""
 
-    def __init__(self, send: Callable[[], None], *, asked: bool) -> None:
+    def __init__(self, send: Callable[[], None], *, asked: bool, again_seconds: float = ASK_AGAIN_SECONDS) -> None:
         """Begin; ``asked`` says whether somebody waits already."""
+        self._again_seconds = again_seconds
         self._send_request = send
         self._asked = asked
         self._again: asyncio.TimerHandle | None = None  # while a request is under way
@@ -71,7 +72,7 @@ class Progress:
     def _send(self) -> None:
         self._asked = False
         # Counted from the sending: those who ask meanwhile do not put it off.
-        self._again = asyncio.get_running_loop().call_later(ASK_AGAIN_SECONDS, self._send)
+        self._again = asyncio.get_running_loop().call_later(self._again_seconds, self._send)
         self._send_request()
 
 

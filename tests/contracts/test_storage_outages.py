@@ -240,12 +240,11 @@ def test_endpoints_and_certificates_must_fit() -> None:
         connection.Connection((), None, time.monotonic)
 
 
-async def test_9_new_certificates_are_used_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CHECK_FILES_SECONDS", 0.1)
+async def test_9_new_certificates_are_used_without_a_restart(tmp_path: Path) -> None:
     old, new = Authority(), Authority()
     server = EtcdServer(tmp_path / "etcd", durable=False, tls=old.issue(tmp_path / "server", "etcd"))
     server.start()
-    tls = Tls(*old.issue(tmp_path / "client", "virt-api"), server_name="etcd.test")
+    tls = Tls(*old.issue(tmp_path / "client", "virt-api"), server_name="etcd.test", check_seconds=0.1)
     try:
         async with connected(server.endpoint, tls=tls, timeout_seconds=1.0) as store:
             revision = await store.commit([], [Put("a", b"1")])

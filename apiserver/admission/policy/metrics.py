@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from apiserver.admission.policy.evaluating import OUT_OF_BUDGET
-from apiserver.apis.meta.instruments import Counter, Histogram, Registry
+from apiserver.metrics.instruments import Counter, Histogram, Registry
 
 ErrorType = Literal["compile_error", "invalid_error", "out_of_budget", "no_error"]
 Action = Literal["allow", "deny", "audit", "warn"]

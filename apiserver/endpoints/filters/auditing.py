@@ -9,12 +9,12 @@ from ipaddress import ip_address
 from typing import Final, Protocol
 
 from apiserver.apis.meta.errors import InternalError
-from apiserver.apis.meta.instruments import Counter, Registry
 from apiserver.apis.meta.users import User
 from apiserver.endpoints.audit.events import Pieces, Record
 from apiserver.endpoints.audit.policy import Level, Policy, Stage, Verdict
 from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Request
+from apiserver.metrics.instruments import Counter, Registry
 
 _NOBODY: Final = User("")
 _MAX_ADDRESSES: Final = 32

@@ -18,12 +18,12 @@ from urllib.parse import unquote
 from multidict import CIMultiDictProxy
 
 from apiserver.apis.meta.errors import Unauthorized
-from apiserver.apis.meta.instruments import HistogramCell
 from apiserver.apis.meta.users import ANONYMOUS, User, authenticated
 from apiserver.endpoints.filters import certificates
 from apiserver.endpoints.filters.certificates import Authorities, Certificate, authorities_of
 from apiserver.endpoints.http import upgrade
 from apiserver.endpoints.http.messages import Carrier, Request
+from apiserver.metrics.instruments import HistogramCell
 
 _WITH_ANOTHER: Final = 2
 MAX_CERTIFICATES: Final = 1024

@@ -10,22 +10,10 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from apiserver.apis.meta.instruments import (
-    LIMIT,
-    OTHER,
-    Cell,
-    Counter,
-    Gauge,
-    Histogram,
-    HistogramCell,
-    Registry,
-    exponential,
-    heading,
-    histogram_lines,
-    label_text,
-)
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.endpoints.watchmeters import WatchMeters
+from apiserver.metrics.exposition import heading, histogram_lines, label_text
+from apiserver.metrics.instruments import LIMIT, OTHER, Cell, Counter, Gauge, Histogram, HistogramCell, Registry, exponential
 
 SECONDS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _SLI_FROM: Final = 2

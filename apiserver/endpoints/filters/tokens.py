@@ -9,12 +9,12 @@ from typing import Final
 
 from apiserver.apis.core.resources import TOKEN_REVIEWS
 from apiserver.apis.meta.errors import InternalError, StatusError
-from apiserver.apis.meta.instruments import Counter, Histogram
 from apiserver.apis.meta.objects import dig
 from apiserver.apis.meta.users import User
 from apiserver.client.rest import Client, TransportError
 from apiserver.endpoints.filters.expiring import Expiring
 from apiserver.endpoints.filters.reviewing import Answered, ask, uncounted
+from apiserver.metrics.instruments import Counter, Histogram
 
 SECONDS: Final = 10.0
 _SIZE: Final = 4096

@@ -18,7 +18,6 @@ import orjson
 
 from apiserver.apis.meta import fields
 from apiserver.apis.meta.errors import BadRequest, Expired, Timeout
-from apiserver.apis.meta.instruments import Tally
 from apiserver.apis.meta.objects import Object
 from apiserver.endpoints import queries
 from apiserver.endpoints.context import RequestContext
@@ -28,6 +27,7 @@ from apiserver.endpoints.presenting import ONE, Include, include_of
 from apiserver.endpoints.verbs.framing import frames_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.endpoints.watchmeters import WatchMeter, WatchMeters
+from apiserver.metrics.instruments import Tally
 from apiserver.registry.cacher.changes import Event, EventBatch, EventType
 from apiserver.registry.cacher.history import Replay
 from apiserver.registry.cacher.items import Item

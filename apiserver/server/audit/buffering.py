@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from apiserver.apis.meta.instruments import Cell
+from apiserver.metrics.instruments import Cell
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.meta.instruments import Counter
+from apiserver.metrics.instruments import Counter
 from storage.encryption.ciphers import PLAIN, Chain
 from storage.encryption.configuration import Misconfigured, Rules, parse
 from storage.encryption.store import EncryptedStorage

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from time import perf_counter
 from typing import Any, Final
 
-from apiserver.apis.meta.instruments import Cell, Counter, Histogram, HistogramCell, Registry
+from apiserver.metrics.instruments import Cell, Counter, Histogram, HistogramCell, Registry
 from storage.port import Batch, Condition, Delete, Entry, Page, Put, Storage, StorageError
 
 SECONDS: Final = (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from apiserver.apis.meta import flags
-from apiserver.apis.meta.instruments import Counter, Gauge, Read, Registry
+from apiserver.metrics.instruments import Counter, Gauge, Read, Registry
 from apiserver.server.storage.compacting import Compactor
 from storage.etcd.store import EtcdStorage
 from storage.port import Storage, StorageError

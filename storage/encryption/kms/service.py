@@ -11,9 +11,9 @@ from google.protobuf.message import DecodeError
 
 from storage.encryption.ciphers import Undecryptable
 from storage.encryption.kms.rpc import kms_pb2 as rpc
-from storage.etcd.http2 import headers
-from storage.etcd.http2.calls import CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE, RpcError
-from storage.etcd.http2.link import Link, connect_unix
+from storage.grpc import headers
+from storage.grpc.calls import CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE, RpcError
+from storage.grpc.link import Link, connect_unix
 from storage.port import Unavailable
 
 _MAX_SOURCE_BYTES: Final = 1024

@@ -142,15 +142,15 @@ async def test_without_a_socket_it_is_an_outage(tmp_path: Path) -> None:
         await provider.look()
 
 
-async def test_a_watch_waits_for_the_service(kms: FakeKms, socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.encryption.store.AGAIN_SECONDS", 0.01)
+async def test_a_watch_waits_for_the_service(kms: FakeKms, socket: Path) -> None:
     chain, provider = made(socket)
     await provider.look()
     inner = MemoryStorage()
     await EncryptedStorage(inner, lambda _: chain).commit([], [Put("a", b"value")])
     another, reader = made(socket)
     kms.down = True
-    async with asyncio.timeout(5), EncryptedStorage(inner, lambda _: another).watch("", after=1) as batches:
+    reading = EncryptedStorage(inner, lambda _: another, again_seconds=0.01)
+    async with asyncio.timeout(5), reading.watch("", after=1) as batches:
         asyncio.get_running_loop().call_later(0.05, setattr, kms, "down", False)
         change = (await anext(batches)).changes[0]
     assert change.entry is not None

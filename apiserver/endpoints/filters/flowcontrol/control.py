@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.apis.meta.instruments import Cell, Counter, Gauge, Histogram, HistogramCell, Registry
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.users import User
 from apiserver.endpoints.filters.flowcontrol import borrowing, configuration, levels
@@ -21,6 +20,7 @@ from apiserver.endpoints.filters.flowcontrol.configuration import Configuration,
 from apiserver.endpoints.filters.flowcontrol.levels import Full, Seats, Waiter
 from apiserver.endpoints.filters.limits import Limiter, Rejected, Seat, Watermark, too_many
 from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.metrics.instruments import Cell, Counter, Gauge, Histogram, HistogramCell, Registry
 
 logger = logging.getLogger(__name__)
 

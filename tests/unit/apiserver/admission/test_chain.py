@@ -12,8 +12,8 @@ from apiserver.admission.chain import Chain
 from apiserver.admission.changes import Changes
 from apiserver.admission.metrics import AdmissionMetrics
 from apiserver.apis.meta.errors import Forbidden
-from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.resources import Resource
+from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes, Operation
 
 THINGS = Resource("g.test", "v1", "things", "Thing")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.meta.instruments import Cell
+from apiserver.metrics.instruments import Cell
 from apiserver.server.audit.buffering import Buffer, BufferOptions, Mode
 from apiserver.server.audit.logfile import LogFile
 

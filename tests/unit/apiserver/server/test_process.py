@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from apiserver.apis.meta.instruments import Registry
+from apiserver.metrics.instruments import Registry
 from apiserver.server import process
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.meta.instruments import Registry
+from apiserver.metrics.instruments import Registry
 from apiserver.server.storage.storing import StorageOptions, Storing
 from storage.encryption.configuration import Misconfigured
 from storage.memory import MemoryStorage

@@ -16,12 +16,12 @@ from apiserver.admission.policy.plugin import PolicyDispatcher
 from apiserver.admission.policy.source import Source
 from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.meta.errors import StatusError
-from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.resources import MIGRATIONS
 from apiserver.cel.library.authz import Answer, Question
+from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes
 from controller.manager import options
 from controller.reconcilers.settings import MigrationLimits

@@ -16,11 +16,11 @@ from apiserver.admission.policy.source import Source
 from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.errors import StatusError
-from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt import service_accounts
+from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement

@@ -6,10 +6,10 @@ import pytest
 
 from storage.etcd import watching
 from storage.etcd.failures import INVALID_ARGUMENT, OUT_OF_RANGE, translated
-from storage.etcd.http2.calls import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, RpcError
 from storage.etcd.keys import Keys, end_of
 from storage.etcd.rpc import rpc_pb2 as rpc
 from storage.etcd.watching import Progress, batches
+from storage.grpc.calls import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE, RpcError
 from storage.port import Batch, Change, Compacted, Entry, FutureRevision, StorageError, TooLarge, Unavailable
 
 KEYS = Keys("/p/")
@@ -53,10 +53,9 @@ def test_keys_that_are_no_text_survive() -> None:
     assert KEYS.inner(KEYS.outer(b"/p/\xff\x00")) == b"/p/\xff\x00"
 
 
-async def test_progress_is_asked_once_at_a_time_and_again_when_etcd_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "ASK_AGAIN_SECONDS", 0.05)
+async def test_progress_is_asked_once_at_a_time_and_again_when_etcd_is_silent() -> None:
     sent: list[None] = []
-    progress = Progress(lambda: sent.append(None), asked=False)
+    progress = Progress(lambda: sent.append(None), asked=False, again_seconds=0.05)
     assert not sent
     for _ in range(3):
         progress.ask()

@@ -17,12 +17,12 @@ from apiserver.admission.policy.plugin import PolicyDispatcher
 from apiserver.admission.policy.source import Source
 from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.meta.errors import NotFound, StatusError
-from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.managedfields.schema import Atom
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
 from apiserver.cel.cost import RUNTIME_BUDGET
 from apiserver.cel.library.authz import Answer, Question
+from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes
 
 THINGS = Resource("g.test", "v1", "things", "Thing")

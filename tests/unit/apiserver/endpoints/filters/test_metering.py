@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from apiserver.apis.meta.instruments import LIMIT, Registry
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.filters.metering import SECONDS, Deciding, Requests, compressed
+from apiserver.metrics.instruments import LIMIT, Registry
 
 PATH = "/apis/example.com/v1/namespaces/a/widgets"
 

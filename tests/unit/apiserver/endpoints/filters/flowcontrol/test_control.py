@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.errors import TooManyRequests
-from apiserver.apis.meta.instruments import Registry
 from apiserver.apis.meta.users import User
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.filters.flowcontrol.control import FlowMetrics, Load, PriorityAndFairness
 from apiserver.endpoints.filters.limits import InFlight, Rejected, Seat
+from apiserver.metrics.instruments import Registry
 from tests.unit.apiserver.endpoints.filters.flowcontrol.test_configuration import level, rule, schema
 
 PATH = "/apis/example.com/v1/namespaces/a/widgets"

@@ -6,8 +6,8 @@ import struct
 from collections import deque
 from typing import Final
 
-from storage.etcd.http2 import frames
-from storage.etcd.http2.calls import DEADLINE_EXCEEDED, PREFIX_BYTES, STREAM_WINDOW, UNAVAILABLE, Exchange, RpcError, Stream, framed
+from storage.grpc import frames
+from storage.grpc.calls import DEADLINE_EXCEEDED, PREFIX_BYTES, STREAM_WINDOW, UNAVAILABLE, Exchange, RpcError, Stream, framed
 
 LAST_STREAM: Final = 2**31 - 1
 

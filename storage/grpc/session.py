@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage.etcd.http2 import frames
-from storage.etcd.http2.calls import STREAM_WINDOW, UNAVAILABLE, Exchange, RpcError
-from storage.etcd.http2.frames import ProtocolError
-from storage.etcd.http2.headers import MAX_BLOCK_BYTES, Heads
-from storage.etcd.http2.sending import Sending
+from storage.grpc import frames
+from storage.grpc.calls import STREAM_WINDOW, UNAVAILABLE, Exchange, RpcError
+from storage.grpc.frames import ProtocolError
+from storage.grpc.headers import MAX_BLOCK_BYTES, Heads
+from storage.grpc.sending import Sending
 
 CONNECTION_WINDOW: Final = 16 * 1024 * 1024
 MAX_CONTROL_FRAMES: Final = 1024

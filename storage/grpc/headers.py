@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import hpack
 
-from storage.etcd.http2 import frames
+from storage.grpc import frames
 
 MAX_BLOCK_BYTES: Final = 64 * 1024
 _MAX_REMEMBERED: Final = 64

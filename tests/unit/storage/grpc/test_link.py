@@ -1,7 +1,6 @@
 """One connection with its socket, against servers on loopback that do what a script says."""
 
 import asyncio
-import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -9,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.etcd import connection
-from storage.etcd.connection import Connection
-from storage.etcd.http2 import frames, link
-from storage.etcd.http2.calls import CANCELLED, DEADLINE_EXCEEDED, OK, UNAVAILABLE, RpcError, framed
-from storage.etcd.http2.link import Link, connect
-from storage.port import Unavailable
+from storage.grpc import frames
+from storage.grpc.calls import CANCELLED, DEADLINE_EXCEEDED, OK, UNAVAILABLE, RpcError, framed
+from storage.grpc.link import Keepalive, Link, connect
 from tests.fakes.etcd_tls import Authority
-from tests.unit.storage.etcd.http2.test_session import BLOCK, FINE, HEADERS, block, raw
+from tests.unit.storage.grpc.test_session import BLOCK, FINE, HEADERS, block, raw
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 SETTINGS = raw(frames.SETTINGS, 0, 0)
@@ -78,9 +74,9 @@ async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIte
 
 
 @asynccontextmanager
-async def linked(script: Script) -> AsyncIterator[Link]:
+async def linked(script: Script, keepalive: Keepalive = Keepalive()) -> AsyncIterator[Link]:  # noqa: B008 - it is frozen
     async with serving(script) as port:
-        made = await connect("127.0.0.1", port, None, "")
+        made = await connect("127.0.0.1", port, None, "", keepalive)
         try:
             yield made
         finally:
@@ -180,9 +176,7 @@ async def test_a_server_that_leaves_answers_what_it_has_and_the_connection_close
             await closed.wait()
 
 
-async def test_a_silent_server_is_pinged_while_calls_are_under_way_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "KEEPALIVE_SECONDS", 0.1)
-    monkeypatch.setattr(link, "KEEPALIVE_TIMEOUT_SECONDS", 0.1)
+async def test_a_silent_server_is_pinged_while_calls_are_under_way_and_then_given_up() -> None:
     pings: list[bytes] = []
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -192,7 +186,7 @@ async def test_a_silent_server_is_pinged_while_calls_are_under_way_and_then_give
             if kind == frames.PING:
                 pings.append(payload)
 
-    async with linked(deaf) as made:
+    async with linked(deaf, Keepalive(0.1, 0.1)) as made:
         await asyncio.sleep(0.35)
         assert not pings  # etcd minds pings while nothing is under way
         assert made.is_usable
@@ -201,10 +195,7 @@ async def test_a_silent_server_is_pinged_while_calls_are_under_way_and_then_give
         assert "not said a word" in str(error)
 
 
-async def test_a_server_that_answers_pings_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "KEEPALIVE_SECONDS", 0.05)
-    monkeypatch.setattr(link, "KEEPALIVE_TIMEOUT_SECONDS", 0.05)
-
+async def test_a_server_that_answers_pings_is_waited_for() -> None:
     async def patient(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await greeted(reader, writer)
         pings = 0
@@ -217,7 +208,7 @@ async def test_a_server_that_answers_pings_is_waited_for(monkeypatch: pytest.Mon
                 writer.write(answered(1, b"at last"))
                 pings += 1
 
-    async with linked(patient) as made:
+    async with linked(patient, Keepalive(0.05, 0.05)) as made:
         assert await made.unary(BLOCK, b"x", soon()) == b"at last"
 
 
@@ -269,61 +260,3 @@ async def test_a_server_whose_tls_does_not_offer_http2_is_refused(tmp_path: Path
     async with serving(echo, theirs) as port:
         with pytest.raises(RpcError, match="HTTP/2"):
             await connect("127.0.0.1", port, ours, "etcd.test")
-
-
-def connection_to(*ports: int) -> Connection:
-    return Connection(tuple(f"http://127.0.0.1:{port}" for port in ports), None, asyncio.get_running_loop().time)
-
-
-async def give_up(store: Connection) -> None:
-    with pytest.raises(Unavailable):
-        await store.ready(soon(0.01))
-
-
-async def test_many_callers_wait_for_one_connection() -> None:
-    made = 0
-
-    async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal made
-        made += 1
-        await reader.readexactly(len(frames.PREFACE))
-        asyncio.get_running_loop().call_later(0.05, writer.write, SETTINGS)
-        await reader.read()
-
-    async with serving(counted) as port:
-        store = connection_to(port)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(give_up(store))
-            waiting = [tasks.create_task(store.ready(soon())) for _ in range(20)]
-            links = {await each for each in waiting}
-        assert len(links) == 1
-        assert made <= 2  # the one of the impatient caller, and the one that all others share
-        await store.close()
-
-
-async def test_a_hanging_endpoint_gets_company_by_the_next() -> None:
-    async def hanging(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(60)
-
-    async with serving(hanging) as first, serving(echo) as second:
-        store = connection_to(first, second)
-        began = soon(0)
-        endpoint, made = await store.ready(soon())
-        assert soon(0) - began < connection.ATTEMPT_SECONDS
-        assert endpoint.url.endswith(str(second))
-        assert await made.unary(endpoint.range, b"x", soon()) == b"x"
-        await store.close()
-
-
-async def test_closing_ends_those_who_wait_for_a_connection() -> None:
-    async def hanging(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(60)
-
-    async with serving(hanging) as port:
-        store = connection_to(port)
-        asyncio.get_running_loop().call_later(0.05, store._closing.set)
-        began = soon(0)
-        with pytest.raises(Unavailable, match="closed"):
-            await store.ready(soon())
-        assert soon(0) - began < 1
-        assert math.isfinite(began)

@@ -15,21 +15,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.etcd.http2 import frames, headers
-from storage.etcd.http2.calls import (
+from storage.grpc import frames, headers
+from storage.grpc.calls import (
     DEADLINE_EXCEEDED,
     INTERNAL,
     OK,
     RESOURCE_EXHAUSTED,
     STREAM_WINDOW,
     UNAVAILABLE,
-    Call,
     RpcError,
     Stream,
+    UnaryCall,
     framed,
 )
-from storage.etcd.http2.frames import ProtocolError
-from storage.etcd.http2.session import CONNECTION_WINDOW, MAX_CONTROL_FRAMES, Session
+from storage.grpc.frames import ProtocolError
+from storage.grpc.session import CONNECTION_WINDOW, MAX_CONTROL_FRAMES, Session
 
 BLOCK = headers.request("/etcdserverpb.KV/Txn", scheme="https", authority="etcd:2379", metadata=(("hasleader", "true"),))
 HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
@@ -75,9 +75,9 @@ class Server:
             elif isinstance(event, h2.events.StreamReset):
                 self.resets.append(event.stream_id)
 
-    def call(self, message: bytes = b"request", *, deadline: float = math.inf) -> "tuple[Call, Future[bytes]]":
+    def call(self, message: bytes = b"request", *, deadline: float = math.inf) -> "tuple[UnaryCall, Future[bytes]]":
         future: Future[bytes] = Future()
-        call = Call(BLOCK, message, deadline, future)
+        call = UnaryCall(BLOCK, message, deadline, future)
         self.session.open(call)
         return call, future
 
@@ -116,9 +116,9 @@ def begun() -> Session:
     return session
 
 
-def opened(session: Session) -> "tuple[Call, Future[bytes]]":
+def opened(session: Session) -> "tuple[UnaryCall, Future[bytes]]":
     future: Future[bytes] = Future()
-    call = Call(BLOCK, b"request", math.inf, future)
+    call = UnaryCall(BLOCK, b"request", math.inf, future)
     session.open(call)
     session.take()
     return call, future
@@ -341,7 +341,7 @@ def test_calls_expire_those_that_never_left_safely() -> None:
     session.receive(raw(frames.SETTINGS, 0, 0, b"\0\3\0\0\0\1"))
     futures: list[Future[bytes]] = [Future() for _ in range(3)]
     for future, deadline in zip(futures, (5.0, 6.0, 7.0), strict=True):
-        session.open(Call(BLOCK, b"", deadline, future))
+        session.open(UnaryCall(BLOCK, b"", deadline, future))
     assert session.next_deadline() == 5.0
     assert not session.expire(4.9)
     assert session.expire(6.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from apiserver.apis.meta.instruments import Counter, Gauge, Histogram, Read, Registry, exponential
+from apiserver.metrics.instruments import Counter, Gauge, Histogram, Read, Registry, exponential
 
 
 def parsed(registry: Registry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

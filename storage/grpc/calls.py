@@ -8,7 +8,7 @@ import struct
 from collections import deque
 from typing import Final, Protocol
 
-from storage.etcd.http2.headers import Head
+from storage.grpc.headers import Head
 
 MAX_MESSAGE_BYTES: Final = 1024 * 1024 * 1024
 """More than a page of the largest values that etcd takes by default (500 of 1.5 MiB)."""
@@ -111,7 +111,7 @@ def ending(trailers: Head | None) -> RpcError | None:
     return None if trailers.grpc_status == OK else RpcError(trailers.grpc_status, trailers.grpc_message)
 
 
-class Call(Exchange):
+class UnaryCall(Exchange):
     """A unary call."""
 
     __slots__ = ("_answer", "_parts", "_size")

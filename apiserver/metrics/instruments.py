@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms, written as Prometheus' text (exposition format 0.0.4).
+"""Counters, gauges and histograms, and the registry of those on one page.
 
 Made for hot paths: whoever counts keeps the cell of its label values and adds to it, which is an attribute's addition (40 ns) or a
 search in a tuple (200 ns); everything about names and text happens when somebody asks for the page. One thread only: the event loop's.
@@ -9,12 +9,13 @@ fill memory by inventing names.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
+
+from apiserver.metrics.exposition import heading, histogram_lines, label_text, number
 
 OTHER: Final = "other"
 LIMIT: Final = 2000
@@ -74,8 +75,8 @@ class HistogramCell:
 
     def add(self, tally: Tally) -> None:
         """Count several values at once."""
-        for bucket, number in tally.buckets:
-            self.counts[bucket] += number
+        for bucket, count in tally.buckets:
+            self.counts[bucket] += count
         self.total += tally.total
 
 
@@ -205,43 +206,3 @@ class Registry:
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     """Return bounds of buckets that grow by a factor."""
     return tuple(start * factor**each for each in range(count))
-
-
-def heading(name: str, kind: str, documentation: str) -> Iterator[str]:
-    """Yield the two lines before a family's series."""
-    escaped = documentation.replace("\\", "\\\\").replace("\n", "\\n")
-    yield f"# HELP {name} {escaped}"
-    yield f"# TYPE {name} {kind}"
-
-
-def histogram_lines(
-    name: str, labels: Sequence[str], values: Sequence[str], bounds: Sequence[float], counts: Sequence[int], total: float
-) -> Iterator[str]:
-    """Yield the lines of one histogram; ``counts`` are by bucket, one more than ``bounds``."""
-    inner = label_text(labels, values)[1:-1]
-    before = f"{name}_bucket{{{inner}," if inner else f"{name}_bucket{{"
-    running = 0
-    for bound, count in zip((*bounds, math.inf), counts, strict=True):
-        running += count
-        yield f'{before}le="{number(bound)}"}} {running}'
-    braces = f"{{{inner}}}" if inner else ""
-    yield f"{name}_sum{braces} {number(total)}"
-    yield f"{name}_count{braces} {running}"
-
-
-def label_text(labels: Sequence[str], values: Sequence[str]) -> str:
-    """Return ``{name="value",…}``, nothing without labels."""
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True)) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def number(value: float) -> str:
-    """Return a number as Prometheus reads it; whole ones without a point."""
-    if value == math.inf:
-        return "+Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))

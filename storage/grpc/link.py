@@ -6,24 +6,36 @@ import asyncio
 import math
 import socket
 import ssl
+from dataclasses import dataclass
 from typing import Final, cast
 
-from storage.etcd.http2.calls import CANCELLED, UNAVAILABLE, Call, Exchange, RpcError, Stream
-from storage.etcd.http2.frames import ProtocolError
-from storage.etcd.http2.session import Session
+from storage.grpc.calls import CANCELLED, UNAVAILABLE, Exchange, RpcError, Stream, UnaryCall
+from storage.grpc.frames import ProtocolError
+from storage.grpc.session import Session
 
-KEEPALIVE_SECONDS: Final = 10.0
-"""After so long without a word from the server, while calls are under way, it is asked (etcd minds more than one ping in 5 s)."""
-KEEPALIVE_TIMEOUT_SECONDS: Final = 5.0
 SUSPICIOUS_SECONDS: Final = 0.25
 """A call that hits its deadline on a connection that was silent for so long takes the connection along: the next one is another's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """Pings to a server that says nothing, by gRPC's names."""
+
+    time_seconds: float = 10.0
+    """After so long without a word, while calls are under way, it is asked (etcd minds more than one ping in 5 s)."""
+    timeout_seconds: float = 5.0
+    """For the answer."""
+
+
+_KEEPALIVE: Final = Keepalive()
 
 
 class Link(asyncio.Protocol):
     """See the module. Made by ``connect``."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, keepalive: Keepalive = _KEEPALIVE) -> None:
         self._loop = loop
+        self._keepalive = keepalive
         self._session = Session()
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[None] = loop.create_future()
@@ -31,7 +43,7 @@ class Link(asyncio.Protocol):
         self._paused = False
         self._heard_at = loop.time()
         self._pinged_at = math.inf  # not since the last word of the server
-        self._keepalive: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
 
@@ -49,7 +61,7 @@ class Link(asyncio.Protocol):
             RpcError: there is none.
         """
         future: asyncio.Future[bytes] = self._loop.create_future()
-        call = Call(block, message, deadline, future)
+        call = UnaryCall(block, message, deadline, future)
         self._session.open(call)
         if deadline < self._timer_at:
             self._arm(deadline)
@@ -125,7 +137,7 @@ class Link(asyncio.Protocol):
         if tls is not None and tls.selected_alpn_protocol() != "h2":
             self._end("the server does not speak HTTP/2")
             return
-        self._keepalive = self._loop.call_later(KEEPALIVE_SECONDS, self._keep_alive)
+        self._look = self._loop.call_later(self._keepalive.time_seconds, self._keep_alive)
         self._flush()
 
     def data_received(self, data: bytes) -> None:
@@ -162,7 +174,7 @@ class Link(asyncio.Protocol):
         if not self._ready.done():
             self._ready.set_exception(RpcError(UNAVAILABLE, why, processed=False))
             self._ready.exception()  # whoever waited may be gone
-        for timer in (self._timer, self._keepalive):
+        for timer in (self._timer, self._look):
             if timer:
                 timer.cancel()
         self.abort(why)
@@ -196,10 +208,10 @@ class Link(asyncio.Protocol):
 
     def _keep_alive(self) -> None:
         now = self._loop.time()
-        wait = self._heard_at + KEEPALIVE_SECONDS - now
+        wait = self._heard_at + self._keepalive.time_seconds - now
         if self._session.is_idle:
             self._pinged_at = math.inf
-            wait = KEEPALIVE_SECONDS
+            wait = self._keepalive.time_seconds
         elif self._heard_at < self._pinged_at < math.inf:
             self._end(f"the server has not said a word for {now - self._heard_at:.0f} s")
             return
@@ -209,8 +221,8 @@ class Link(asyncio.Protocol):
             self._pinged_at = now
             self._session.ping()
             self._flush()
-            wait = KEEPALIVE_TIMEOUT_SECONDS
-        self._keepalive = self._loop.call_later(max(wait, 0.05), self._keep_alive)
+            wait = self._keepalive.timeout_seconds
+        self._look = self._loop.call_later(max(wait, 0.05), self._keep_alive)
 
 
 class Messages:
@@ -241,7 +253,7 @@ class Messages:
         self._stream.fail(RpcError(CANCELLED, "cancelled"))
 
 
-async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> Link:
+async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name: str, keepalive: Keepalive = _KEEPALIVE) -> Link:
     """Connect to a server and wait until it has introduced itself. Cancelling leaves nothing behind.
 
     Raises:
@@ -250,9 +262,9 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name:
     """
     loop = asyncio.get_running_loop()
     if tls is not None:
-        _, link = await loop.create_connection(lambda: Link(loop), host, port, ssl=tls, server_hostname=server_name or host)
+        _, link = await loop.create_connection(lambda: Link(loop, keepalive), host, port, ssl=tls, server_hostname=server_name or host)
     else:
-        _, link = await loop.create_connection(lambda: Link(loop), host, port)
+        _, link = await loop.create_connection(lambda: Link(loop, keepalive), host, port)
     return await _introduced(link)
 
 

@@ -1,4 +1,4 @@
-"""A gRPC client over HTTP/2 for the calls of one server to its etcd: unary calls, and streams for the watches.
+"""A gRPC client over HTTP/2, for etcd and for key management services: unary calls, and streams for the watches.
 
 ``frames`` is how things look on the wire (RFC 9113), ``headers`` the few header blocks that gRPC needs, ``calls`` one exchange of
 messages, ``session`` one connection without its socket (``sending`` is its way out), ``link`` the same with socket, deadlines and pings.

@@ -1,0 +1,46 @@
+"""Prometheus' text, exposition format 0.0.4."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+
+def heading(name: str, kind: str, documentation: str) -> Iterator[str]:
+    """Yield the two lines before a family's series."""
+    escaped = documentation.replace("\\", "\\\\").replace("\n", "\\n")
+    yield f"# HELP {name} {escaped}"
+    yield f"# TYPE {name} {kind}"
+
+
+def histogram_lines(
+    name: str, labels: Sequence[str], values: Sequence[str], bounds: Sequence[float], counts: Sequence[int], total: float
+) -> Iterator[str]:
+    """Yield the lines of one histogram; ``counts`` are by bucket, one more than ``bounds``."""
+    inner = label_text(labels, values)[1:-1]
+    before = f"{name}_bucket{{{inner}," if inner else f"{name}_bucket{{"
+    running = 0
+    for bound, count in zip((*bounds, math.inf), counts, strict=True):
+        running += count
+        yield f'{before}le="{number(bound)}"}} {running}'
+    braces = f"{{{inner}}}" if inner else ""
+    yield f"{name}_sum{braces} {number(total)}"
+    yield f"{name}_count{braces} {running}"
+
+
+def label_text(labels: Sequence[str], values: Sequence[str]) -> str:
+    """Return ``{name="value",…}``, nothing without labels."""
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True)) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def number(value: float) -> str:
+    """Return a number as Prometheus reads it; whole ones without a point."""
+    if value == math.inf:
+        return "+Inf"
+    return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))
