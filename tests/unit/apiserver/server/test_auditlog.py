@@ -108,7 +108,7 @@ async def room(made: Buffer) -> bool:
 
 async def test_a_request_waits_for_the_batch_of_its_event_and_no_longer() -> None:
     gated = Gated()
-    made = Buffer("log", gated.store, Buffering("blocking-strict", 100), Cell())
+    made = Buffer("log", gated.store, BufferOptions("blocking-strict", 100), Cell())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(made.run())
         ends = (None, OSError("disk is full"), None)
@@ -138,7 +138,7 @@ def finish(future: asyncio.Future[None], error: OSError | None) -> None:
 
 async def test_a_request_that_is_given_up_keeps_nobody_else_waiting() -> None:
     gated = Gated()
-    made = Buffer("log", gated.store, Buffering("blocking-strict", 100), Cell())
+    made = Buffer("log", gated.store, BufferOptions("blocking-strict", 100), Cell())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(made.run())
         made.add("a")
