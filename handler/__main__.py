@@ -14,7 +14,7 @@ import uvloop
 from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client
 from handler import options
-from handler.agent import Agent
+from handler.agent import DEFAULT_LIMITS, Agent, Limits
 from handler.devices.judging import Judging
 
 logger = logging.getLogger("handler")
@@ -38,7 +38,7 @@ def set_up_logging(level: str) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
-async def run(given: options.Options, config: Config) -> None:
+async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_LIMITS) -> None:
     """Work until SIGINT, or until SIGTERM and the end of the migrations that are under way then; a second signal waits for nothing."""
     task, asked = asyncio.current_task(), asyncio.Event()
     assert task is not None  # noqa: S101 - inside a coroutine
@@ -55,7 +55,7 @@ async def run(given: options.Options, config: Config) -> None:
     await judging.judge()
     async with Client(config, user_agent=f"virt-handler/{given.node_name}") as client:
         loop.add_signal_handler(signal.SIGTERM, terminate)
-        agent = Agent(given, client, judging)
+        agent = Agent(given, client, judging, limits=limits)
         async with asyncio.TaskGroup() as tasks:
             working = tasks.create_task(agent.run())
             await asked.wait()

@@ -8,6 +8,7 @@ import functools
 import logging
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.meta import objects
@@ -39,6 +40,7 @@ from handler.plugins.contract import Kind
 from handler.plugins.deleting import Deleter, event_recorder
 from handler.plugins.records import Records
 from handler.pods import launcher, places
+from handler.pods import limits as link_limits
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
 from handler.pods.reads import Reads
@@ -47,14 +49,16 @@ from handler.probes.node_sockets import NodeSockets
 from handler.probes.prober import Prober
 from handler.reconcilers import (
     guest_plan,
+    guest_ports,
     migrate_source,
     migrate_target,
     migration_plan,
     migration_ports,
+    report_progress,
     run_guest,
-    tell_progress,
     validation,
 )
+from handler.reconcilers import limits as loop_limits
 from handler.reconcilers.wiring import Wiring
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
@@ -66,14 +70,25 @@ from handler.streams.server import Server, Target
 logger = logging.getLogger(__name__)
 
 FIGURES_SECONDS: Final = 5.0
-FINISH_SECONDS: Final = 30.0
-"""For migrations that are under way when virt-handler is asked to end, of its pod's 45."""
 FINISH_LOOK_SECONDS: Final = 0.2
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
 VHOST_VSOCK_NUMBER: Final = (10, 241)
 CHECKS: Final[Mapping[str, Check]] = {guestinfo.NAME: guestinfo.parse, told.NAME: told.parse}
 """Reads by name, each with the check that turns a launcher's text into the answer to virt-api."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times and limits of the parts."""
+
+    loops: loop_limits.Limits = loop_limits.DEFAULT
+    links: link_limits.Limits = link_limits.DEFAULT
+    finish_seconds: float = 30.0
+    """For migrations that are under way when virt-handler is asked to end, of its pod's 45."""
+
+
+DEFAULT_LIMITS: Final = Limits()
 
 
 class Agent:
@@ -85,15 +100,17 @@ class Agent:
         client: Client,
         judging: Judging,
         *,
-        node: run_guest.Node | None = None,
-        disks: run_guest.Disks | None = None,
+        node: guest_ports.Node | None = None,
+        disks: guest_ports.Disks | None = None,
         identify: Callable[[int, str], Launcher] = Launcher.of,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """``judging`` has judged once.
 
         ``node``, ``disks`` and ``identify`` are what touches the pods of a real node: tests have pods that are only directories.
         """
         self._options = options
+        self._limits = limits
         self._client = client
         self._judging = judging
         clock = SystemClock()
@@ -109,8 +126,8 @@ class Agent:
         judging.subscribe(lambda _: self._labels.changed())
         self._clock = clock
         self._recorder = Recorder(client, names.HANDLER, clock, host=name)
-        connect = functools.partial(launcher.connect, kubelet=options.kubelet, identify=identify)
-        self.links = Links(connect, changed=self._link_changed)
+        connect = functools.partial(launcher.connect, kubelet=options.kubelet, identify=identify, limits=limits.links)
+        self.links = Links(connect, changed=self._link_changed, limits=limits.links)
         self.reads = Reads(self.links)
         self.prober = Prober(
             functools.partial(Question, make_socket=NodeSockets().make),
@@ -122,7 +139,7 @@ class Agent:
         self._relays = Relays(self._outgoing, changed=self._relay_changed)
         self._tls: ClientTls | None = None
         self._streams: Server | None = None
-        self._incoming = _Door()
+        self._incoming = _RelayServer()
         allowed: dict[Kind, frozenset[str]] = {"network": frozenset(options.network_plugins), "storage": frozenset(options.storage_plugins)}
         theirs, records = Plugins(options.plugin_directory, allowed), Records(options.plugin_records / name)
         has_volumes = functools.partial(places.has_volumes, kubelet=options.kubelet)
@@ -130,11 +147,16 @@ class Agent:
         guests = node or Node(theirs, records, host_disks.Allowed(options.host_disks, options.host_disks_max_created))
         self._loops = self._controllers(guests, disks or PluginDisks(theirs, records, options.kubelet))
 
-    def _controllers(self, node: run_guest.Node, disks: run_guest.Disks) -> dict[str, Controller]:
-        wired = Wiring(node.prepare_network, self._clock)
-        run = run_guest.Ports(self.machines, self._client, self._recorder, node, disks, wired, self.links, self._clock, self.prober)
+    def _controllers(self, node: guest_ports.Node, disks: guest_ports.Disks) -> dict[str, Controller]:
+        wired = Wiring(node.prepare_network, self._clock, self._limits.loops)
+        limits = self._limits.loops
+        run = guest_ports.Ports(
+            self.machines, self._client, self._recorder, node, disks, wired, self.links, self._clock, self.prober, limits
+        )
         source, target = (
-            migration_ports.Ports(self._client, informer, self.machines, self._recorder, node, disks, wired, self.links, self._clock)
+            migration_ports.Ports(
+                self._client, informer, self.machines, self._recorder, node, disks, wired, self.links, self._clock, limits
+            )
             for informer in (self.leaving, self.coming)
         )
         moves = functools.partial(Validated, events=self._recorder, resource=MIGRATIONS, validate=validation.validate_migration)
@@ -145,7 +167,7 @@ class Agent:
             "vm": Validated(run_guest.RunGuest(run), self.machines, self._recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
             "source": moves(leaves, self.leaving),
             "target": moves(comes, self.coming),
-            "progress": tell_progress.TellProgress(source),
+            "progress": report_progress.ReportProgress(source),
         }
         # A pass may wait for a launcher that its guest has taken over: each object has a worker of its own.
         return {name: Controller(name, reconciler, workers=None, observer=self.metrics) for name, reconciler in reconcilers.items()}
@@ -180,15 +202,15 @@ class Agent:
             tasks.create_task(self._count())
 
     async def finish(self) -> None:
-        """Begin no migration any more, and wait until none is under way: for :data:`FINISH_SECONDS` at most, after which those break."""
+        """Begin no migration any more, and wait until none is under way: for ``Limits.finish_seconds`` at most, after which those break."""
         for side in self._sides:
             side.ending = True
         under_way = self._under_way()
         if not under_way:
             return
-        logger.info("%d migrations are under way: they have %.0f s before this virt-handler ends", under_way, FINISH_SECONDS)
+        logger.info("%d migrations are under way: they have %.0f s before this virt-handler ends", under_way, self._limits.finish_seconds)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FINISH_SECONDS):
+            async with asyncio.timeout(self._limits.finish_seconds):
                 while self._under_way():  # noqa: ASYNC110 - both informers tell others; this looks for some seconds, once in a life
                     await asyncio.sleep(FINISH_LOOK_SECONDS)
 
@@ -312,7 +334,7 @@ class Agent:
             await asyncio.sleep(FIGURES_SECONDS)
 
 
-class _Door:
+class _RelayServer:
     """The relay server, before and after there are certificates to open it with."""
 
     def __init__(self) -> None:

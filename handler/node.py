@@ -80,13 +80,13 @@ class Node:
         """
         return await self._networks.prepare(vm, pod_uid, connection.process)
 
-    async def pass_on(self, connection: Connection, addresses: Sequence[str]) -> None:
+    async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
         """Pass what comes to a pod that its guest has left on to a pod with these addresses; harmless when it is done again.
 
         Raises:
             CommandFailed: a program failed.
         """
-        await setup.pass_on(connection.process, addresses)
+        await setup.forward(connection.process, addresses)
 
 
 def _give(

@@ -206,7 +206,7 @@ def ours() -> Plugins:
     return Plugins(Path(), {}, {("network", each): own() for each in types}, seconds=_SECONDS, patience=None)
 
 
-async def pass_on(launcher: Launcher, others: Sequence[str]) -> bool:
+async def forward(launcher: Launcher, others: Sequence[str]) -> bool:
     """Pass what comes to a pod that its guest has left on to the pod in which it is; harmless when it is done again.
 
     Args:

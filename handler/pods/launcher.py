@@ -16,31 +16,23 @@ from typing import Final
 from apiserver.apis.virt import layout
 from controller.runtime.flowcontrol import TokenBucket
 from handler.pods import places
+from handler.pods.limits import BUDGET_BYTES_PER_SECOND, DEFAULT, Limits
 from handler.pods.process import Launcher
 from launcher.protocol import codec, messages
 
 READ_BYTES: Final = 1 << 16
-HELLO_SECONDS: Final = 10.0
-CALL_SECONDS: Final = 45.0
-"""virt-launcher gives up on libvirt after 30 and says so."""
-START_SECONDS: Final = 100.0
-"""For what includes libvirtd's start and overlays, each of which virt-launcher gives 60. Less than a pass of the loop may take."""
 _SLOW: Final = (messages.Sync, messages.PrepareMigrationTarget)
 
-BUDGET_BYTES: Final = 4 << 20
-BUDGET_BYTES_PER_SECOND: Final = 128 << 10
 MESSAGE_BYTES: Final = 8 << 10
 """Counted for each message beside its own length: the shortest costs as much as some kilobytes of a long one."""
-DEBT_BYTES: Final = 30 * BUDGET_BYTES_PER_SECOND
-"""Nobody is silenced for more than half a minute: the newest status is worth more than the punishment."""
 
 
-def budget(now: float) -> TokenBucket:
+def budget(now: float, limits: Limits) -> TokenBucket:
     """Return what a launcher may say: 16 short messages a second in the long run, eight times what a live migration takes.
 
     To read as much takes virt-handler some hundredth of a processor.
     """
-    return TokenBucket(BUDGET_BYTES, BUDGET_BYTES_PER_SECOND, now, debt=DEBT_BYTES)
+    return TokenBucket(limits.budget_bytes, BUDGET_BYTES_PER_SECOND, now, debt=limits.debt_bytes)
 
 
 class Disconnected(Exception):
@@ -51,7 +43,7 @@ class NotUnderstood(Disconnected):
     """virt-launcher speaks no version of the wire that this process does; the text is for people."""
 
 
-class Refused(Exception):
+class LauncherRefused(Exception):
     """Virt-launcher answered that it did not do it."""
 
     def __init__(self, refusal: messages.Refusal) -> None:
@@ -75,8 +67,10 @@ class Connection:
         process: Launcher,
         on_status: Callable[[messages.Status], None],
         budget: TokenBucket,
+        limits: Limits = DEFAULT,
     ) -> None:
         self.process = process
+        self._limits = limits
         self._budget = budget
         self._reader = reader
         self._writer = writer
@@ -127,18 +121,18 @@ class Connection:
             NotUnderstood: it speaks another version of the wire.
         """
         try:
-            async with asyncio.timeout(HELLO_SECONDS):
+            async with asyncio.timeout(self._limits.hello_seconds):
                 while self._status is None:
                     for message in await self._receive():
                         self._take(message)
         except TimeoutError as error:
-            raise Disconnected(f"virt-launcher said nothing for {HELLO_SECONDS:.0f} s") from error
+            raise Disconnected(f"virt-launcher said nothing for {self._limits.hello_seconds:.0f} s") from error
 
     async def call(self, request: messages.Request) -> messages.Status:
         """Send a request and return the status after it; :meth:`run` must run meanwhile.
 
         Raises:
-            Refused: virt-launcher says that it did not do it.
+            LauncherRefused: virt-launcher says that it did not do it.
             Disconnected: no answer came; it may or may not have been done. When it did not come in time, the connection is cut: what waits
                 in it for a launcher that does not read is given back.
             ProtocolError: the request is too long for the wire.
@@ -169,7 +163,8 @@ class Connection:
         self._waiting[number] = future
         future.add_done_callback(lambda _: self._waiting.pop(number, None))
         self._writer.write(line)
-        return Pending(self, type(request).__name__, future, START_SECONDS if isinstance(request, _SLOW) else CALL_SECONDS)
+        seconds = self._limits.start_seconds if isinstance(request, _SLOW) else self._limits.call_seconds
+        return Pending(self, type(request).__name__, future, seconds)
 
     def cut(self) -> None:
         """Break the connection, whatever is on its way."""
@@ -233,7 +228,7 @@ class Pending:
         """Wait for the answer; return whether it came ``within`` so many seconds. It may be asked again.
 
         Raises:
-            Refused: virt-launcher says that it did not do it.
+            LauncherRefused: virt-launcher says that it did not do it.
             Disconnected: no answer came in all the time that it has, and the connection was cut; or virt-launcher hung up.
         """
         left = self.deadline - asyncio.get_running_loop().time()
@@ -253,7 +248,7 @@ class Pending:
             raise Disconnected(f"{self._what}: virt-launcher hung up")
         answer = self._future.result()
         if isinstance(answer, messages.Refusal):
-            raise Refused(answer)
+            raise LauncherRefused(answer)
         return True
 
     @property
@@ -284,6 +279,7 @@ async def connect(
     *,
     kubelet: Path = places.KUBELET_DIRECTORY,
     identify: Callable[[int, str], Launcher] = Launcher.of,
+    limits: Limits = DEFAULT,
 ) -> AsyncIterator[Connection]:
     """Yield a connection to the launcher of this pod that has said hello; run :meth:`Connection.run` beside using it.
 
@@ -299,7 +295,7 @@ async def connect(
     except OSError as error:
         raise Disconnected(f"connect to the launcher of pod {pod_uid}: {error}") from error
     try:
-        connection = Connection(reader, writer, process, on_status, budget)
+        connection = Connection(reader, writer, process, on_status, budget, limits)
         await connection.hello()
         yield connection
     finally:

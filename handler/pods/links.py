@@ -22,6 +22,7 @@ from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Request
 from handler.pods import launcher, places
 from handler.pods.launcher import Connection, Disconnected, NotUnderstood
+from handler.pods.limits import DEFAULT, Limits
 from handler.pods.process import NotOfThisPod
 from launcher.protocol import messages
 
@@ -30,13 +31,6 @@ logger = logging.getLogger(__name__)
 FIRST_RETRY_SECONDS: Final = 0.05
 """A container's launcher listens some 0.1 s after it started: this wait is part of every start of a guest."""
 LONGEST_RETRY_SECONDS: Final = 2.0
-EXIT_SECONDS: Final = 2.0
-"""Seconds after hanging up in which a launcher may exit before the link tries again."""
-FAULT_SECONDS: Final = 30.0
-"""Before a link is tried again whose task met something that nobody expected, or a launcher that speaks another version of the wire."""
-TOLD_BURST: Final = 32
-TOLD_PER_SECOND: Final = 4.0
-"""A live migration, the most talkative thing that happens to a guest, changes its status twice a second."""
 
 Connect = Callable[[str, Callable[[messages.Status], None], TokenBucket], AbstractAsyncContextManager[Connection]]
 
@@ -52,7 +46,7 @@ class Who:
 class Link:
     """State of one launcher, as far as it is known."""
 
-    def __init__(self, pod_uid: str, now: float) -> None:
+    def __init__(self, pod_uid: str, now: float, limits: Limits) -> None:
         self.pod_uid = pod_uid
         self.connection: Connection | None = None
         """None while there is none."""
@@ -63,11 +57,17 @@ class Link:
         self.gone = False
         """The launcher's process has ended: nothing in the pod runs any more."""
         self.wanted: set[Who] = set()
-        self.budget = launcher.budget(now)
+        self.budget = launcher.budget(now, limits)
         """Bytes that the launcher may still say, over all its connections."""
-        self.telling: asyncio.TimerHandle | None = None
-        """Set while a change waits to be told."""
-        self.told = TokenBucket(TOLD_BURST, TOLD_PER_SECOND, now)
+        self.waiting: asyncio.TimerHandle | None = None
+        """Set while a change waits for its turn to be notified."""
+        self.changes = TokenBucket(limits.changes_burst, limits.changes_per_second, now)
+
+    def connected(self) -> Connection:
+        """Return the connection. Raises Disconnected: there is none."""
+        if self.connection is None:
+            raise Disconnected(f"the launcher of pod {self.pod_uid} is not connected")
+        return self.connection
 
     @property
     def moving(self) -> bool:
@@ -79,8 +79,9 @@ class Link:
 class Links:
     """All links; ``changed(link)`` is called after changes of one."""
 
-    def __init__(self, connect: Connect, *, changed: Callable[[Link], None]) -> None:
+    def __init__(self, connect: Connect, *, changed: Callable[[Link], None], limits: Limits = DEFAULT) -> None:
         self._connect = connect
+        self._limits = limits
         self._changed = changed
         self._links: dict[str, Link] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -100,7 +101,7 @@ class Links:
             raise ValueError(f"{ascii(pod_uid)[:80]} is no uid of a pod")
         link = self._links.get(pod_uid)
         if link is None:
-            link = self._links[pod_uid] = Link(pod_uid, asyncio.get_running_loop().time())
+            link = self._links[pod_uid] = Link(pod_uid, asyncio.get_running_loop().time(), self._limits)
             self._starting.put_nowait(link)
         link.wanted.add(who)
         return link
@@ -131,8 +132,8 @@ class Links:
 
     def _drop(self, link: Link) -> None:
         del self._links[link.pod_uid]
-        if link.telling is not None:
-            link.telling.cancel()
+        if link.waiting is not None:
+            link.waiting.cancel()
         if (task := self._tasks.pop(link.pod_uid, None)) is not None:
             task.cancel()
 
@@ -143,20 +144,20 @@ class Links:
             try:
                 await self._session(link, backoff)
             except NotUnderstood as error:
-                pause = FAULT_SECONDS
+                pause = self._limits.fault_seconds
                 if not link.not_understood:
                     logger.warning("the launcher of pod %s is not understood: %s", link.pod_uid, error)
                     link.not_understood = str(error)
-                    self._tell(link)
+                    self._notify(link)
             except (Disconnected, NotOfThisPod) as error:
                 logger.debug("no connection to the launcher of pod %s: %s", link.pod_uid, error)
             except Exception:  # the loop of one launcher: what a pod can provoke here must not end those of the others
                 logger.exception("looking after the launcher of pod %s failed", link.pod_uid)
-                pause = FAULT_SECONDS
+                pause = self._limits.fault_seconds
             if not link.gone:
                 silence = link.budget.delay(asyncio.get_running_loop().time(), 0)
                 await asyncio.sleep(max(pause, silence, backoff.next()))
-        self._tell(link)
+        self._notify(link)
 
     async def _session(self, link: Link, backoff: Backoff) -> None:
         def on_status(status: messages.Status) -> None:
@@ -164,12 +165,12 @@ class Links:
             if link.status is None or status.revision >= link.status.revision:
                 link.status = status
             if link.connection is not None or status.ending is not None:
-                self._tell(link)
+                self._notify(link)
 
         async with self._connect(link.pod_uid, on_status, link.budget) as connection:
             backoff.reset()
             link.connection, link.not_understood = connection, ""
-            self._tell(link)
+            self._notify(link)
             try:
                 await connection.run()
             except Disconnected as error:
@@ -182,24 +183,24 @@ class Links:
         """Return whether the launcher of a connection that broke has ended; one that said too much is waited for until it may go on."""
         now = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(max(EXIT_SECONDS, link.budget.delay(now))):
+            async with asyncio.timeout(max(self._limits.exit_seconds, link.budget.delay(now))):
                 await connection.process.ended()
         except TimeoutError:
             logger.warning("the connection to the launcher of pod %s broke and it lives on; connecting again: %s", link.pod_uid, error)
             return False
         return True
 
-    def _tell(self, link: Link) -> None:
+    def _notify(self, link: Link) -> None:
         """Have a change looked at, soon: what is told is that there is something new, so that one call does for many changes."""
         loop = asyncio.get_running_loop()
-        if link.telling is not None:
+        if link.waiting is not None:
             return
-        if wait := link.told.delay(loop.time()):
-            link.telling = loop.call_later(wait, self._tell_now, link)
+        if wait := link.changes.delay(loop.time()):
+            link.waiting = loop.call_later(wait, self._notify_now, link)
         else:
-            self._tell_now(link)
+            self._notify_now(link)
 
-    def _tell_now(self, link: Link) -> None:
-        link.telling = None
-        link.told.spend(asyncio.get_running_loop().time())
+    def _notify_now(self, link: Link) -> None:
+        link.waiting = None
+        link.changes.spend(asyncio.get_running_loop().time())
         self._changed(link)

@@ -11,7 +11,7 @@ from typing import Final
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
-from handler.pods.launcher import Connection, Disconnected, Pending, Refused
+from handler.pods.launcher import Connection, Disconnected, LauncherRefused, Pending
 from handler.pods.links import Link, Links
 from launcher.protocol import messages
 
@@ -46,7 +46,7 @@ class Reads:
             pending = self._begin(connection, pod_uid, what)
         try:
             text = pending.text if await pending.answered(within=WAIT_SECONDS) else None
-        except Refused as refused:
+        except LauncherRefused as refused:
             raise _error(refused) from refused
         except Disconnected as error:
             self._asked.pop((pod_uid, what), None)
@@ -77,7 +77,7 @@ def _live(link: Link | None) -> Connection:
     return link.connection
 
 
-def _error(refused: Refused) -> errors.StatusError:
+def _error(refused: LauncherRefused) -> errors.StatusError:
     message = one_line(str(refused), MAX_REFUSAL)
     match refused.reason:
         case "Timeout":

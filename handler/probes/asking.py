@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt import probes
 from apiserver.apis.virt.probes import Probe
-from handler.pods.launcher import Connection, Disconnected, Pending, Refused
+from handler.pods.launcher import Connection, Disconnected, LauncherRefused, Pending
 from handler.probes.tally import Outcome
 from launcher.protocol import messages
 
@@ -96,7 +96,7 @@ class Question:
                 pending = connection.begin(messages.Read(probes.PING))
             if await pending.answered(within=self._probe.timeout_seconds):
                 return Outcome(succeeded=True)
-        except Refused as refused:
+        except LauncherRefused as refused:
             return self._failed(one_line(str(refused), MAX_MESSAGE))
         except Disconnected:
             return _NOBODY

@@ -15,7 +15,7 @@ from launcher.protocol import messages
 MAX_PROBLEM: Final = 256
 
 
-def told(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
+def with_propagation(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
     """Return the status with the condition, of a machine that has such keys; of any other as it is.
 
     Args:

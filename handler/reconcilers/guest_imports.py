@@ -18,8 +18,6 @@ from apiserver.apis.virt.hardware import disks
 from handler.reconcilers import guest_status
 from launcher.protocol import messages
 
-SECONDS: Final = 3.0
-"""Between two looks at how far an import is."""
 MIB: Final = 1 << 20
 REASONS: Final = (words.IMPORTING, words.IMPORT_FAILED)
 STARTED: Final = "ImportStarted"

@@ -1,4 +1,4 @@
-"""Decides about one virtual machine of this node: from what is known to one action. Pure.
+"""Decides about one virtual machine of this node: from what is known to the next actions. Pure.
 
 The order of the rules is the order of what may never go wrong: an end is an end whatever is wished, a guest that shall be off is not
 started, a guest is started once, and only then come pause and status.
@@ -35,57 +35,63 @@ class Observed:
     """The launcher was asked to start the guest, and has not answered yet."""
     answered: str = ""
     """Time of the request that was there when the guest stopped by a fault, or that a Resume was sent for since: it asks for no more."""
+    not_understood: str = ""
+    """What this process does not understand of the launcher, which is of another release; empty: it understands it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing can be done until something changes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
+class StartGuest:
     """Prepare devices and network and have the launcher define and start the domain."""
 
     paused: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SendRequest:
     """Ask the launcher for something about its running domain."""
 
     request: messages.Shutdown | messages.Suspend | messages.Resume
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportGuest:
     """Write the status of the domain if it changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class ReportNotUnderstood:
+    """Write that the launcher is not understood; the guest goes on."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndAttempt:
     """Write the end of the attempt."""
 
     end: End
 
 
-Action = Wait | Start | Call | Report | Finish
+Action = StartGuest | SendRequest | ReportGuest | ReportNotUnderstood | EndAttempt
 
 
-def plan(observed: Observed) -> Action:
-    """Return the next action; after it, look again."""
-    phase = phases.phase_of(observed.vm)
+def plan(seen: Observed) -> tuple[Action, ...]:
+    """Return the next actions; after them, look again. None at all: nothing can be done until something changes."""
+    phase = phases.phase_of(seen.vm)
     if phase not in phases.OWNED_BY_HANDLER and phase != phases.UNKNOWN:
-        return Wait()
-    launcher = observed.launcher
+        return ()
+    if seen.not_understood and not seen.gone:
+        return (ReportNotUnderstood(seen.not_understood),)
+    launcher = seen.launcher
     if launcher is not None and launcher.ending is not None:
         end = guest_status.end_of(launcher.ending)
-        return Finish(ending_causes.of_end(observed.vm, launcher, end)) if end is not None else Wait()
-    if observed.gone:
+        return (EndAttempt(ending_causes.of_end(seen.vm, launcher, end)),) if end is not None else ()
+    if seen.gone:
         # Of one that was leaving the last word may be lost: its pod has it, and virt-controller reads it there.
-        return Wait() if _left(launcher) or _is_leaving(launcher) else Finish(_vanished())
-    if launcher is None or not observed.connected or _left(launcher):
-        return Wait()
-    return _alive(observed, observed.vm, launcher)
+        return () if _left(launcher) or _is_leaving(launcher) else (EndAttempt(_vanished()),)
+    if launcher is None or not seen.connected or _left(launcher):
+        return ()
+    return _alive(seen, seen.vm, launcher)
 
 
 def why_down(vm: Mapping[str, Any]) -> str:
@@ -97,35 +103,35 @@ def why_down(vm: Mapping[str, Any]) -> str:
     return str(ready["message"]) if ready.get("reason") == words.LIVENESS_FAILED else "the attempt has begun to end"
 
 
-def _alive(observed: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> Action:
+def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
     wish = power.decide(vm)
     # What has begun to stop stops: an attempt has no way back from there.
     off = not wish.on or wish.attempt > power.current_attempt(vm) or phases.phase_of(vm) == phases.STOPPING
     if launcher.domain is None:
         if launcher.started or launcher.stopping:
-            return Wait()  # the ending follows
+            return ()  # the ending follows
         if off:
-            return Finish(End(power.RESULT_STOPPED, "ShutDown", f"not started: {wish.message}"))
-        return Start(paused=power.wants_paused(vm))
+            return (EndAttempt(End(power.RESULT_STOPPED, "ShutDown", f"not started: {wish.message}")),)
+        return (StartGuest(paused=power.wants_paused(vm)),)
     if off and (not launcher.stopping or _is_too_patient(launcher, vm)):
-        return Call(messages.Shutdown(grace_seconds(vm)))
-    if observed.starting and not launcher.stopping:
-        return Start(paused=power.wants_paused(vm))  # until it is answered: on its way a guest is paused by nobody's wish
+        return (SendRequest(messages.Shutdown(grace_seconds(vm))),)
+    if seen.starting and not launcher.stopping:
+        return (StartGuest(paused=power.wants_paused(vm)),)  # until it is answered: on its way a guest is paused by nobody's wish
     if phases.phase_of(vm) == phases.STOPPING:
-        return Wait()  # the states a guest goes through on its way down are worth no write; its end is
+        return ()  # the states a guest goes through on its way down are worth no write; its end is
     if is_migrating(launcher):
-        return Wait()  # what libvirt pauses and resumes on the way is nobody's business; the outcome is reported
+        return ()  # what libvirt pauses and resumes on the way is nobody's business; the outcome is reported
     if not launcher.stopping:
         pause = power.wants_paused(vm)
         if pause and launcher.domain.state in ("running", "blocked"):
-            return Call(messages.Suspend())
+            return (SendRequest(messages.Suspend()),)
         if not pause and launcher.domain.state == "paused" and launcher.domain.reason in RESUMABLE:
             # Until libvirt has started it, a guest is paused by libvirt, which lets it go on itself.
-            return Call(messages.Resume()) if launcher.started else Wait()
+            return (SendRequest(messages.Resume()),) if launcher.started else ()
         may_go_on = launcher.has_room and not pause  # nobody but whoever paused a machine ends that
-        if stands_still(launcher) and (may_go_on or _asks_to_go_on(vm, observed.answered)):
-            return Call(messages.Resume())
-    return Report()
+        if stands_still(launcher) and (may_go_on or _asks_to_go_on(vm, seen.answered)):
+            return (SendRequest(messages.Resume()),)
+    return (ReportGuest(),)
 
 
 def stands_still(launcher: messages.Status | None) -> bool:

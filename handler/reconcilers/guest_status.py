@@ -283,6 +283,13 @@ def with_disks_fault(vm: Object, status: Object, reason: str, message: str, now:
     return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
 
 
+def waiting_for_disks(vm: Object, names: Sequence[str], message: str, now: datetime, *, full: bool) -> Object:
+    """Return the status while a launcher says with this message that a disk is not ready, for want of room, of a server or of an image."""
+    if full:
+        return waiting_for_room(vm, message, now)
+    return waiting_for_servers(vm, names, now) or waiting_for_images(vm, names, now)
+
+
 def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Object:
     """Return the status while the pod waits for images in claims; the same content as before when it already says so.
 

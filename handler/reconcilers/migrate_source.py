@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import assert_never
 
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
@@ -17,18 +17,15 @@ from apiserver.apis.virt import migration_attempts, phases, power, release
 from apiserver.apis.virt.resources import MIGRATIONS
 from controller.runtime.reconciling import Request, Result
 from handler.network.namespaces import CommandFailed
-from handler.pods.launcher import Connection, Refused
+from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Link, Who
 from handler.reconcilers import guest_status, migration_causes, migration_limits, migration_plan, migration_side
+from handler.reconcilers.limits import MAX_STEPS
 from handler.reconcilers.migration_ports import Outgoing, Ports
-from handler.reconcilers.run_guest import DISAGREE_SECONDS
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
-
-TELL_AGAIN_SECONDS: Final = 2.0
-"""The guest stands still until the target has heard."""
 
 
 class MigrateSource(migration_side.Side):
@@ -39,10 +36,10 @@ class MigrateSource(migration_side.Side):
         self._relays = relays
         self._pods: dict[Request, str] = {}
         """The source's pod of each migration: the VM names the target's as soon as the guest is there."""
-        self._told: set[str] = set()
+        self._released: set[str] = set()
         """uids of the migrations whose target has answered that it released the domain."""
-        self._passed_on: set[str] = set()
-        """uids of the migrations whose source's connections are passed on, or cannot be."""
+        self._forwarded: set[str] = set()
+        """uids of the migrations whose source's connections are forwarded, or cannot be."""
         self._paused: set[str] = set()
         """uids of the migrations of which was said that their guest is paused."""
         self._moved: dict[str, tuple[int, float]] = {}
@@ -50,40 +47,39 @@ class MigrateSource(migration_side.Side):
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the source's side closer to its end."""
-        before: migration_plan.Action | None = None
-        for _ in range(migration_side.MAX_STEPS):
+        before: migration_plan.SourcePlan = ()
+        for _ in range(MAX_STEPS):
             migration = self._ports.migrations.get(request.namespace, request.name)
             if migration is None:
-                self._close(request)
+                self._forget(request)
                 return Result()
             if self._is_another(request, migration):
-                self._close(request)
+                self._forget(request)
                 continue
             link = self._link(request, migration)
-            observed = migration_plan.Observed(
-                migration=migration,
-                launcher=link.status if link else None,
-                connected=link is not None and link.connection is not None,
-                gone=link is not None and link.gone,
-                told=migration_attempts.uid_of(migration) in self._told,
-                passed_on=migration_attempts.uid_of(migration) in self._passed_on,
-                stop=migration_causes.stop_of(self._ports.machines.get(request.namespace, migration_side.vm_name(migration))),
-                now=self._ports.clock.now(),
-                stalled_seconds=self._stalled(migration_attempts.uid_of(migration), link),
-                can_pause=link is not None and link.connection is not None and link.connection.knows(messages.PauseForMigration),
-                ending=self.ending,
-            )
-            action = migration_plan.plan_source(observed)
-            if action == before:
+            actions = migration_plan.plan_source(self._observe(request, migration, link))
+            if actions and actions == before:
                 break  # it was done, and nothing came of it
-            before = action
-            if isinstance(action, migration_plan.Tell):
-                if (rest := await self._tell(migration, link)) is not None:
-                    return rest
-                continue
-            if not await self._apply(request, migration, link, action):
-                return Result(requeue_after=_look_again(migration, action))
-        return Result(requeue_after=DISAGREE_SECONDS)
+            rest, before = await self._apply(request, migration, link, actions), actions
+            if rest is not None:
+                return rest
+        return Result(requeue_after=self._ports.limits.disagree_seconds)
+
+    def _observe(self, request: Request, migration: Object, link: Link | None) -> migration_plan.Observed:
+        uid, connection = migration_attempts.uid_of(migration), link.connection if link is not None else None
+        return migration_plan.Observed(
+            migration=migration,
+            launcher=link.status if link is not None else None,
+            connected=connection is not None,
+            gone=link is not None and link.gone,
+            released=uid in self._released,
+            forwarded=uid in self._forwarded,
+            stop=migration_causes.stop_of(self._ports.machines.get(request.namespace, migration_side.vm_name(migration))),
+            now=self._ports.clock.now(),
+            stalled_seconds=self._stalled(uid, link),
+            can_pause=connection is not None and connection.knows(messages.PauseForMigration),
+            ending=self.ending,
+        )
 
     def _link(self, request: Request, migration: Object) -> Link | None:
         """Return the link to the source's pod; it was known before the guest moved, or this process was restarted since."""
@@ -105,60 +101,69 @@ class MigrateSource(migration_side.Side):
             self._moved[uid] = (moved, now)
         return now - self._moved.get(uid, (0, now))[1]
 
-    def _close(self, request: Request) -> None:
+    def _forget(self, request: Request) -> None:
         uid = self._uids.pop(request, "")
         self._moved.pop(uid, None)
         self._paused.discard(uid)
         self._relays.close(uid)
-        self._told.discard(uid)
-        self._passed_on.discard(uid)
+        self._released.discard(uid)
+        self._forwarded.discard(uid)
         self._pods.pop(request, None)
         self._ports.links.release(Who("source", request))
 
-    async def _apply(self, request: Request, migration: Object, link: Link | None, action: migration_plan.Action) -> bool:
+    async def _apply(
+        self, request: Request, migration: Object, link: Link | None, actions: Sequence[migration_plan.SourceAction]
+    ) -> Result | None:
+        """Return when to look again, or None where there may be more to do at once."""
+        rest: Result | None = Result()
+        for action in actions:
+            rest = await self._apply_one(request, migration, link, action)
+        return rest
+
+    async def _apply_one(
+        self, request: Request, migration: Object, link: Link | None, action: migration_plan.SourceAction
+    ) -> Result | None:
         uid = migration_attempts.uid_of(migration)
         match action:
-            case migration_plan.Close():
-                self._close(request)
-                return False
-            case migration_plan.Begin():
+            case migration_plan.Requeue():
+                return Result(action.seconds)
+            case migration_plan.ForgetMigration():
+                self._forget(request)
+                return Result()
+            case migration_plan.CloseRelays():
+                self._relays.close(uid)
+                return Result()
+            case migration_plan.AbortMigration():
+                await migration_side.live(link).call(messages.AbortMigration(uid))
+                return Result()  # the launcher's next status says what became of it
+            case migration_plan.PauseGuest():
+                await self._pause(migration, migration_side.live(link))
+                return Result()
+            case migration_plan.BeginMigration():
                 started = objects.dig(migration, "status", "startTime") or times.to_rfc3339(self._ports.clock.now())
                 await self._write(migration, phases.RUNNING, startTime=started)
-                return True
-            case migration_plan.Relay():
-                return await self._migrate(migration, link.pod_uid if link else "", migration_side.live(link))
-            case migration_plan.Abort():
-                await migration_side.live(link).call(messages.AbortMigration(uid))
-                return False  # the launcher's next status says what became of it
-            case migration_plan.Pause():
-                await self._pause(migration, migration_side.live(link))
-                return False
-            case migration_plan.PassOn():
-                await self._pass_on(migration, migration_side.live(link), action.addresses)
-                return True
-            case migration_plan.Linger():
-                self._relays.close(uid)
-                return False
-            case migration_plan.Report():
-                await self._report(migration, guest_status.printable(action.message))
-                return True
-            case migration_plan.Conclude():
-                figures = self._figures(migration, link) if phases.phase_of(migration) == phases.RUNNING else {}
-                await self._write(migration, action.phase, message=guest_status.printable(action.message), **figures)
-                reason = "MigrationFailed" if action.phase == phases.FAILED else "MigrationCancelled"
-                self._say(migration, "Warning", reason, f"the guest stays on its node: {guest_status.printable(action.message)}")
-                return True
+            case migration_plan.MigrateGuest():
+                await self._migrate(migration, link.pod_uid if link else "", migration_side.live(link))
+            case migration_plan.RequestRelease():
+                return await self._request_release(migration, link)
+            case migration_plan.ForwardConnections():
+                await self._forward(migration, migration_side.live(link), action.addresses)
+            case migration_plan.FailAttempt():
+                await self._fail_attempt(migration, guest_status.printable(action.message))
+            case migration_plan.EndMigration():
+                await self._end(migration, link, action.phase, guest_status.printable(action.message))
             case _:
-                return False
+                assert_never(action)
+        return None
 
-    async def _migrate(self, migration: Object, pod_uid: str, connection: Connection) -> bool:
+    async def _migrate(self, migration: Object, pod_uid: str, connection: Connection) -> None:
         uid, destination = migration_attempts.uid_of(migration), _destination(migration)
         try:
             await self._relays.open(uid, pod_uid, destination)
             await connection.call(migration_limits.request(migration))
-        except Refused as refused:
+        except LauncherRefused as refused:
             if refused.status.migration_of(uid) is not None or refused.reason == "Timeout":
-                return True  # its status says more
+                return  # its status says more
             await self._fail(migration, f"the launcher refused: {refused}")
         except (OSError, TimeoutError, ValueError) as error:
             await self._fail(
@@ -166,7 +171,6 @@ class MigrateSource(migration_side.Side):
             )
         else:
             self._say(migration, "Normal", "MigrationStarted", f"the guest moves to node {objects.dig(migration, 'status', 'targetNode')}")
-        return True
 
     async def _pause(self, migration: Object, connection: Connection) -> None:
         await connection.call(messages.PauseForMigration(migration_attempts.uid_of(migration)))
@@ -175,15 +179,15 @@ class MigrateSource(migration_side.Side):
             message = "the guest is paused until it has arrived, because it did not within the time that its policy gives it"
             self._say(migration, "Normal", "MigrationPaused", message)
 
-    async def _pass_on(self, migration: Object, connection: Connection, addresses: Sequence[str]) -> None:
-        """Pass connections on that still come to the pod. Where that fails they wait for nobody, as without it: once is enough."""
-        self._passed_on.add(migration_attempts.uid_of(migration))
+    async def _forward(self, migration: Object, connection: Connection, addresses: Sequence[str]) -> None:
+        """Forward connections that still come to the pod. Where that fails they wait for nobody, as without it: once is enough."""
+        self._forwarded.add(migration_attempts.uid_of(migration))
         try:
-            await self._ports.node.pass_on(connection, addresses)
+            await self._ports.node.forward(connection, addresses)
         except CommandFailed as error:
-            logger.warning("pass connections on to the target of migration %s: %s", objects.uid_of(migration), error)
+            logger.warning("forward connections to the target of migration %s: %s", objects.uid_of(migration), error)
 
-    async def _tell(self, migration: Object, link: Link | None) -> Result | None:
+    async def _request_release(self, migration: Object, link: Link | None) -> Result | None:
         """The domain left: have it released. Without the target's answer the word goes into the Migration, too, and is said again.
 
         Return when to look again; None: it was released.
@@ -196,16 +200,16 @@ class MigrateSource(migration_side.Side):
         except (OSError, TimeoutError, ValueError) as error:
             logger.warning("release the guest of migration %s at %s: %s", uid, destination, str(error) or "no answer")
         else:
-            self._told.add(uid)
+            self._released.add(uid)
             return None
         if not release.is_released(migration):
             message = "the guest left the source; virt-handler of the target lets it run"
             status = release.released(migration, release.BY_HANDLER, message, self._ports.clock.now())
             written = await self._ports.api.update(MIGRATIONS, {**migration, "status": status}, subresource="status")
             self._ports.migrations.remember(written)
-        return Result(requeue_after=TELL_AGAIN_SECONDS)
+        return Result(requeue_after=self._ports.limits.release_again_seconds)
 
-    async def _report(self, migration: Object, message: str) -> None:
+    async def _fail_attempt(self, migration: Object, message: str) -> None:
         """Say that the attempt failed; of a virt-api or a policy that takes no such word, that the Migration did."""
         found = migration_attempts.failed(migration, migration_attempts.CONNECTION_BROKEN, message, self._ports.clock.now())
         try:
@@ -214,17 +218,16 @@ class MigrateSource(migration_side.Side):
             logger.warning("that an attempt of migration %s failed cannot be said: %s", objects.uid_of(migration), error)
             await self._fail(migration, message)
 
+    async def _end(self, migration: Object, link: Link | None, phase: str, message: str) -> None:
+        figures = self._figures(migration, link) if phases.phase_of(migration) == phases.RUNNING else {}
+        await self._write(migration, phase, message=message, **figures)
+        reason = "MigrationFailed" if phase == phases.FAILED else "MigrationCancelled"
+        self._say(migration, "Warning", reason, f"the guest stays on its node: {message}")
+
     async def _fail(self, migration: Object, message: str) -> None:
         """End it before the launcher began: the domain has not moved."""
         await self._write(migration, phases.FAILED, message=guest_status.printable(message))
         self._say(migration, "Warning", "MigrationFailed", guest_status.printable(message))
-
-
-def _look_again(migration: Object, action: migration_plan.Action) -> float | None:
-    """Return after how many seconds time alone may have changed what is done."""
-    if isinstance(action, migration_plan.Wait) and action.seconds is not None:
-        return action.seconds
-    return migration_side.LOOK_AGAIN_SECONDS if phases.phase_of(migration) == phases.RUNNING else None
 
 
 def _destination(migration: Object) -> Destination:

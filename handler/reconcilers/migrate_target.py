@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import assert_never
 
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
@@ -21,11 +22,12 @@ from controller.runtime.reconciling import Request, Result
 from handler.devices import ownership
 from handler.network.binding import Unsupported
 from handler.pods.hanging import StorageHangs
-from handler.pods.launcher import Refused
+from handler.pods.launcher import LauncherRefused
 from handler.pods.links import Link, Who
 from handler.reconcilers import guest_status, migration_plan, migration_side
-from handler.reconcilers.migration_ports import Door, Ports
-from handler.reconcilers.run_guest import DISAGREE_SECONDS, WRITE_SECONDS, WRITES_BURST, machine_of
+from handler.reconcilers.guest_machine import machine_of
+from handler.reconcilers.limits import MAX_STEPS
+from handler.reconcilers.migration_ports import Ports, RelayServer
 from handler.reconcilers.wiring import HEALING
 from handler.relays.incoming import Expected
 from handler.storage.adding import DisksFault
@@ -35,9 +37,9 @@ from launcher.protocol import messages
 class MigrateTarget(migration_side.Side):
     """The reconciler of migrations that come to this node."""
 
-    def __init__(self, ports: Ports, door: Door, address: Callable[[], str]) -> None:
+    def __init__(self, ports: Ports, server: RelayServer, address: Callable[[], str]) -> None:
         super().__init__(ports)
-        self._door = door
+        self._server = server
         self._address = address
         self._expected: set[str] = set()
         """uids of the migrations for which source relays are accepted."""
@@ -46,84 +48,98 @@ class MigrateTarget(migration_side.Side):
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the target's side closer to its end."""
-        before: migration_plan.Action | None = None
-        for _ in range(migration_side.MAX_STEPS):
+        before: migration_plan.TargetPlan = ()
+        for _ in range(MAX_STEPS):
             migration = self._ports.migrations.get(request.namespace, request.name)
-            pod_uid = str(objects.dig(migration, "status", "targetPodUID") or "")
             if migration is None:
-                self._close(request)
+                self._forget(request)
                 return Result()
             if self._is_another(request, migration):
-                self._close(request)
+                self._forget(request)
                 continue
-            link = self._ports.links.want(pod_uid, Who("target", request)) if pod_uid else None
-            observed = migration_plan.Observed(
-                migration=migration,
-                launcher=link.status if link else None,
-                connected=link is not None and link.connection is not None,
-                gone=link is not None and link.gone,
-                relaying=migration_attempts.uid_of(migration) in self._expected,
-                address=self._address(),
-                now=self._ports.clock.now(),
-                ending=self.ending,
-            )
-            action = migration_plan.plan_target(observed)
-            if action == before:
+            link = self._link(request, migration)
+            actions = migration_plan.plan_target(self._observe(migration, link))
+            if actions and actions == before:
                 break  # it was done, and nothing came of it
-            before = action
-            if link is None or not await self._apply(request, migration, link, action):
-                return Result(requeue_after=migration_side.LOOK_AGAIN_SECONDS if isinstance(action, migration_plan.Listen) else None)
-        return Result(requeue_after=DISAGREE_SECONDS)
+            rest, before = await self._apply(request, migration, link, actions), actions
+            if rest is not None:
+                return rest
+        return Result(requeue_after=self._ports.limits.disagree_seconds)
 
-    def _close(self, request: Request) -> None:
-        self._forget(self._uids.pop(request, ""))
+    def _link(self, request: Request, migration: Object) -> Link | None:
+        pod_uid = str(objects.dig(migration, "status", "targetPodUID") or "")
+        return self._ports.links.want(pod_uid, Who("target", request)) if pod_uid else None
+
+    def _observe(self, migration: Object, link: Link | None) -> migration_plan.Observed:
+        return migration_plan.Observed(
+            migration=migration,
+            launcher=link.status if link is not None else None,
+            connected=link is not None and link.connection is not None,
+            gone=link is not None and link.gone,
+            relaying=migration_attempts.uid_of(migration) in self._expected,
+            address=self._address(),
+            now=self._ports.clock.now(),
+            ending=self.ending,
+        )
+
+    def _forget(self, request: Request) -> None:
+        self._close_relays(self._uids.pop(request, ""))
         self._ports.links.release(Who("target", request))
 
-    def _forget(self, uid: str) -> None:
+    def _close_relays(self, uid: str) -> None:
         self._expected.discard(uid)
-        self._door.forget(uid)
+        self._server.forget(uid)
         self._faults.pop(uid, None)
 
-    async def _apply(self, request: Request, migration: Object, link: Link, action: migration_plan.Action) -> bool:
+    async def _apply(
+        self, request: Request, migration: Object, link: Link | None, actions: Sequence[migration_plan.TargetAction]
+    ) -> Result | None:
+        """Return when to look again, or None where there may be more to do at once."""
+        rest: Result | None = Result()
+        for action in actions:
+            rest = await self._apply_one(request, migration, link, action)
+        return rest
+
+    async def _apply_one(
+        self, request: Request, migration: Object, link: Link | None, action: migration_plan.TargetAction
+    ) -> Result | None:
         uid = migration_attempts.uid_of(migration)
+        if isinstance(action, migration_plan.Requeue):
+            return Result(action.seconds)
+        if link is None:
+            return Result()  # nobody has said which pod it is
         match action:
-            case migration_plan.Close():
-                self._close(request)
-                return False
-            case migration_plan.Prepare():
+            case migration_plan.ForgetMigration():
+                self._forget(request)
+                return Result()
+            case migration_plan.CloseRelays():
+                self._close_relays(uid)
+                return Result()
+            case migration_plan.PrepareTarget():
                 try:
                     await self._prepare(migration, link)
-                except (Refused, Unsupported, *HEALING, ownership.NotTheDevice, StorageHangs, DisksFault, OSError) as error:
-                    await self._tell_fault(migration, error)
+                except (LauncherRefused, Unsupported, *HEALING, ownership.NotTheDevice, StorageHangs, DisksFault, OSError) as error:
+                    await self._write_fault(migration, error)
                     raise
-                return True
-            case migration_plan.Expect():
+            case migration_plan.AcceptRelays():
                 source = str(objects.dig(migration, "status", "sourceNode") or "")
-                self._door.expect(uid, Expected(link.pod_uid, source, functools.partial(self._release, uid, link)))
+                self._server.expect(uid, Expected(link.pod_uid, source, functools.partial(self._release, uid, link)))
                 self._expected.add(uid)
-                return True
-            case migration_plan.Offer():
+            case migration_plan.OfferAddress():
                 phase = phases.phase_of(migration)
                 ready = phases.TARGET_READY if phase == phases.PREPARING_TARGET else phase
-                told = {"message": ""} if ready != phase and objects.dig(migration, "status", "message") else {}  # it is ready now
-                await self._write(migration, ready, targetAddress=action.address, **told)
-                return True
-            case migration_plan.Release():
+                more = {"message": ""} if ready != phase and objects.dig(migration, "status", "message") else {}  # it is ready now
+                await self._write(migration, ready, targetAddress=action.address, **more)
+            case migration_plan.ReleaseGuest():
                 await self._release(uid, link, power.wants_paused(await self._machine(migration)))
-                return True
-            case migration_plan.TakeOver():
+            case migration_plan.TakeOverMachine():
                 await self._take_over(migration, link)
-                return True
-            case migration_plan.Listen():
-                self._forget(uid)
-                return False
-            case migration_plan.Measure():
+            case migration_plan.WriteFigures():
                 with contextlib.suppress(errors.Forbidden, errors.Invalid, errors.BadRequest):  # of a virt-api that is older
                     await self._write(migration, phases.SUCCEEDED, **self._figures(migration, link))
-                self._close(request)
-                return False
             case _:
-                return False
+                assert_never(action)
+        return None
 
     async def _prepare(self, migration: Object, link: Link) -> None:
         vm, connection = await self._machine(migration), migration_side.live(link)
@@ -138,16 +154,17 @@ class MigrateTarget(migration_side.Side):
         request = messages.PrepareMigrationTarget(migration_attempts.uid_of(migration), machine, relays_disks=True)
         await connection.call(request)
 
-    async def _tell_fault(self, migration: Object, error: Exception) -> None:
-        """Say in the Migration why its target is not ready; it is tried again until virt-controller gives up.
+    async def _write_fault(self, migration: Object, error: Exception) -> None:
+        """Write into the Migration why its target is not ready; it is tried again until virt-controller gives up.
 
         A launcher that its guest has taken over finds new words each time: they are told as often as a machine's status is written.
         """
         message = guest_status.printable(f"the target on node {objects.dig(migration, 'status', 'targetNode')} is not ready: {error}")
         if phases.phase_of(migration) != phases.PREPARING_TARGET or objects.dig(migration, "status", "message") == message:
             return
-        now = asyncio.get_running_loop().time()
-        if self._faults.setdefault(migration_attempts.uid_of(migration), TokenBucket(WRITES_BURST, 1 / WRITE_SECONDS, now)).try_accept(now):
+        now, limits = asyncio.get_running_loop().time(), self._ports.limits
+        bucket = TokenBucket(limits.writes_burst, 1 / limits.write_seconds, now)
+        if self._faults.setdefault(migration_attempts.uid_of(migration), bucket).try_accept(now):
             await self._write(migration, phases.PREPARING_TARGET, message=message)
             self._say(migration, "Warning", "MigrationTargetNotReady", message)
 

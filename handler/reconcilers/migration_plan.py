@@ -1,4 +1,4 @@
-"""Decides about one Migration for virt-handler, as its source or as its target: from what is known to one action. Pure.
+"""Decides about one Migration for virt-handler, as its source or as its target: from what is known to the next actions. Pure.
 
 The source's launcher has the truth: it alone can say that the domain stayed, and it alone that it left. The domain arrives on the target
 paused, and runs there once the target was told that the source's launcher said so (``apis.virt.release``). Then the target's handler
@@ -14,7 +14,7 @@ Source
   ``Running``, a connection broke in ``attempts``: virt-controller decides whether there is another one
   the attempt has failed          relays end, and nothing of it begins
   ``Running``, succeeded          tell the target, until it has heard; then the target writes
-  the target has heard            pass connections on that still come to the source's pod, while its launcher stays for that
+  the target has heard            forward connections that still come to the source's pod, while its launcher stays for that
   final, launcher still at it     nothing, for two minutes: libvirt needs the relays to learn the outcome
   ============================== ==========================================================
 
@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from apiserver.apis.meta import objects, times
 from apiserver.apis.virt import migration_attempts, phases, release
@@ -44,6 +44,8 @@ from launcher.protocol import messages
 
 MEASURE_SECONDS: Final = 30.0
 """After its end a launcher may yet say what a migration took: it looks at its domain every ten."""
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""Between two looks at what has begun, or has yet to say what it took."""
 CONFIRM_SECONDS: Final = 120.0
 """After its end the source's libvirt may yet learn that: at once, or when a node that is gone has not answered for a minute."""
 
@@ -59,10 +61,10 @@ class Observed:
     gone: bool
     relaying: bool = False
     """Target: connections of this migration's source are accepted."""
-    told: bool = False
+    released: bool = False
     """Source: the target's handler answered that it released the domain."""
-    passed_on: bool = False
-    """Source: connections to its pod are passed on to the target's, or that was tried in vain."""
+    forwarded: bool = False
+    """Source: connections to its pod are forwarded to the target's, or that was tried in vain."""
     address: str = ""
     """Target: where other handlers reach this one's relay now."""
     stop: str = ""
@@ -78,127 +80,119 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing can be done until something changes; relays and listener stay as they are."""
+class Requeue:
+    """Look again after so many seconds: time alone changes something, or an event may be missed."""
 
-    seconds: float | None = None
-    """Until time alone changes something."""
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """It is over for this side: relays, listener and link go."""
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """Write ``Running``."""
+class BeginMigration:
+    """Source: write ``Running``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Relay:
-    """Open the relays and have the launcher migrate."""
+class MigrateGuest:
+    """Source: open the relays and have the launcher migrate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
-    """Have the launcher abort."""
+class AbortMigration:
+    """Source: have the launcher abort."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """Have the launcher pause the guest, so that it arrives."""
+class PauseGuest:
+    """Source: have the launcher pause the guest, so that it arrives."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
-    """Make the target's pod ready."""
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """Write ``TargetReady`` (or keep the phase) with this address."""
-
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Expect:
-    """Begin to accept the source's connections."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
+class RequestRelease:
     """Source: say that the domain left, to the target's handler; where that fails, in the Migration."""
 
 
 @dataclass(frozen=True, slots=True)
-class PassOn:
-    """Source: pass connections that come to its pod on to the target's, which has these addresses."""
+class ForwardConnections:
+    """Source: forward connections that come to its pod to the target's, which has these addresses."""
 
     addresses: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Linger:
-    """It is over for this side: relays go; the link stays, and with it the pod that the guest has left, for some seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Target: let the domain that arrived run."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakeOver:
-    """Write the VM, then ``Succeeded``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """Write what it took: virt-controller was the first to write ``Succeeded``, or the launcher knew it later."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listen:
-    """It is over for this side: listener and relays go, and the link stays, since the launcher may yet say what it took."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conclude:
-    """Write ``Failed`` or ``Cancelled``."""
+class EndMigration:
+    """Source: write ``Failed`` or ``Cancelled``."""
 
     phase: str
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Write that the present attempt failed, for a cause that may be gone at the next one."""
+class FailAttempt:
+    """Source: write that the present attempt failed, for a cause that may be gone at the next one."""
 
     message: str
 
 
-Action = (
-    Wait
-    | Close
-    | Begin
-    | Relay
-    | Abort
-    | Pause
-    | Prepare
-    | Offer
-    | Expect
-    | Tell
-    | PassOn
-    | Linger
-    | Release
-    | TakeOver
-    | Measure
-    | Listen
-    | Conclude
-    | Report
+@dataclass(frozen=True, slots=True)
+class PrepareTarget:
+    """Target: make its pod ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptRelays:
+    """Target: begin to accept the source's connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferAddress:
+    """Target: write ``TargetReady`` (or keep the phase) with this address."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseGuest:
+    """Target: let the domain that arrived run."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOverMachine:
+    """Target: write the VM, then ``Succeeded``."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFigures:
+    """Target: write what it took: virt-controller was the first to write ``Succeeded``, or the launcher knew it later."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRelays:
+    """End the relays of this side, which accepts no more; the link stays, and with it the pod of a guest that has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetMigration:
+    """It is over for this side: relays and link go."""
+
+
+SourceAction: TypeAlias = (
+    Requeue
+    | BeginMigration
+    | MigrateGuest
+    | AbortMigration
+    | PauseGuest
+    | RequestRelease
+    | ForwardConnections
+    | EndMigration
+    | FailAttempt
+    | CloseRelays
+    | ForgetMigration
 )
+TargetAction: TypeAlias = (
+    Requeue | PrepareTarget | AcceptRelays | OfferAddress | ReleaseGuest | TakeOverMachine | WriteFigures | CloseRelays | ForgetMigration
+)
+SourcePlan: TypeAlias = tuple[SourceAction, ...]
+TargetPlan: TypeAlias = tuple[TargetAction, ...]
 
 
 def is_under_way(migration: Mapping[str, Any]) -> bool:
@@ -214,158 +208,171 @@ def source_pod(vm: Mapping[str, Any] | None, migration: Mapping[str, Any]) -> st
     return ""
 
 
-def plan_source(observed: Observed) -> Action:
-    """Return what the source's handler does."""
-    migration, launcher = observed.migration, observed.launcher
+def plan_source(seen: Observed) -> SourcePlan:
+    """Return what the source's handler does next. Nothing: relays stay as they are until something changes."""
+    migration, launcher = seen.migration, seen.launcher
     phase = phases.phase_of(migration)
     if phase in phases.MIGRATION_FINAL:
-        if phase == phases.SUCCEEDED and _stays(observed):
-            return _pass_on(observed) or Linger()
-        left = _left(observed, CONFIRM_SECONDS) if _is_confirming(observed) else 0.0
-        return Wait(left) if left else Close()
-    if phase not in (phases.TARGET_READY, phases.RUNNING) or launcher is None:
-        return Wait()
+        return _source_over(seen, phase)
+    if phase not in (phases.TARGET_READY, phases.RUNNING):
+        return ()
+    if launcher is None:
+        return _wait(seen)
     if migration_attempts.is_reported(migration):
-        return Close()
+        return (ForgetMigration(), *_wait(seen))
     if phase == phases.TARGET_READY and migration_attempts.failure_of(migration) is not None:
-        return Wait()  # its target ended, and virt-controller knows that nothing has begun
+        return ()  # its target ended, and virt-controller knows that nothing has begun
     known = launcher.migration_of(migration_attempts.uid_of(migration))
     unwanted = objects.is_deleting(migration)
     match known.state if known is not None else "":
         case "succeeded":
-            return (_pass_on(observed) or Wait()) if observed.told else Tell()
+            return (_forward(seen) or _wait(seen)) if seen.released else (RequestRelease(),)
         case "failed" | "cancelled" if known is not None:
-            return _stayed(observed, known, launcher)
+            return (_stayed(seen, known, launcher),)
         case "running" | "prepared":
-            if not observed.connected:
-                return Wait()
+            if not seen.connected:
+                return _wait(seen)
             if unwanted:
-                return Abort()
-            return _begin(observed) if phase == phases.TARGET_READY else _under_way(observed, launcher)
+                return (AbortMigration(), *_wait(seen))
+            return _begin(seen) if phase == phases.TARGET_READY else _under_way(seen, launcher)
         case _:
-            return _not_begun(observed, launcher, phase, unwanted=unwanted)
+            return _not_begun(seen, launcher, phase, unwanted=unwanted)
 
 
-def _stayed(observed: Observed, known: messages.MigrationStatus, launcher: messages.Status) -> Action:
+def _wait(seen: Observed) -> tuple[Requeue, ...]:
+    """Wait until something changes; while the guest may move, for some seconds at most."""
+    return (Requeue(LOOK_AGAIN_SECONDS),) if phases.phase_of(seen.migration) == phases.RUNNING else ()
+
+
+def _source_over(seen: Observed, phase: str) -> SourcePlan:
+    if phase == phases.SUCCEEDED and _stays(seen):
+        return _forward(seen) or (CloseRelays(),)
+    left = _left(seen, CONFIRM_SECONDS) if _is_confirming(seen) else 0.0
+    return (Requeue(left),) if left else (ForgetMigration(),)
+
+
+def _stayed(seen: Observed, known: messages.MigrationStatus, launcher: messages.Status) -> EndMigration | FailAttempt:
     """The attempt is over, and the domain runs here or has ended here."""
-    migration, unwanted = observed.migration, objects.is_deleting(observed.migration)
+    migration, unwanted = seen.migration, objects.is_deleting(seen.migration)
     if known.state == "cancelled":
         if unwanted:
-            return Conclude(phases.CANCELLED, "deleted while the guest moved")
-        return Conclude(phases.FAILED, migration_causes.of_failure(known, launcher, observed.stop, _limit_of(observed, known)))
-    cause = migration_causes.of_failure(known, launcher, observed.stop)
+            return EndMigration(phases.CANCELLED, "deleted while the guest moved")
+        return EndMigration(phases.FAILED, migration_causes.of_failure(known, launcher, seen.stop, _limit_of(seen, known)))
+    cause = migration_causes.of_failure(known, launcher, seen.stop)
     is_counted = phases.phase_of(migration) == phases.RUNNING and migration_attempts.number_of(migration) > 0
-    if is_counted and not unwanted and migration_causes.may_pass(known, launcher, observed.stop):
-        return Report(cause)
-    return Conclude(phases.FAILED, cause)
+    if is_counted and not unwanted and migration_causes.may_pass(known, launcher, seen.stop):
+        return FailAttempt(cause)
+    return EndMigration(phases.FAILED, cause)
 
 
-def _under_way(observed: Observed, launcher: messages.Status) -> Action:
-    if observed.now is None:
-        return Wait()
-    verdict = migration_limits.judge(observed.migration, launcher, observed.now, observed.stalled_seconds, can_pause=observed.can_pause)
+def _under_way(seen: Observed, launcher: messages.Status) -> SourcePlan:
+    if seen.now is None:
+        return _wait(seen)
+    verdict = migration_limits.judge(seen.migration, launcher, seen.now, seen.stalled_seconds, can_pause=seen.can_pause)
     match verdict:
         case "pause":
-            return Pause()
+            return (PauseGuest(), *_wait(seen))
         case "abort":
-            return Abort()
+            return (AbortMigration(), *_wait(seen))
         case _:
-            return Wait()
+            return _wait(seen)
 
 
-def _limit_of(observed: Observed, known: messages.MigrationStatus) -> str:
+def _limit_of(seen: Observed, known: messages.MigrationStatus) -> str:
     """Return the limit for which a migration was aborted; empty: for another reason."""
-    return migration_limits.cause(observed.migration, known, observed.now, observed.stalled_seconds) if observed.now is not None else ""
+    return migration_limits.cause(seen.migration, known, seen.now, seen.stalled_seconds) if seen.now is not None else ""
 
 
-def _stays(observed: Observed) -> bool:
+def _stays(seen: Observed) -> bool:
     """Return whether the pod is there that the guest has left: its launcher stays some seconds, while this process is connected to it."""
-    launcher = observed.launcher
-    known = launcher.migration_of(migration_attempts.uid_of(observed.migration)) if launcher is not None and observed.connected else None
+    launcher = seen.launcher
+    known = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
     return known is not None and (known.direction, known.state) == ("outgoing", "succeeded")
 
 
-def _pass_on(observed: Observed) -> PassOn | None:
-    addresses = tuple(objects.dig(observed.migration, "status", "targetPodIPs") or ())
-    return PassOn(addresses) if addresses and not observed.passed_on and _stays(observed) else None
+def _forward(seen: Observed) -> tuple[ForwardConnections, ...]:
+    addresses = tuple(objects.dig(seen.migration, "status", "targetPodIPs") or ())
+    return (ForwardConnections(addresses),) if addresses and not seen.forwarded and _stays(seen) else ()
 
 
-def _is_confirming(observed: Observed) -> bool:
+def _is_confirming(seen: Observed) -> bool:
     """Return whether libvirt still works on the source although the Migration is over (the target's pod ended): it learns it by the relays.
 
     A launcher that its guest has taken over says so for ever, so it has :data:`CONFIRM_SECONDS`.
     """
-    launcher = observed.launcher
-    known = launcher.migration_of(migration_attempts.uid_of(observed.migration)) if launcher is not None and observed.connected else None
+    launcher = seen.launcher
+    known = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
     return known is not None and known.state == "running"
 
 
-def _not_begun(observed: Observed, launcher: messages.Status, phase: str, *, unwanted: bool) -> Action:
-    if launcher.ending is not None or observed.gone:
-        return Conclude(phases.FAILED, "the guest ended before its migration began")
+def _not_begun(seen: Observed, launcher: messages.Status, phase: str, *, unwanted: bool) -> SourcePlan:
+    if launcher.ending is not None or seen.gone:
+        return (EndMigration(phases.FAILED, "the guest ended before its migration began"),)
     if unwanted:
-        return Conclude(phases.CANCELLED, "deleted before the migration began")
-    if not observed.connected:
-        return Wait()
-    return _begin(observed) if phase == phases.TARGET_READY else Relay()
+        return (EndMigration(phases.CANCELLED, "deleted before the migration began"),)
+    if not seen.connected:
+        return _wait(seen)
+    return _begin(seen) if phase == phases.TARGET_READY else (MigrateGuest(),)
 
 
-def _begin(observed: Observed) -> Action:
-    return Wait() if observed.ending else Begin()
+def _begin(seen: Observed) -> SourcePlan:
+    return () if seen.ending else (BeginMigration(),)
 
 
-def plan_target(observed: Observed) -> Action:
-    """Return what the target's handler does."""
-    migration, launcher = observed.migration, observed.launcher
+def plan_target(seen: Observed) -> TargetPlan:
+    """Return what the target's handler does next. Nothing: the listener stays as it is until something changes."""
+    migration, launcher = seen.migration, seen.launcher
     phase = phases.phase_of(migration)
     if phase in phases.MIGRATION_FINAL:
-        return _measure(observed)
+        return _target_over(seen)
     if migration_attempts.is_reported(migration):
-        return Close()  # the guest stayed: whatever arrived here is never released
+        return (ForgetMigration(),)  # the guest stayed: whatever arrived here is never released
     if phase not in (phases.PREPARING_TARGET, phases.TARGET_READY, phases.RUNNING) or launcher is None:
-        return Wait()
+        return ()
     known = launcher.migration_of(migration_attempts.uid_of(migration))
     if known is not None and known.state == "succeeded":
-        return TakeOver()
-    if not observed.connected or launcher.ending is not None:
-        return Wait()
+        return (TakeOverMachine(),)
+    if not seen.connected or launcher.ending is not None:
+        return ()
     if known is None:
         # A pod that is going, or of a Migration that is being deleted, is not prepared any more; who may say so already does.
         is_vain = objects.is_deleting(migration) or migration_attempts.failure_of(migration) is not None
-        return Wait() if is_vain else Prepare()
+        return () if is_vain else (PrepareTarget(),)
     if known.state in ("arrived", "failed") and release.is_released(migration):
-        return Release()  # where the domain is gone, the launcher learns by this that it is gone for good
+        return (ReleaseGuest(),)  # where the domain is gone, the launcher learns by this that it is gone for good
     if known.state not in ("prepared", "running", "arrived"):
-        return Wait()  # it did not arrive: the source knows what became of the guest
-    if not observed.relaying:
-        return Expect()
+        return ()  # it did not arrive: the source knows what became of the guest
+    if not seen.relaying:
+        return (AcceptRelays(),)
     is_new = phase == phases.PREPARING_TARGET
-    if is_new or objects.dig(migration, "status", "targetAddress") != observed.address:
-        return Wait() if objects.is_deleting(migration) or (is_new and observed.ending) else Offer(observed.address)
-    return Wait()
+    if is_new or objects.dig(migration, "status", "targetAddress") != seen.address:
+        return () if objects.is_deleting(migration) or (is_new and seen.ending) else (OfferAddress(seen.address),)
+    return ()
 
 
-def _measure(observed: Observed) -> Action:
+def _target_over(seen: Observed) -> TargetPlan:
     """Return what is done until the Migration says how long the guest stood still: this side's launcher may know it a moment later."""
-    is_told = objects.dig(observed.migration, "status", "progress", "downtimeMilliseconds") is not None
-    if phases.phase_of(observed.migration) != phases.SUCCEEDED or is_told or observed.gone:
-        return Close()
-    later = Listen() if _left(observed, MEASURE_SECONDS) else Close()
-    if observed.launcher is None:
+    is_told = objects.dig(seen.migration, "status", "progress", "downtimeMilliseconds") is not None
+    if phases.phase_of(seen.migration) != phases.SUCCEEDED or is_told or seen.gone:
+        return (ForgetMigration(),)
+    later: TargetPlan = (ForgetMigration(),)
+    if _left(seen, MEASURE_SECONDS):
+        later = (CloseRelays(), Requeue(LOOK_AGAIN_SECONDS))
+    if seen.launcher is None:
         return later
-    known = observed.launcher.migration_of(migration_attempts.uid_of(observed.migration))
+    known = seen.launcher.migration_of(migration_attempts.uid_of(seen.migration))
     if known is None or (known.direction, known.state) != ("incoming", "succeeded"):
-        return Close()
+        return (ForgetMigration(),)
     if known.downtime_milliseconds > 0:
-        return Measure()
-    return later if known.elapsed_milliseconds == 0 else Close()  # it has said all: the guest was paused all the way
+        return (WriteFigures(), ForgetMigration())
+    return later if known.elapsed_milliseconds == 0 else (ForgetMigration(),)  # it has said all: the guest was paused all the way
 
 
-def _left(observed: Observed, seconds: float) -> float:
+def _left(seen: Observed, seconds: float) -> float:
     """Return what is left of so many seconds since the Migration ended, by whoever's clock; 0 where nothing is."""
     try:
-        ended = times.parse(str(objects.dig(observed.migration, "status", "endTime") or ""))
+        ended = times.parse(str(objects.dig(seen.migration, "status", "endTime") or ""))
     except ValueError:
         return 0.0
-    ago = seconds if observed.now is None else abs(observed.now - ended).total_seconds()
+    ago = seconds if seen.now is None else abs(seen.now - ended).total_seconds()
     return max(seconds - ago, 0.0)

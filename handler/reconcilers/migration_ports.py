@@ -10,7 +10,8 @@ from apiserver.apis.meta.resources import Resource
 from controller.runtime.clock import Clock
 from controller.runtime.validating import Events
 from handler.pods.links import Links
-from handler.reconcilers.run_guest import Disks, Node
+from handler.reconcilers.guest_ports import Disks, Node
+from handler.reconcilers.limits import DEFAULT, Limits
 from handler.reconcilers.wiring import Wiring
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
@@ -49,7 +50,7 @@ class Outgoing(Protocol):
         """End it."""
 
 
-class Door(Protocol):
+class RelayServer(Protocol):
     """The server for relays of other nodes."""
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
@@ -72,3 +73,4 @@ class Ports:
     wiring: Wiring
     links: Links
     clock: Clock
+    limits: Limits = DEFAULT

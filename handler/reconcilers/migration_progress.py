@@ -1,7 +1,7 @@
 """The progress of a migration: virt-launcher's figures as ``Migration.status.progress``, and whether it converges. Pure.
 
 virt-launcher says figures twice a second, and one that its guest has taken over says what it likes, as often as it is heard. So numbers
-are bounded, and written at most every :data:`WRITE_SECONDS`, whatever became of the write before.
+are bounded, and written at most every ``write_seconds``, whatever became of the write before.
 
 A migration does not converge when the guest writes its memory at :data:`KEEPS_UP` of the rate at which it is moved, in :data:`SAMPLES`
 figures in a row from the second iteration on, or when :data:`OFTEN` times as much was sent as there is. It converges again when as many
@@ -19,9 +19,9 @@ from typing import Any, Final
 from apiserver.apis.meta import objects, quantity, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import progress
+from handler.reconcilers.limits import DEFAULT
 from launcher.protocol import messages
 
-WRITE_SECONDS: Final = 5.0
 SAMPLES: Final = 10
 """Five seconds of figures."""
 KEEPS_UP: Final = 0.8
@@ -58,7 +58,15 @@ class Step:
     """For people, with this write: why it does not converge."""
 
 
-def plan(migration: Mapping[str, Any], known: messages.MigrationStatus, course: Course, seconds: float, now: datetime) -> Step:
+def plan(
+    migration: Mapping[str, Any],
+    known: messages.MigrationStatus,
+    course: Course,
+    seconds: float,
+    now: datetime,
+    *,
+    write_seconds: float = DEFAULT.progress_seconds,
+) -> Step:
     """Return what is done about the figures of the source's virt-launcher; ``seconds`` is the time now of the clock of ``Course``."""
     course = _counted(course, known)
     old: Object = dict(migration.get("status") or {})
@@ -68,7 +76,7 @@ def plan(migration: Mapping[str, Any], known: messages.MigrationStatus, course: 
         status["conditions"] = objects.with_condition(old.get("conditions"), condition, now=times.to_rfc3339(now))
     if condition is None and _without_time(status["progress"]) == _without_time(old.get("progress") or {}):
         return Step(course)
-    if course.tried is not None and (left := course.tried + WRITE_SECONDS - seconds) > 0:
+    if course.tried is not None and (left := course.tried + write_seconds - seconds) > 0:
         return Step(course, again=left)
     warning = condition["message"] if condition is not None and condition["status"] == "False" else ""
     return Step(replace(course, tried=seconds), status, warning=warning)

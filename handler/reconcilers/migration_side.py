@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.objects import Object
@@ -13,9 +13,6 @@ from handler.pods.launcher import Connection, Disconnected
 from handler.pods.links import Link
 from handler.reconcilers import migration_progress
 from handler.reconcilers.migration_ports import Ports
-
-MAX_STEPS: Final = 8
-LOOK_AGAIN_SECONDS: Final = 10.0
 
 
 class Side:
@@ -68,6 +65,6 @@ def sound(vm: Object) -> Object:
 
 def live(link: Link | None) -> Connection:
     """Return the connection to the launcher of this link. Raises Disconnected."""
-    if link is None or link.connection is None:
+    if link is None:
         raise Disconnected("the launcher is not connected")
-    return link.connection
+    return link.connected()

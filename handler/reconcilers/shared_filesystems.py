@@ -15,7 +15,7 @@ from launcher.protocol import messages
 LOST: Final = "virtiofsd ended, and what in the guest uses its files waits for ever: restart the virtual machine"
 
 
-def told(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
+def with_filesystems(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
     """Return the status with the condition, of a machine that has such file systems; of any other as it is.
 
     Args:

@@ -1,7 +1,7 @@
 """The networks of the pods of this node: each is set up once in the life of this process, and tried again while that fails.
 
-A try runs programs of the host's, and a launcher has its pod looked at as often as it likes: so there is a burst of ``TRIES_BURST`` tries
-of each pod, and then one every ``NETWORK_SECONDS``. Between them the fault of the last one stands.
+A try runs programs of the host's, and a launcher has its pod looked at as often as it likes: so there is a burst of
+``Limits.network_tries_burst`` tries of each pod, and then one every ``network_seconds``. Between them the fault of the last one stands.
 """
 
 from __future__ import annotations
@@ -21,14 +21,9 @@ from handler.network.namespaces import CommandFailed
 from handler.plugins.faults import Fault
 from handler.pods.launcher import Connection
 from handler.reconcilers.guest_status import NetworkFault, printable
+from handler.reconcilers.limits import DEFAULT, Limits
 
 logger = logging.getLogger(__name__)
-
-NETWORK_SECONDS: Final = 5.0
-"""Until the network of a running guest is tried again."""
-TRIES_BURST: Final = 10
-HEALS_SECONDS: Final = 2.0
-"""A fault of the pod's network that is gone after this long is nobody's business."""
 
 Prepare = Callable[[Mapping[str, Any], str, Connection], Awaitable[tuple[Interface, ...]]]
 """Sets up the network of a pod, given by its uid and its launcher. Raises Unsupported, CommandFailed, Fault."""
@@ -49,9 +44,10 @@ class _Failing:
 class Wiring:
     """The networks, by uid of the pod."""
 
-    def __init__(self, prepare: Prepare, clock: Clock) -> None:
+    def __init__(self, prepare: Prepare, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._prepare = prepare
         self._clock = clock
+        self._limits = limits
         self._wired: dict[str, tuple[Interface, ...]] = {}
         self._failing: dict[str, _Failing] = {}
 
@@ -83,7 +79,9 @@ class Wiring:
         except (*HEALING, Unsupported) as fault:
             logger.warning("network of pod %s: %s", pod_uid, printable(str(fault)))
             if failing is None:
-                failing = self._failing[pod_uid] = _Failing(begun, TokenBucket(TRIES_BURST, 1 / NETWORK_SECONDS, now), fault)
+                failing = self._failing[pod_uid] = _Failing(
+                    begun, TokenBucket(self._limits.network_tries_burst, 1 / self._limits.network_seconds, now), fault
+                )
             failing.fault = type(fault)(str(fault))  # without its frames
             raise
         self._wired[pod_uid] = interfaces
@@ -101,9 +99,9 @@ class Wiring:
         return None
 
     def lasting(self, pod_uid: str, error: CommandFailed | Fault) -> NetworkFault | None:
-        """Return the fault to be told once it has lasted ``HEALS_SECONDS``."""
+        """Return the fault to be told once it has lasted ``network_heals_seconds``."""
         failing = self._failing.get(pod_uid)
-        lasts = failing is not None and (self._clock.now() - failing.since).total_seconds() >= HEALS_SECONDS
+        lasts = failing is not None and (self._clock.now() - failing.since).total_seconds() >= self._limits.network_heals_seconds
         reason = error.reason if isinstance(error, Fault) else conditions.NETWORK_NOT_READY
         return NetworkFault(reason, str(error)) if lasts else None
 

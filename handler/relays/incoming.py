@@ -17,7 +17,7 @@ from apiserver.apis.virt import streams
 from certs.reloading import ServerTls
 from handler.identity.trust import NodeOf, Stranger
 from handler.pods import places
-from handler.pods.launcher import Disconnected, Refused
+from handler.pods.launcher import Disconnected, LauncherRefused
 from handler.relays import copying, header
 from handler.relays.carrying import Carried, Carrier
 
@@ -35,7 +35,7 @@ MAX_UNLED: Final = 32
 thread of the process that carries the relays of all nodes."""
 
 Let = Callable[[bool], Awaitable[None]]
-"""Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises ``Disconnected`` or ``Refused``."""
+"""Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises Disconnected, LauncherRefused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class Incoming:
     async def _release(self, wanted: header.Release, expected: Expected, carried: Carried) -> None:
         try:
             await expected.release(wanted.paused)
-        except (Disconnected, Refused) as error:
+        except (Disconnected, LauncherRefused) as error:
             logger.warning("migration %s cannot be released yet: %s", wanted.migration_uid, error)
             answer = header.refusal(str(error))
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +51,9 @@ class FakeLauncher:
         """Never answers a ``Read``."""
         self.mute = False
         """Takes requests and never answers."""
+        self.instead: Callable[[messages.Action], tuple[messages.RefusalReason, str] | None] | None = None
+        """What is done with a request in place of what it asks for."""
+        self.later_actions = messages.LATER_ACTIONS
         self.hellos = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._alive: tuple[int, int] = os.pipe()
@@ -105,7 +108,7 @@ class FakeLauncher:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         receiver = codec.requests()
         self.hellos += 1
-        writer.write(codec.encode(messages.Hello(self.protocol, "fake", self.status, tuple(self.texts), messages.LATER_ACTIONS)))
+        writer.write(codec.encode(messages.Hello(self.protocol, "fake", self.status, tuple(self.texts), self.later_actions)))
         self._writers.add(writer)
         try:
             while data := await reader.read(1 << 16):
@@ -120,7 +123,7 @@ class FakeLauncher:
                             continue
                         writer.write(codec.encode(self._told(call.id, call.request.what)))
                         continue
-                    refusal = self._carry_out(call.request)
+                    refusal = (self.instead or self._carry_out)(call.request)
                     disks = self.missing if refusal and refusal[0] == "NotReady" else ()
                     full = bool(disks) and self.full
                     answer = (

@@ -21,7 +21,7 @@ from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from handler.reconcilers import guest_status
-from handler.reconcilers.run_guest import machine_of
+from handler.reconcilers.guest_machine import machine_of
 from launcher.domain.definition import Definition
 from launcher.domain.document import to_xml
 from launcher.protocol import messages

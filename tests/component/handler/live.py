@@ -15,7 +15,7 @@ from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.hardware.plugin_disks import Served
 from apiserver.client.rest import Client
 from handler import node as nodes
-from handler.agent import Agent
+from handler.agent import DEFAULT_LIMITS, Agent, Limits
 from handler.devices import macvtap, ownership
 from handler.devices.judging import Judging
 from handler.network import bindings, departed, results, setup
@@ -58,7 +58,7 @@ class PureNode:
             return results.of_theirs(wanted, {"tap": wanted.tap, "mac": wanted.mac}, live_migration=False)
         return bindings.plan(wanted, observed).interface
 
-    async def pass_on(self, connection: Connection, addresses: Sequence[str]) -> None:
+    async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
         bridge = Link(network.BRIDGE, network.BRIDGE_MAC, 1500, (f"{network.GATEWAY}/{network.PREFIX}",))
         departed.rules(Observed((Link(network.UPLINK, "02:00:00:00:00:05", 1500, ("10.244.0.5/24",)), bridge)), addresses)
 
@@ -171,7 +171,7 @@ def options(kubelet: Path) -> Options:
 
 
 @asynccontextmanager
-async def live(kubelet: Path, *, admit: Callable[[Live], None] | None = None) -> AsyncIterator[Live]:
+async def live(kubelet: Path, *, admit: Callable[[Live], None] | None = None, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[Live]:
     """Yield a node whose healthy guest runs; at the end its virt-handler must still be the same, and have asked for nothing forbidden."""
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-handler")
@@ -186,7 +186,8 @@ async def live(kubelet: Path, *, admit: Callable[[Live], None] | None = None) ->
         vm = a_vm()
         del vm["metadata"]["resourceVersion"]
         await api.put(VMS, vm)
-        agent = Agent(options(kubelet), client, Judging("emulation"), node=PureNode(), disks=PureDisks(), identify=world.identify)
+        judging, node, disks = Judging("emulation"), PureNode(), PureDisks()
+        agent = Agent(options(kubelet), client, judging, node=node, disks=disks, identify=world.identify, limits=limits)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(agent.run())
             await eventually(lambda: world.vm()["status"]["phase"] == "Running")

@@ -42,11 +42,13 @@ def port() -> int:
 
 
 @asynccontextmanager
-async def running(api: FakeAPI, kubelet: Path, health_port: int) -> AsyncIterator[asyncio.Task[None]]:
+async def running(
+    api: FakeAPI, kubelet: Path, health_port: int, limits: agent.Limits = agent.DEFAULT_LIMITS
+) -> AsyncIterator[asyncio.Task[None]]:
     """Run the process's own ``run`` until the migrations are known to it; whatever becomes of it, it takes its signals with it."""
     given = replace(options(kubelet), health_port=health_port)
     async with api.serving() as config, aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(process.run(given, config))
+        task = tasks.create_task(process.run(given, config, limits))
         try:
             async with asyncio.timeout(30):
                 said = "migrations"
@@ -99,11 +101,10 @@ async def test_what_has_not_begun_or_is_over_is_not_waited_for(
 
 
 async def test_a_migration_that_takes_long_is_waited_for_in_vain(
-    api: FakeAPI, tmp_path: Path, port: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    api: FakeAPI, tmp_path: Path, port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(agent, "FINISH_SECONDS", 0.3)
-    async with running(api, tmp_path, port) as task:
+    async with running(api, tmp_path, port, agent.Limits(finish_seconds=0.3)) as task:
         terminate()
         await end_of(task)
     assert WAITS in caplog.text

@@ -17,8 +17,7 @@ from handler.network.binding import Unsupported
 from handler.network.namespaces import CommandFailed
 from handler.plugins.faults import Failed, NotFound, TimedOut
 from handler.plugins.records import Record
-from handler.pods import links
-from handler.reconcilers import guest_imports, guest_status, run_guest, wiring
+from handler.reconcilers import guest_status
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, VMS, World, eventually, phase_is
 from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm
@@ -179,8 +178,8 @@ async def test_a_grace_period_that_is_shortened_while_the_guest_shuts_down_is_se
     assert sent() == [messages.Shutdown(30.0), messages.Shutdown(3.0), messages.Shutdown(2.0)]
 
 
-async def test_a_start_that_is_slow_is_asked_for_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "START_PATIENCE_SECONDS", 0.05)
+async def test_a_start_that_is_slow_is_asked_for_once(world: World) -> None:
+    world.limits = replace(world.limits, start_patience_seconds=0.05)
     await world.vm()
     launcher = await world.launcher("pod-1")
     launcher.starting = asyncio.Event()
@@ -192,8 +191,8 @@ async def test_a_start_that_is_slow_is_asked_for_once(world: World, monkeypatch:
         assert [type(each) for each in launcher.received] == [messages.Sync]
 
 
-async def test_a_machine_whose_start_hangs_is_stopped_without_waiting_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "START_PATIENCE_SECONDS", 0.05)
+async def test_a_machine_whose_start_hangs_is_stopped_without_waiting_for_it(world: World) -> None:
+    world.limits = replace(world.limits, start_patience_seconds=0.05)
     await world.vm()
     launcher = await world.launcher("pod-1")
     launcher.starting = asyncio.Event()
@@ -376,7 +375,7 @@ async def test_a_network_that_nobody_carries_is_told_until_somebody_does(world: 
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
         launcher.change(passt_ends=1, passt_problem="passt ended with 1")
-        await eventually(lambda: "PasstEnded" in world.events())
+        await eventually(lambda: "PasstEnded" in world.events() and network(world)[1] == "NetworkNotReady")
         found = objects.condition(world.status()["conditions"], "NetworkReady") or {}
         assert (found["status"], found["reason"]) == ("False", "NetworkNotReady")
         assert found["message"].startswith("interface default: passt ended with 1; ")
@@ -453,8 +452,8 @@ async def test_the_guest_goes_on_while_the_api_is_away_and_its_end_is_written_la
     assert launcher.starts == 1
 
 
-async def test_a_claim_without_an_image_is_told_once_and_waited_for_in_the_same_pod(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 0.02)
+async def test_a_claim_without_an_image_is_told_once_and_waited_for_in_the_same_pod(world: World) -> None:
+    world.limits = replace(world.limits, image_seconds=0.02)
     await world.vm()
     launcher = await world.launcher("pod-1")
     launcher.missing = ("disk0",)
@@ -477,8 +476,8 @@ async def test_a_claim_without_an_image_is_told_once_and_waited_for_in_the_same_
     assert [each for each in world.events() if each == "DiskImageNotFound"] == ["DiskImageNotFound"]
 
 
-async def test_a_claim_with_too_little_room_is_told_once_and_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 0.02)
+async def test_a_claim_with_too_little_room_is_told_once_and_waited_for(world: World) -> None:
+    world.limits = replace(world.limits, image_seconds=0.02)
     await world.vm()
     launcher = await world.launcher("pod-1")
     launcher.missing, launcher.full = ("disk0",), True
@@ -501,8 +500,8 @@ async def a_machine_with(world: World, disk: dict[str, Any]) -> None:
     await world.api.put(VMS, vm)
 
 
-async def test_images_are_imported_before_the_network_is_the_guests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest_imports, "SECONDS", 0.02)
+async def test_images_are_imported_before_the_network_is_the_guests(world: World) -> None:
+    world.limits = replace(world.limits, import_seconds=0.02)
     given = {"name": "c", "import": {"http": {"url": "http://images.example/a.img?signature=s"}}}
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": given}
     await a_machine_with(world, disk)
@@ -527,19 +526,19 @@ async def test_images_are_imported_before_the_network_is_the_guests(world: World
     assert not any("signature" in str(each) for each in (world.status(), world.api.all(EVENTS)))
 
 
-async def test_a_launcher_that_knows_no_imports_is_not_asked_for_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "LATER_ACTIONS", ())
+async def test_a_launcher_that_knows_no_imports_is_not_asked_for_one(world: World) -> None:
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"http": {"url": "http://h/"}}}}
     await a_machine_with(world, disk)
     launcher = await world.launcher("pod-1")
+    launcher.later_actions = ()
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
 
     assert not any(isinstance(each, messages.Import) for each in launcher.received)
 
 
-async def test_a_restarted_handler_goes_on_waiting_and_says_nothing_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 0.02)
+async def test_a_restarted_handler_goes_on_waiting_and_says_nothing_twice(world: World) -> None:
+    world.limits = replace(world.limits, image_seconds=0.02)
     await world.vm()
     launcher = await world.launcher("pod-1")
     launcher.missing = ("disk0",)
@@ -593,8 +592,8 @@ async def test_a_fault_of_the_network_that_heals_at_once_is_no_event(world: Worl
     assert world.events() == ["Started"]
 
 
-async def test_a_fault_of_the_network_that_lasts_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiring, "HEALS_SECONDS", 0.2)
+async def test_a_fault_of_the_network_that_lasts_is_told(world: World) -> None:
+    world.limits = replace(world.limits, network_heals_seconds=0.2)
     await world.vm()
     await world.launcher("pod-1")
     async with world.handler() as handler:
@@ -622,9 +621,9 @@ def network(world: World) -> tuple[str, str, str]:
     return str(found.get("status")), str(found.get("reason")), str(found.get("message"))
 
 
-async def test_a_fault_of_a_running_guests_network_is_told_and_holds_up_no_status(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiring, "HEALS_SECONDS", 0.2)
-    monkeypatch.setattr(wiring, "NETWORK_SECONDS", 0.1)
+async def test_a_fault_of_a_running_guests_network_is_told_and_holds_up_no_status(world: World) -> None:
+    world.limits = replace(world.limits, network_heals_seconds=0.2)
+    world.limits = replace(world.limits, network_seconds=0.1)
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -641,11 +640,9 @@ async def test_a_fault_of_a_running_guests_network_is_told_and_holds_up_no_statu
         await eventually(lambda: network(world)[0] == "True")
 
 
-async def test_a_launcher_that_has_its_pod_looked_at_has_no_programs_run_for_each_look(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_launcher_that_has_its_pod_looked_at_has_no_programs_run_for_each_look(world: World) -> None:
     """Before, a network that cannot be set up was tried again with each word of its launcher."""
-    monkeypatch.setattr(links, "TOLD_PER_SECOND", 1000.0)  # so that the tries alone are limited here
+    world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # so that the tries alone are limited here
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -658,11 +655,11 @@ async def test_a_launcher_that_has_its_pod_looked_at_has_no_programs_run_for_eac
             looks += 1
             launcher.change(consoles=looks % 8)
             await asyncio.sleep(0.01)
-        assert again.node.tried <= 1 + wiring.TRIES_BURST + 1 + (time.monotonic() - began) / wiring.NETWORK_SECONDS
+        assert again.node.tried <= 1 + world.limits.network_tries_burst + 1 + (time.monotonic() - began) / world.limits.network_seconds
 
 
-async def test_a_fault_of_the_network_before_the_start_is_told_while_it_lasts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiring, "HEALS_SECONDS", 0.2)
+async def test_a_fault_of_the_network_before_the_start_is_told_while_it_lasts(world: World) -> None:
+    world.limits = replace(world.limits, network_heals_seconds=0.2)
     await world.vm()
     await world.launcher("pod-1")
     async with world.handler() as handler:
@@ -673,10 +670,8 @@ async def test_a_fault_of_the_network_before_the_start_is_told_while_it_lasts(wo
         await eventually(lambda: phase_is(world, "Running") and network(world)[0] == "True")
 
 
-async def test_what_a_plugin_did_not_do_is_told_by_a_reason_of_its_own_until_it_does_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wiring, "HEALS_SECONDS", 0.2)
+async def test_what_a_plugin_did_not_do_is_told_by_a_reason_of_its_own_until_it_does_it(world: World) -> None:
+    world.limits = replace(world.limits, network_heals_seconds=0.2)
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:
@@ -707,10 +702,8 @@ async def test_a_running_guest_whose_network_is_lost_goes_on_and_the_machine_say
     assert phase_is(world, "Running")
 
 
-async def test_a_launcher_that_speaks_another_version_is_told_of_and_its_guest_goes_on(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(links, "FAULT_SECONDS", 0.05)
+async def test_a_launcher_that_speaks_another_version_is_told_of_and_its_guest_goes_on(world: World) -> None:
+    world.link_limits = replace(world.link_limits, fault_seconds=0.05)
     await world.vm()
     async with world.handler():
         launcher = await world.launcher("pod-1")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from handler.pods import launcher as connections
-from handler.pods import links
-from handler.reconcilers import run_guest
+from handler.agent import Limits
+from handler.pods import limits
+from handler.reconcilers.limits import DEFAULT
 from launcher.protocol import codec, messages
 from tests.component.handler.live import Live, live
 from tests.component.handler.world import eventually
@@ -43,15 +43,15 @@ async def talk(world: Live, chatty: FakeLauncher, *, rounds: int, seconds: float
             await world.healthy_machine_follows(PROMPT_SECONDS)
 
 
-async def test_many_changes_are_few_writes_and_the_newest_is_written_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "TOLD_PER_SECOND", 1000.0)  # so that the writes alone are limited here
-    async with live(tmp_path) as world:
+async def test_many_changes_are_few_writes_and_the_newest_is_written_in_the_end(tmp_path: Path) -> None:
+    heard = Limits(links=limits.Limits(changes_per_second=1000.0))  # so that the writes alone are limited here
+    async with live(tmp_path, limits=heard) as world:
         chatty, began = await a_chatty_machine(world), time.monotonic()
         await talk(world, chatty, rounds=240, seconds=2)
         elapsed = time.monotonic() - began
-        assert 10 <= world.writes("chatty") <= 1 + run_guest.WRITES_BURST + elapsed / run_guest.WRITE_SECONDS
+        assert 10 <= world.writes("chatty") <= 1 + DEFAULT.writes_burst + elapsed / DEFAULT.write_seconds
         assert world.vm("chatty")["status"]["domain"]["reason"] != "reason 239"
-        await eventually(lambda: world.vm("chatty")["status"]["domain"]["reason"] == "reason 239", run_guest.WRITE_SECONDS + PROMPT_SECONDS)
+        await eventually(lambda: world.vm("chatty")["status"]["domain"]["reason"] == "reason 239", DEFAULT.write_seconds + PROMPT_SECONDS)
         await eventually(lambda: "because of 239" in str(world.vm("chatty")["status"]["conditions"]))
 
 
@@ -65,10 +65,9 @@ async def test_the_end_of_a_guest_waits_for_no_turn(tmp_path: Path) -> None:
     assert world.vm("chatty")["status"]["attempts"][0]["message"] == "it had enough"
 
 
-async def test_one_that_says_too_much_is_hung_up_on_and_heard_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "DEBT_BYTES", connections.BUDGET_BYTES_PER_SECOND)
-    monkeypatch.setattr(links, "EXIT_SECONDS", 0.2)
-    async with live(tmp_path) as world:
+async def test_one_that_says_too_much_is_hung_up_on_and_heard_again_later(tmp_path: Path) -> None:
+    forgiving = Limits(links=limits.Limits(debt_bytes=limits.BUDGET_BYTES_PER_SECOND, exit_seconds=0.2))
+    async with live(tmp_path, limits=forgiving) as world:
         chatty = await a_chatty_machine(world)
         hellos = chatty.hellos
         for number in range(4000):
@@ -76,14 +75,13 @@ async def test_one_that_says_too_much_is_hung_up_on_and_heard_again_later(tmp_pa
             if number % 1000 == 500:
                 await world.healthy_machine_follows(PROMPT_SECONDS)
         await eventually(lambda: chatty.hellos > hellos)
-        assert world.writes("chatty") <= 2 * run_guest.WRITES_BURST
-        monkeypatch.setattr(run_guest, "WRITE_SECONDS", 0.1)
+        assert world.writes("chatty") <= 2 * DEFAULT.writes_burst
         chatty.end("crashed", "shouted itself hoarse")
         await eventually(lambda: world.vm("chatty")["status"]["phase"] == "Failed", 20)
         await world.healthy_machine_follows(PROMPT_SECONDS)
 
 
-async def test_launchers_that_never_answer_keep_no_other_machine_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_launchers_that_never_answer_keep_no_other_machine_waiting(tmp_path: Path) -> None:
     """Three times as many as virt-handler once had workers."""
     async with live(tmp_path) as world:
         for number in range(24):
@@ -97,10 +95,8 @@ async def test_launchers_that_never_answer_keep_no_other_machine_waiting(tmp_pat
         await eventually(lambda: world.vm("late")["status"]["phase"] == "Running", PROMPT_SECONDS)
 
 
-async def test_a_call_without_an_answer_cuts_the_connection_and_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "START_SECONDS", 0.3)
-    monkeypatch.setattr(links, "EXIT_SECONDS", 0.1)
-    async with live(tmp_path) as world:
+async def test_a_call_without_an_answer_cuts_the_connection_and_is_made_again(tmp_path: Path) -> None:
+    async with live(tmp_path, limits=Limits(links=limits.Limits(start_seconds=0.3, exit_seconds=0.1))) as world:
         mute = await world.launcher("pod-mute")
         mute.mute = True
         await world.machine("mute", "pod-mute")
@@ -153,16 +149,15 @@ def words() -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("said", [each for _, each in words()], ids=[name for name, _ in words()])
-async def test_words_that_are_none_cost_no_other_machine_anything(tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HELLO_SECONDS", 0.5)
-    async with live(tmp_path) as world:
+async def test_words_that_are_none_cost_no_other_machine_anything(tmp_path: Path, said: bytes) -> None:
+    async with live(tmp_path, limits=Limits(links=limits.Limits(hello_seconds=0.5))) as world:
         talkers = [await world.start(Garbage(f"pod-{number}-talker", said)) for number in range(3)]
         for each in talkers:
             await world.machine(each.pod_uid, each.pod_uid)
         await eventually(lambda: all(each.hellos for each in talkers))
         for _ in range(3):
             await world.healthy_machine_follows(PROMPT_SECONDS)
-        assert sum(each.sent for each in talkers) < 3 * 2 * connections.BUDGET_BYTES
+        assert sum(each.sent for each in talkers) < 3 * 2 * limits.DEFAULT.budget_bytes
 
 
 async def test_a_launcher_that_says_it_did_and_does_not_is_not_asked_without_end(tmp_path: Path) -> None:

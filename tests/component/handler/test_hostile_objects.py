@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from handler import agent
 from handler.pods.launcher import Disconnected
-from handler.reconcilers import run_guest, validation
+from handler.reconcilers import limits, validation
 from launcher.protocol import messages
 from tests.component.handler.live import Live, live
 from tests.component.handler.world import MIGS, VMS, eventually
@@ -60,12 +61,12 @@ def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("piece", PIECES)
 async def test_every_hostile_value_in_a_machine_is_told_and_costs_nobody_else_anything(
-    tmp_path: Path, piece: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, piece: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 3600.0)  # each machine is tried once
+    once = agent.Limits(limits.Limits(image_seconds=3600.0))  # each machine is tried once
     cases = PIECES[piece]
     assert len(cases) > 200
-    async with live(tmp_path, admit=deliver_everything) as world:
+    async with live(tmp_path, admit=deliver_everything, limits=once) as world:
         hostile = await world.launcher("pod-hostile")
         hostile.missing = (
             ("one",) if not piece.startswith("status") else ()

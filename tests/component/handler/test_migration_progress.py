@@ -14,8 +14,6 @@ import pytest
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.virt import progress
-from handler.pods import links
-from handler.reconcilers import migration_progress
 from launcher.protocol import messages
 from tests.component.handler.test_migrations import Scene, both
 from tests.component.handler.world import EVENTS, MIGS, a_world, eventually
@@ -126,8 +124,8 @@ async def test_the_last_figures_of_one_that_failed_stay(scene: Scene, state: mes
     assert "expectedRemainingSeconds" not in told(scene)
 
 
-async def test_a_launcher_that_says_figures_without_end_costs_few_writes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "TOLD_PER_SECOND", 1000.0)  # so that the writes alone are limited here
+async def test_a_launcher_that_says_figures_without_end_costs_few_writes(scene: Scene) -> None:
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that the writes alone are limited here
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)
         began = time.monotonic()
@@ -135,11 +133,11 @@ async def test_a_launcher_that_says_figures_without_end_costs_few_writes(scene: 
             say(scene.source, **{**FIGURES, "elapsed_milliseconds": 501 + number, "iteration": number})
             await asyncio.sleep(0.005)
         await eventually(lambda: writes(scene) != [])
-        assert len(writes(scene)) <= 1 + (time.monotonic() - began) / migration_progress.WRITE_SECONDS
+        assert len(writes(scene)) <= 1 + (time.monotonic() - began) / scene.world.limits.progress_seconds
 
 
-async def test_equal_figures_are_written_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migration_progress, "WRITE_SECONDS", 0.0)
+async def test_equal_figures_are_written_once(scene: Scene) -> None:
+    scene.world.limits = replace(scene.world.limits, progress_seconds=0.0)
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)
         for consoles in range(20):
@@ -176,10 +174,8 @@ async def test_a_write_that_hangs_keeps_no_guest_standing_still(scene: Scene) ->
 @pytest.mark.parametrize(
     "refusal", [errors.Conflict("changed meanwhile"), errors.Forbidden("an older virt-api"), errors.ServiceUnavailable("restarting")]
 )
-async def test_a_write_that_is_refused_is_left_for_the_next_figures(
-    scene: Scene, refusal: errors.StatusError, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(migration_progress, "WRITE_SECONDS", 0.2)
+async def test_a_write_that_is_refused_is_left_for_the_next_figures(scene: Scene, refusal: errors.StatusError) -> None:
+    scene.world.limits = replace(scene.world.limits, progress_seconds=0.2)
     write, refused = scene.world.api._write, 0
 
     async def once(key: Any, subresource: str, method: str, body: Any, token: str) -> Any:
@@ -201,9 +197,9 @@ async def test_a_write_that_is_refused_is_left_for_the_next_figures(
         await eventually(lambda: scene.phase() == "Succeeded")
 
 
-async def test_a_guest_that_writes_faster_than_it_is_moved_is_told_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migration_progress, "WRITE_SECONDS", 0.0)
-    monkeypatch.setattr(links, "TOLD_PER_SECOND", 1000.0)
+async def test_a_guest_that_writes_faster_than_it_is_moved_is_told_of(scene: Scene) -> None:
+    scene.world.limits = replace(scene.world.limits, progress_seconds=0.0)
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)
     number = 0
 
     def condition() -> Any:

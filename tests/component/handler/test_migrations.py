@@ -16,8 +16,7 @@ import pytest
 from apiserver.apis.meta import errors, times
 from apiserver.apis.virt import release
 from handler.network.namespaces import CommandFailed
-from handler.pods import links
-from handler.reconcilers import migration_plan, run_guest
+from handler.reconcilers import migration_plan
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 from tests.component.handler.world import MIGS, VMS, Handler, World, a_world, eventually, relay
@@ -138,29 +137,29 @@ async def test_connections_to_the_former_pod_are_passed_on_until_its_launcher_en
         await begin_with_addresses(scene)
         scene.arrive()
         await asyncio.sleep(0.1)
-        assert source.node.passed_on == []
+        assert source.node.forwarded == []
         scene.leave()
         await eventually(lambda: scene.phase() == "Succeeded" and not source.relays.open_ones)
-        assert source.node.passed_on == [ADDRESSES]
-        assert target.node.passed_on == []
+        assert source.node.forwarded == [ADDRESSES]
+        assert target.node.forwarded == []
         link = source.links.get("pod-1")
         assert link is not None
         assert link.connection is not None  # while this process is connected, the launcher stays
         scene.source.exit()
         await eventually(lambda: source.links.get("pod-1") is None)
-    assert source.node.passed_on == [ADDRESSES]
+    assert source.node.forwarded == [ADDRESSES]
     assert scene.world.refused == []
 
 
 async def test_what_cannot_be_passed_on_is_in_nobodys_way(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         source, _ = await both(stack, scene)
-        source.node.not_passed_on = CommandFailed("nft failed")
+        source.node.not_forwarded = CommandFailed("nft failed")
         await begin_with_addresses(scene)
         scene.move()
         await eventually(lambda: scene.phase() == "Succeeded" and scene.at_target() == "running")
         await eventually(lambda: not source.relays.open_ones)
-    assert source.node.passed_on == [ADDRESSES]
+    assert source.node.forwarded == [ADDRESSES]
 
 
 async def test_a_launcher_that_ends_before_connections_are_passed_on_is_left_alone(scene: Scene) -> None:
@@ -173,7 +172,7 @@ async def test_a_launcher_that_ends_before_connections_are_passed_on_is_left_alo
         scene.source.exit()
         await eventually(lambda: scene.phase() == "Succeeded")
         await eventually(lambda: source.links.get("pod-1") is None)
-    assert source.node.passed_on == []
+    assert source.node.forwarded == []
 
 
 async def test_a_source_whose_target_is_told_by_the_api_passes_connections_on_likewise(scene: Scene) -> None:
@@ -182,7 +181,7 @@ async def test_a_source_whose_target_is_told_by_the_api_passes_connections_on_li
         await begin_with_addresses(scene)
         source.relays.fault = OSError("the target cannot be reached")
         scene.move()
-        await eventually(lambda: scene.phase() == "Succeeded" and source.node.passed_on == [ADDRESSES])
+        await eventually(lambda: scene.phase() == "Succeeded" and source.node.forwarded == [ADDRESSES])
 
 
 async def test_a_migration_that_is_deleted_lets_the_former_pod_go(scene: Scene) -> None:
@@ -190,7 +189,7 @@ async def test_a_migration_that_is_deleted_lets_the_former_pod_go(scene: Scene) 
         source, _ = await both(stack, scene)
         await begin_with_addresses(scene)
         scene.move()
-        await eventually(lambda: source.node.passed_on == [ADDRESSES] and scene.phase() == "Succeeded")
+        await eventually(lambda: source.node.forwarded == [ADDRESSES] and scene.phase() == "Succeeded")
         await scene.world.api.remove(MIGS, "default", "m")
         await eventually(lambda: source.links.get("pod-1") is None)
 
@@ -598,9 +597,9 @@ async def test_what_keeps_a_target_from_being_ready_is_told_in_the_migration_unt
         await eventually(lambda: scene.phase() == "Succeeded")
 
 
-async def test_a_target_that_finds_new_words_each_time_is_told_of_in_few_writes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_target_that_finds_new_words_each_time_is_told_of_in_few_writes(scene: Scene) -> None:
     """Before, each of them was written, as often as its launcher made virt-handler look."""
-    monkeypatch.setattr(links, "TOLD_PER_SECOND", 1000.0)  # so that the writes alone are limited here
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that the writes alone are limited here
     refusals = 0
 
     def refuse(request: messages.Request) -> tuple[messages.RefusalReason, str] | None:
@@ -610,7 +609,7 @@ async def test_a_target_that_finds_new_words_each_time_is_told_of_in_few_writes(
             return "Failed", f"excuse number {refusals}"
         return None
 
-    monkeypatch.setattr(scene.target, "_carry_out", refuse)
+    scene.target.instead = refuse
 
     def message() -> str:
         return str(scene.world.api.get(MIGS, "default", "m")["status"].get("message") or "")
@@ -625,17 +624,17 @@ async def test_a_target_that_finds_new_words_each_time_is_told_of_in_few_writes(
             await eventually(lambda known=known: refusals > known)  # type: ignore[misc]  # a default binds the number
         assert "is not ready: excuse number" in message()
         written = [path for method, path, _ in scene.world.api.writes if method == "PUT" and path.endswith("/migrations/m/status")]
-        assert len(written) <= run_guest.WRITES_BURST + 1 + (time.monotonic() - began) / run_guest.WRITE_SECONDS
+        assert len(written) <= scene.world.limits.writes_burst + 1 + (time.monotonic() - began) / scene.world.limits.write_seconds
 
 
-async def test_a_target_that_forgets_that_it_was_ready_moves_no_phase_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_target_that_forgets_that_it_was_ready_moves_no_phase_back(scene: Scene) -> None:
     """Before, virt-handler tried to write PreparingTarget, which virt-api refused it, over and over."""
     async with AsyncExitStack() as stack:
         await both(stack, scene)
         await scene.begin()
         await eventually(lambda: scene.phase() == "Running")
         asked = len(scene.target.received)
-        monkeypatch.setattr(scene.target, "_carry_out", lambda _: ("Failed", "I know of nothing"))
+        scene.target.instead = lambda _: ("Failed", "I know of nothing")
         scene.target.change(migrations=())
         await eventually(lambda: len(scene.target.received) > asked + 1)
         assert scene.phase() == "Running"

@@ -22,8 +22,8 @@ from handler.plugins.records import Record, Records
 from handler.probes.asking import Question
 from handler.reconcilers.migrate_source import MigrateSource
 from handler.reconcilers.migrate_target import MigrateTarget
+from handler.reconcilers.report_progress import ReportProgress
 from handler.reconcilers.run_guest import RunGuest
-from handler.reconcilers.tell_progress import TellProgress
 from tests.component.handler.live import NODE, Live, live
 from tests.component.handler.world import MIGS, VMS, eventually
 from tests.hostile import a_full_migration
@@ -53,7 +53,7 @@ PLANTS = {
     "loop of machines": Plant(RunGuest, "reconcile", lambda _, request: request.name == "faulty"),
     "loop of migrations away": Plant(MigrateSource, "reconcile", lambda _, request: request.name == "faulty"),
     "loop of migrations here": Plant(MigrateTarget, "reconcile", lambda _, request: request.name == "faulty"),
-    "loop of progress": Plant(TellProgress, "reconcile", lambda _, request: request.name == "faulty"),
+    "loop of progress": Plant(ReportProgress, "reconcile", lambda _, request: request.name == "faulty"),
     "events": Plant(Recorder, "_send", lambda _, waiting: waiting.reference["name"] == "faulty"),
     "deletion of what plugins added": Plant(Plugins, "call", lambda _, __, name, *___: name == "faulty"),
     "delivery of objects": Plant(Agent, "_machine_changed", lambda _, vm: vm is not None and vm["metadata"]["name"] == "faulty"),

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import pytest
-
 from apiserver.apis.meta import objects
 from handler.network.namespaces import CommandFailed
 from handler.pods.hanging import StorageHangs
-from handler.reconcilers import guest_plan, run_guest, wiring
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, VMS, World, eventually, phase_is
 from tests.unit.handler.reconcilers.builders import a_request
@@ -39,40 +36,30 @@ async def test_each_reboot_is_told_once_whatever_else_is_reported(world: World) 
     assert told(world, "Rebooted") == 2
 
 
-async def test_a_network_that_has_healed_is_not_looked_at_again_and_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiring, "HEALS_SECONDS", 0.05)
-    monkeypatch.setattr(wiring, "NETWORK_SECONDS", 0.05)
+async def test_a_network_that_has_healed_is_not_looked_at_again_and_again(world: World) -> None:
+    world.limits = replace(world.limits, network_heals_seconds=0.05)
+    world.limits = replace(world.limits, network_seconds=0.05)
     await world.vm()
     await world.launcher("pod-1")
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
-    plan, looks = guest_plan.plan, 0
-
-    def counted(observed: guest_plan.Observed) -> guest_plan.Action:
-        nonlocal looks
-        looks += 1
-        return plan(observed)
-
-    monkeypatch.setattr(guest_plan, "plan", counted)
     async with world.handler() as again:
         again.node.no_network = CommandFailed("no bridge")
         await eventually(lambda: "NetworkNotReady" in world.events())
         again.node.no_network = None
         await eventually(lambda: objects.is_true(world.status()["conditions"], "NetworkReady"))
         await asyncio.sleep(0.3)
-        before = looks
+        before = again.passes["vm"]
         await asyncio.sleep(0.5)
-        assert looks <= before + 1
+        assert again.passes["vm"] <= before + 1
 
 
-async def test_a_launcher_that_does_nothing_of_what_it_is_asked_is_asked_once_in_a_while(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_launcher_that_does_nothing_of_what_it_is_asked_is_asked_once_in_a_while(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
-        monkeypatch.setattr(launcher, "_carry_out", lambda _: None)
+        launcher.instead = lambda _: None
         await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Pause")))
         await eventually(lambda: any(isinstance(each, messages.Suspend) for each in launcher.received))
         await asyncio.sleep(0.5)
@@ -80,8 +67,8 @@ async def test_a_launcher_that_does_nothing_of_what_it_is_asked_is_asked_once_in
     assert "Paused" in world.events()
 
 
-async def test_a_disk_that_does_not_answer_is_told_once_while_it_lasts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "START_AGAIN_SECONDS", 0.02)
+async def test_a_disk_that_does_not_answer_is_told_once_while_it_lasts(world: World) -> None:
+    world.limits = replace(world.limits, start_again_seconds=0.02)
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:
@@ -96,23 +83,21 @@ async def test_a_disk_that_does_not_answer_is_told_once_while_it_lasts(world: Wo
     assert launcher.starts == 1
 
 
-async def test_a_start_that_is_slow_after_its_images_came_waits_for_no_image_any_more(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_guest, "IMAGE_SECONDS", 0.02)
+async def test_a_start_that_is_slow_after_its_images_came_waits_for_no_image_any_more(world: World) -> None:
+    world.limits = replace(world.limits, image_seconds=0.02)
     await world.vm()
     launcher = await world.launcher("pod-1")
     launcher.missing = ("disk0",)
     async with world.handler():
         await eventually(lambda: "DiskImageNotFound" in world.events())
-        monkeypatch.setattr(launcher, "_start", lambda _: ("Timeout", "libvirt does not answer"))
+        launcher.instead = lambda _: ("Timeout", "libvirt does not answer")
         await eventually(lambda: objects.is_true(world.status()["conditions"], "DisksReady"))
         assert phase_is(world, "Scheduled")
 
 
-async def test_an_end_is_written_at_once_however_much_was_written_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_guest, "WRITES_BURST", 2)
-    monkeypatch.setattr(run_guest, "WRITE_SECONDS", 600.0)
+async def test_an_end_is_written_at_once_however_much_was_written_before(world: World) -> None:
+    world.limits = replace(world.limits, writes_burst=2)
+    world.limits = replace(world.limits, write_seconds=600.0)
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -126,12 +111,12 @@ async def test_an_end_is_written_at_once_however_much_was_written_before(world: 
         await eventually(lambda: phase_is(world, "Succeeded"))
 
 
-async def test_a_guest_that_changed_its_state_meanwhile_is_no_failure(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guest_that_changed_its_state_meanwhile_is_no_failure(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
-        monkeypatch.setattr(launcher, "_carry_out", lambda _: ("Conflict", "the domain is shut off"))
+        launcher.instead = lambda _: ("Conflict", "the domain is shut off")
         await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Pause")))
         await eventually(lambda: any(isinstance(each, messages.Suspend) for each in launcher.received))
         await asyncio.sleep(0.3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from controller.runtime.clock import SystemClock
 from controller.runtime.flowcontrol import TokenBucket
-from controller.runtime.reconciling import Controller
+from controller.runtime.reconciling import Controller, Outcome
 from controller.runtime.recorder import Recorder
 from controller.runtime.validating import Validated
 from handler.network.binding import Interface
@@ -31,12 +32,23 @@ from handler.plugins.calling import Plugins
 from handler.plugins.deleting import Deleter, event_recorder
 from handler.plugins.records import Records
 from handler.pods import launcher, places
+from handler.pods import limits as links
 from handler.pods.launcher import Connection
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
 from handler.probes.asking import Question
 from handler.probes.prober import Prober
-from handler.reconcilers import guest_plan, migrate_source, migrate_target, migration_ports, run_guest, tell_progress, validation
+from handler.reconcilers import (
+    guest_plan,
+    guest_ports,
+    migrate_source,
+    migrate_target,
+    migration_ports,
+    report_progress,
+    run_guest,
+    validation,
+)
+from handler.reconcilers.limits import Limits
 from handler.reconcilers.wiring import Wiring
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
@@ -73,9 +85,9 @@ class FakeNode:
         self.wired = 0
         self.fault: Exception | None = None
         self.no_network: Exception | None = None
-        self.passed_on: list[tuple[str, ...]] = []
+        self.forwarded: list[tuple[str, ...]] = []
         """Where connections to pods that their guests have left were passed on to."""
-        self.not_passed_on: Exception | None = None
+        self.not_forwarded: Exception | None = None
         self.address = "10.244.0.5"
         self.is_own = True
         """Whether the address is of the pod's own network."""
@@ -86,10 +98,10 @@ class FakeNode:
             raise self.fault
         return self.accelerators.get(pod_uid, "qemu")
 
-    async def pass_on(self, connection: Connection, addresses: Sequence[str]) -> None:
-        self.passed_on.append(tuple(addresses))
-        if self.not_passed_on is not None:
-            raise self.not_passed_on
+    async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
+        self.forwarded.append(tuple(addresses))
+        if self.not_forwarded is not None:
+            raise self.not_forwarded
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         self.tried += 1
@@ -102,11 +114,11 @@ class FakeNode:
 
 
 class FakeRelays:
-    """Relays without bytes, and the door for them; ``doors`` are those of all nodes, by address."""
+    """Relays without bytes, and the server for them; ``servers`` are those of all nodes, by address."""
 
-    def __init__(self, doors: dict[str, FakeRelays], address: str) -> None:
-        self.doors = doors
-        doors[address] = self
+    def __init__(self, servers: dict[str, FakeRelays], address: str) -> None:
+        self.servers = servers
+        servers[address] = self
         self.open_ones: dict[str, tuple[str, Destination]] = {}
         self.expected: dict[str, Expected] = {}
         self.fault: Exception | None = None
@@ -123,12 +135,12 @@ class FakeRelays:
     async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
         if self.fault is not None:
             raise self.fault
-        door = self.doors.get(destination.address)
-        if door is None or migration_uid not in door.expected:
+        server = self.servers.get(destination.address)
+        if server is None or migration_uid not in server.expected:
             raise ConnectionRefusedError(destination.address)
         try:
-            await door.expected[migration_uid].release(paused)
-        except (launcher.Refused, launcher.Disconnected) as error:
+            await server.expected[migration_uid].release(paused)
+        except (launcher.LauncherRefused, launcher.Disconnected) as error:
             raise ConnectionRefusedError(str(error)) from error
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
@@ -143,7 +155,7 @@ class Way:
     """What leads to other nodes and to pods, where it is real."""
 
     relays: migration_ports.Outgoing
-    door: migration_ports.Door
+    server: migration_ports.RelayServer
     address: str
     identify: Mapping[str, Callable[[int, str], Launcher]]
 
@@ -157,11 +169,14 @@ class Handler:
         node: str,
         kubelet: Path,
         launchers: Mapping[str, FakeLauncher],
-        doors: dict[str, FakeRelays],
+        servers: dict[str, FakeRelays],
         way: Way | None = None,
+        *,
+        limits: Limits,
+        link_limits: links.Limits,
     ) -> None:
         self.node = FakeNode()
-        self.relays = FakeRelays(doors, relay(node))
+        self.relays = FakeRelays(servers, relay(node))
         way = way or Way(self.relays, self.relays, relay(node), {pod_uid: found.identify for pod_uid, found in launchers.items()})
         clock = SystemClock()
         self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={node}")
@@ -174,9 +189,11 @@ class Handler:
             identify = found.identify if found is not None else way.identify.get(pod_uid)
             if identify is None:
                 raise launcher.Disconnected("no such pod")
-            return launcher.connect(pod_uid, on_status, budget, kubelet=kubelet, identify=identify)
+            return launcher.connect(pod_uid, on_status, budget, kubelet=kubelet, identify=identify, limits=link_limits)
 
-        self.links = Links(connect, changed=self._link_changed)
+        self.links = Links(connect, changed=self._link_changed, limits=link_limits)
+        self.passes: Counter[str] = Counter()
+        """Of the loop of machines."""
         self.asked = self.unasked = 0
         """How often a guest could, and could not, be asked by a probe; looked at before and after each question."""
         prober = Prober(
@@ -188,10 +205,10 @@ class Handler:
         plugins, records = Plugins(kubelet / "plugins", {"storage": STORAGE_PLUGINS}), Records(kubelet / "records")
         disks = PluginDisks(plugins, records, kubelet)
         deleter = Deleter(records, plugins.call, lambda uid: places.has_volumes(uid, kubelet), event_recorder(recorder))
-        wired = Wiring(self.node.prepare_network, clock)
-        vm = run_guest.Ports(self.machines, client, recorder, self.node, disks, wired, self.links, clock, prober)
+        wired = Wiring(self.node.prepare_network, clock, limits)
+        vm = guest_ports.Ports(self.machines, client, recorder, self.node, disks, wired, self.links, clock, prober, limits)
         sides = [
-            migration_ports.Ports(client, each, self.machines, recorder, self.node, disks, wired, self.links, clock)
+            migration_ports.Ports(client, each, self.machines, recorder, self.node, disks, wired, self.links, clock, limits)
             for each in (leaving, coming)
         ]
         moves = partial(Validated, events=recorder, resource=MIGRATIONS, validate=validation.validate_migration)
@@ -200,12 +217,13 @@ class Handler:
                 "vm",
                 Validated(run_guest.RunGuest(vm), self.machines, recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
                 workers=None,
+                observer=self,
             ),
             "source": Controller("source", moves(migrate_source.MigrateSource(sides[0], way.relays), leaving), workers=None),
             "target": Controller(
-                "target", moves(migrate_target.MigrateTarget(sides[1], way.door, lambda: way.address), coming), workers=None
+                "target", moves(migrate_target.MigrateTarget(sides[1], way.server, lambda: way.address), coming), workers=None
             ),
-            "progress": Controller("progress", tell_progress.TellProgress(sides[0]), workers=None),
+            "progress": Controller("progress", report_progress.ReportProgress(sides[0]), workers=None),
         }
         self._parts: list[Callable[[], Awaitable[None]]] = [
             self.machines.run,
@@ -222,6 +240,10 @@ class Handler:
 
     def _enqueue(self, loop: str, obj: Object) -> None:
         self.loops[loop].enqueue(key_of(obj))
+
+    def reconciled(self, name: str, _outcome: Outcome, _seconds: float) -> None:
+        """Count a pass of a loop."""
+        self.passes[name] += 1
 
     def _may_be_asked(self, status: messages.Status | None) -> bool:
         found = guest_plan.may_be_asked(status)
@@ -250,7 +272,9 @@ class World:
         """What virt-api would have refused a virt-handler."""
         api.judge = self._judge
         self.launchers: dict[str, FakeLauncher] = {}
-        self.doors: dict[str, FakeRelays] = {}
+        self.limits, self.link_limits = Limits(), links.Limits()
+        """Of the virt-handlers that start from now on."""
+        self.servers: dict[str, FakeRelays] = {}
         self._kubelet = kubelet
         self.records = Records(kubelet / "records")
         """Of what plugins were asked for, by whichever virt-handler."""
@@ -267,13 +291,15 @@ class World:
     async def handler(self, node: str = "n", way: Way | None = None) -> AsyncIterator[Handler]:
         """Run virt-handler of a node, with a token that says so; leaving kills it."""
         async with Client(replace(self._config, token=node), user_agent="test") as client, asyncio.TaskGroup() as tasks:
-            handler = Handler(client, node, self._kubelet, self.launchers, self.doors, way)
+            handler = Handler(
+                client, node, self._kubelet, self.launchers, self.servers, way, limits=self.limits, link_limits=self.link_limits
+            )
             self._relays[node] = way.address if way is not None else relay(node)
             task = tasks.create_task(handler.run())
             try:
                 yield handler
             finally:
-                self.doors.pop(relay(node), None)
+                self.servers.pop(relay(node), None)
                 task.cancel()
 
     def _judge(self, node: str, collection: str, old: Object, new: Object) -> None:

@@ -165,14 +165,14 @@ async def test_whoever_asks_the_pod_that_the_guest_has_left_is_answered_by_the_g
         with pytest.raises(TimeoutError):  # nothing is passed on by itself
             between.recv(1)
         between.settimeout(SECONDS)
-        assert await setup.pass_on(first.launcher, (BESIDE6, BESIDE))
+        assert await setup.forward(first.launcher, (BESIDE6, BESIDE))
         assert greeted(between) == pod  # by the kernel's next try
         assert greeted(stack.enter_context(connected(first, pod))) == pod
         assert greeted(stack.enter_context(connected(second, beside))) == f"{beside[:-1]}1"
         before.sendall(b"hello")
         with pytest.raises(ConnectionResetError):
             before.recv(100)
-        assert await setup.pass_on(first.launcher, (BESIDE6, BESIDE))
+        assert await setup.forward(first.launcher, (BESIDE6, BESIDE))
         between.sendall(b"hello")
         assert between.recv(100) == b"hello"  # what is passed on stays so when it is said again
 
@@ -181,8 +181,8 @@ async def test_a_guest_that_moves_on_at_once_is_reached_by_both_pods_that_it_has
     with pods.a_pod_beside(first, 2) as third:
         for place in (first, second, third):
             await guest.move(place, a_vm())
-        assert await setup.pass_on(first.launcher, pods.addresses_beside(1))
-        assert await setup.pass_on(second.launcher, pods.addresses_beside(2))
+        assert await setup.forward(first.launcher, pods.addresses_beside(1))
+        assert await setup.forward(second.launcher, pods.addresses_beside(2))
         for asked, seen in ((POD, BESIDE), (BESIDE, BESIDE), (POD6, BESIDE6), (BESIDE6, BESIDE6)):
             with connected(first, asked) as connection:
                 assert greeted(connection) == seen
@@ -195,7 +195,7 @@ async def test_pods_and_callers_may_be_on_one_link(first: Pod, guest: Guest, pod
     other, prefix = f"{pod[:-1]}3", 64 if ":" in pod else 24
     await guest.move(first, a_vm())
     run("ip", "-n", first.caller, "address", "add", f"{other}/{prefix}", "dev", "peer", *(("nodad",) if prefix == 64 else ()))
-    assert await setup.pass_on(first.launcher, (other,))
+    assert await setup.forward(first.launcher, (other,))
     family = socket.AF_INET6 if prefix == 64 else socket.AF_INET
     with first.outside(lambda: socket.create_server((other, 80), family=family)) as listener:
         listener.settimeout(SECONDS)
@@ -210,7 +210,7 @@ async def test_pods_and_callers_may_be_on_one_link(first: Pod, guest: Guest, pod
 @pytest.mark.parametrize("type_", ["bridge", "passt"])
 async def test_what_comes_to_a_pod_without_a_masqueraded_guest_is_left_as_it_is(first: Pod, type_: str) -> None:
     run("ip", "-n", first.caller, "address", "add", "10.99.0.3/24", "dev", "peer")
-    assert not await setup.pass_on(first.launcher, ("10.99.0.3",))
+    assert not await setup.forward(first.launcher, ("10.99.0.3",))
     await setup.Networks().prepare(a_vm(type=type_), "", first.launcher)
-    assert not await setup.pass_on(first.launcher, ("10.99.0.3",))
+    assert not await setup.forward(first.launcher, ("10.99.0.3",))
     assert departed.TABLE not in (await namespaces.run(first.launcher.network, ("nft", "list", "ruleset"))).decode()

@@ -18,7 +18,7 @@ from handler.plugins.calling import AT_ONCE, PATIENCE_SECONDS
 from handler.plugins.contract import Command
 from handler.plugins.faults import PluginRefused
 from handler.plugins.turns import LEFT_FOR_OTHERS
-from handler.reconcilers import wiring
+from handler.reconcilers.limits import Limits
 from handler.storage import adding
 from handler.storage import answers as of_disks
 from handler.storage import requests as storage
@@ -88,7 +88,7 @@ def test_what_a_plugin_of_disks_is_told_and_says() -> None:
         f"may have {contract.MAX_DATA >> 20} MiB of memory of its own",
         f"All interfaces of a pod together have {setup.PREPARE_SECONDS:g} seconds in each try, and each disk has {adding.ALL_SECONDS:g}.",
         f"after one second, then after twice as long each time, up to {adding.LONGEST_RETRY_SECONDS:g} seconds",
-        f"every {NAMED[wiring.NETWORK_SECONDS]} seconds after {NAMED[wiring.TRIES_BURST]} tries",
+        f"every {NAMED[Limits().network_seconds]} seconds after {NAMED[Limits().network_tries_burst]} tries",
         f"with pauses of up to {NAMED[deleting.LONGEST_RETRY_SECONDS / 60]} minutes",
     ],
 )

@@ -228,22 +228,23 @@ class Migrating(RuleBasedStateMachine):
         if not self.handlers["source"]:
             return
         pod, held = self.source, self.migration
-        observed = handling.Observed(held, pod.heard, connected=not pod.over, gone=pod.over, told=self.told)
-        match handling.plan_source(observed):
-            case handling.Begin():
-                self._write(phases.enter(held["status"], phases.RUNNING, self.now), node="n")
-            case handling.Relay() if pod.migration is None and not pod.over:
-                self.relays, self.job = True, "perform"
-                pod.migration = messages.MigrationStatus(UID, "outgoing", "running")
-            case handling.Tell():
-                if self.handlers["target"] and self.expected and self._release():
-                    self.told = True
-                elif not release.is_released(held):
-                    self._write(release.released(held, release.BY_HANDLER, "", self.now), node="n")
-            case handling.Conclude(phase=phase):
-                self._write(phases.enter(held["status"], phase, self.now), node="n")
-            case _:
-                pass
+        observed = handling.Observed(held, pod.heard, connected=not pod.over, gone=pod.over, released=self.told)
+        for action in handling.plan_source(observed):
+            match action:
+                case handling.BeginMigration():
+                    self._write(phases.enter(held["status"], phases.RUNNING, self.now), node="n")
+                case handling.MigrateGuest() if pod.migration is None and not pod.over:
+                    self.relays, self.job = True, "perform"
+                    pod.migration = messages.MigrationStatus(UID, "outgoing", "running")
+                case handling.RequestRelease():
+                    if self.handlers["target"] and self.expected and self._release():
+                        self.told = True
+                    elif not release.is_released(held):
+                        self._write(release.released(held, release.BY_HANDLER, "", self.now), node="n")
+                case handling.EndMigration(phase=phase):
+                    self._write(phases.enter(held["status"], phase, self.now), node="n")
+                case _:
+                    pass
 
     @rule()
     def the_target_handler_works(self) -> None:
@@ -252,21 +253,22 @@ class Migrating(RuleBasedStateMachine):
         pod, held = self.target, self.migration
         heard = dataclasses.replace(pod.heard or pod.status())
         observed = handling.Observed(held, heard, connected=not pod.over, gone=pod.over, relaying=self.expected, address=ADDRESS)
-        match handling.plan_target(observed):
-            case handling.Prepare() if pod.migration is None:
-                pod.migration = messages.MigrationStatus(UID, "incoming", "prepared")
-            case handling.Expect():
-                self.expected = True
-            case handling.Offer(address=address):
-                phase = phases.TARGET_READY if phases.phase_of(held) == phases.PREPARING_TARGET else phases.phase_of(held)
-                self._write({**phases.enter(held["status"], phase, self.now), "targetAddress": address}, node="n2")
-            case handling.Release():
-                self._release()
-            case handling.TakeOver() if self.api:
-                self.vm["status"]["podName"] = TARGET
-                self._write(phases.enter(held["status"], phases.SUCCEEDED, self.now), node="n2")
-            case _:
-                pass
+        for action in handling.plan_target(observed):
+            match action:
+                case handling.PrepareTarget() if pod.migration is None:
+                    pod.migration = messages.MigrationStatus(UID, "incoming", "prepared")
+                case handling.AcceptRelays():
+                    self.expected = True
+                case handling.OfferAddress(address=address):
+                    phase = phases.TARGET_READY if phases.phase_of(held) == phases.PREPARING_TARGET else phases.phase_of(held)
+                    self._write({**phases.enter(held["status"], phase, self.now), "targetAddress": address}, node="n2")
+                case handling.ReleaseGuest():
+                    self._release()
+                case handling.TakeOverMachine() if self.api:
+                    self.vm["status"]["podName"] = TARGET
+                    self._write(phases.enter(held["status"], phases.SUCCEEDED, self.now), node="n2")
+                case _:
+                    pass
 
     @rule()
     def the_source_handler_dies(self) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Request
-from handler.pods import links
 from handler.pods.launcher import Connection
+from handler.pods.limits import DEFAULT
 from handler.pods.links import Link, Links, Who
 from launcher.protocol import messages
 from tests.unit.controller.virtualtime import run
@@ -74,7 +74,7 @@ def test_changes_are_told_in_bursts_then_slowly_and_the_newest_always() -> None:
         await asyncio.sleep(1)
 
     node = Node("pod-1").play(flood)
-    assert links.TOLD_BURST + 38 <= len(node.told) <= links.TOLD_BURST + 46
+    assert DEFAULT.changes_burst + 38 <= len(node.told) <= DEFAULT.changes_burst + 46
     assert node.told[-1][2] == 10_000
 
 
@@ -98,7 +98,7 @@ def test_what_goes_wrong_with_one_link_ends_there_and_is_tried_again(fault: Exce
         node.links.want("pod-2", ME)
         await asyncio.sleep(1)
         assert node.links.want("pod-2", ME).connection is not None
-        await asyncio.sleep(links.FAULT_SECONDS + 1)
+        await asyncio.sleep(DEFAULT.fault_seconds + 1)
         assert node.links.want("pod-1", ME).connection is not None
 
     assert Node("pod-1", "pod-2").play(meet).pods["pod-1"].connected == 2

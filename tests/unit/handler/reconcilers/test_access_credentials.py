@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition
-from handler.reconcilers.access_credentials import told
+from handler.reconcilers.access_credentials import with_propagation
 from launcher.protocol.messages import AuthorizedKeysStatus, Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -28,8 +28,8 @@ def a_vm(*methods: str) -> dict[str, Any]:
     ],
 )
 def test_what_became_of_the_keys_is_a_condition(keys: AuthorizedKeysStatus, expected: tuple[str, str]) -> None:
-    found = condition(told(a_vm("noCloud", "qemuGuestAgent"), {"conditions": []}, Status(1, authorized_keys=keys), NOW)["conditions"],
-                      "AccessCredentialsSynchronized")  # fmt: skip
+    status = with_propagation(a_vm("noCloud", "qemuGuestAgent"), {"conditions": []}, Status(1, authorized_keys=keys), NOW)
+    found = condition(status["conditions"], "AccessCredentialsSynchronized")
     assert found is not None
     assert (found["status"], found["reason"], found["observedGeneration"]) == (*expected, 3)
     assert len(found["message"]) <= 256
@@ -38,4 +38,4 @@ def test_what_became_of_the_keys_is_a_condition(keys: AuthorizedKeysStatus, expe
 
 def test_nothing_is_said_of_a_machine_without_such_keys_or_of_a_guest_that_goes() -> None:
     for vm, status in ((a_vm("noCloud"), Status(1)), (a_vm(), Status(1)), (a_vm("qemuGuestAgent"), Status(1, stopping=True))):
-        assert told(vm, {"a": 1}, status, NOW) == {"a": 1}
+        assert with_propagation(vm, {"a": 1}, status, NOW) == {"a": 1}

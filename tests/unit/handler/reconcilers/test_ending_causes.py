@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.virt.v1alpha1 import status_validation
 from handler.reconcilers import guest_plan, guest_status
-from handler.reconcilers.guest_plan import Finish, Observed
+from handler.reconcilers.guest_plan import EndAttempt, Observed
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm, an_ended
 
@@ -67,9 +67,9 @@ def a_run(*conditions: dict[str, Any], request: dict[str, Any] | None = None, de
 def test_an_end_that_the_machine_did_not_ask_for_has_its_cause(
     vm: dict[str, Any], kind: messages.EndingKind, end: tuple[str, str, str]
 ) -> None:
-    action = guest_plan.plan(Observed(vm, replace(an_ended(kind, ASKED), stopping=True), connected=True, gone=False))
+    (action,) = guest_plan.plan(Observed(vm, replace(an_ended(kind, ASKED), stopping=True), connected=True, gone=False))
 
-    assert isinstance(action, Finish)
+    assert isinstance(action, EndAttempt)
     assert (action.end.result, action.end.reason, action.end.message) == end
     status = guest_status.ended(vm, action.end, NOW)
     assert status["attempts"][-1]["message"] == end[2]
@@ -78,15 +78,15 @@ def test_an_end_that_the_machine_did_not_ask_for_has_its_cause(
 
 def test_a_pod_that_was_deleted_before_its_guest_ran_says_so() -> None:
     vm = a_vm("Scheduled")
-    action = guest_plan.plan(Observed(vm, replace(an_ended("destroyed", "x" * 2000), stopping=True), connected=True, gone=False))
+    (action,) = guest_plan.plan(Observed(vm, replace(an_ended("destroyed", "x" * 2000), stopping=True), connected=True, gone=False))
 
-    assert isinstance(action, Finish)
+    assert isinstance(action, EndAttempt)
     assert action.end.message.startswith("its pod was deleted before the guest ran, not by virt-controller (x")
     assert len(action.end.message) <= guest_status.MAX_MESSAGE
 
 
 def test_a_domain_that_somebody_destroyed_in_a_pod_that_was_not_asked_to_end_is_no_deleted_pod() -> None:
-    action = guest_plan.plan(Observed(a_run(), an_ended("destroyed", "the domain was destroyed"), connected=True, gone=False))
+    (action,) = guest_plan.plan(Observed(a_run(), an_ended("destroyed", "the domain was destroyed"), connected=True, gone=False))
 
-    assert isinstance(action, Finish)
+    assert isinstance(action, EndAttempt)
     assert (action.end.reason, action.end.message) == ("PoweredOff", "the domain was destroyed")

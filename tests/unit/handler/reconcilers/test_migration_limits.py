@@ -21,6 +21,9 @@ STAMPS = [
     {"phase": "Running", "time": "2026-01-01T00:00:00.000000Z"},
 ]
 MOVING = a_migrating("running")
+LOOK_AGAIN = (plan.Requeue(plan.LOOK_AGAIN_SECONDS),)
+ABORT = (plan.AbortMigration(), *LOOK_AGAIN)
+PAUSE = (plan.PauseGuest(), *LOOK_AGAIN)
 
 
 def moving(*, deleting: bool = False, policy: str = "", **options: Any) -> dict[str, Any]:
@@ -32,7 +35,7 @@ def moving(*, deleting: bool = False, policy: str = "", **options: Any) -> dict[
 
 def planned(
     migration: dict[str, Any], seconds: float, launcher: messages.Status = MOVING, *, stalled: float = 0.0, can_pause: bool = True
-) -> plan.Action:
+) -> plan.SourcePlan:
     now = BEGAN + timedelta(seconds=seconds)
     return plan.plan_source(
         Observed(migration, launcher, connected=True, gone=False, now=now, stalled_seconds=stalled, can_pause=can_pause)
@@ -45,49 +48,49 @@ def standing_still() -> messages.Status:
 
 
 def test_a_migration_has_its_time_and_no_more() -> None:
-    assert planned(moving(), 149.9) == plan.Wait()
-    assert planned(moving(), 150) == plan.Abort()
-    assert planned(moving(), 10_000) == plan.Abort()
-    assert planned(moving(completionTimeoutSeconds=10_001), 10_000) == plan.Wait()
+    assert planned(moving(), 149.9) == LOOK_AGAIN
+    assert planned(moving(), 150) == ABORT
+    assert planned(moving(), 10_000) == ABORT
+    assert planned(moving(completionTimeoutSeconds=10_001), 10_000) == LOOK_AGAIN
 
 
 @pytest.mark.parametrize("options", [{}, {"completionTimeoutSeconds": None}], ids=["none", "null"])
 def test_without_a_time_it_has_all_the_time(options: dict[str, Any]) -> None:
     """virt-controller was of the release before when it began."""
     migration = a_migration("Running", phaseTransitionTimestamps=STAMPS, options=options)
-    assert planned(migration, 1e6) == plan.Wait()
-    assert planned(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == plan.Wait()
+    assert planned(migration, 1e6) == LOOK_AGAIN
+    assert planned(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == LOOK_AGAIN
 
 
 def test_time_counts_from_running_on() -> None:
     unbegun = a_migration("TargetReady", phaseTransitionTimestamps=STAMPS[:1], options={"completionTimeoutSeconds": 1})
-    assert planned(unbegun, 1e6) == plan.Begin()
-    assert planned(a_migration("Running", options={"completionTimeoutSeconds": 1}), 1e6) == plan.Wait()
+    assert planned(unbegun, 1e6) == (plan.BeginMigration(),)
+    assert planned(a_migration("Running", options={"completionTimeoutSeconds": 1}), 1e6) == LOOK_AGAIN
 
 
 def test_a_guest_that_may_be_paused_is_and_has_as_long_again() -> None:
     migration = moving(allowPause=True)
-    assert planned(migration, 149) == plan.Wait()
-    assert planned(migration, 150) == plan.Pause()
-    assert planned(migration, 299, standing_still()) == plan.Wait()
-    assert planned(migration, 300, standing_still()) == plan.Abort()
-    assert planned(migration, 300) == plan.Abort()
-    assert planned(migration, 10_000) == plan.Abort()
+    assert planned(migration, 149) == LOOK_AGAIN
+    assert planned(migration, 150) == PAUSE
+    assert planned(migration, 299, standing_still()) == LOOK_AGAIN
+    assert planned(migration, 300, standing_still()) == ABORT
+    assert planned(migration, 300) == ABORT
+    assert planned(migration, 10_000) == ABORT
 
 
 def test_a_launcher_that_does_not_know_how_to_pause_is_not_asked() -> None:
-    assert planned(moving(allowPause=True), 150, can_pause=False) == plan.Abort()
+    assert planned(moving(allowPause=True), 150, can_pause=False) == ABORT
 
 
 def test_a_deletion_goes_before_all_of_it() -> None:
-    assert planned(moving(deleting=True, allowPause=True), 150) == plan.Abort()
-    assert planned(moving(deleting=True), 1) == plan.Abort()
+    assert planned(moving(deleting=True, allowPause=True), 150) == ABORT
+    assert planned(moving(deleting=True), 1) == ABORT
 
 
 def test_nothing_moves_for_so_long_and_it_ends() -> None:
-    assert planned(moving(), 1, stalled=STALL_SECONDS - 0.1) == plan.Wait()
-    assert planned(moving(completionTimeoutSeconds=10_000, allowPause=True), 1, stalled=STALL_SECONDS) == plan.Abort()
-    assert planned(moving(), 1, stalled=STALL_SECONDS + 100) == plan.Abort()
+    assert planned(moving(), 1, stalled=STALL_SECONDS - 0.1) == LOOK_AGAIN
+    assert planned(moving(completionTimeoutSeconds=10_000, allowPause=True), 1, stalled=STALL_SECONDS) == ABORT
+    assert planned(moving(), 1, stalled=STALL_SECONDS + 100) == ABORT
 
 
 def cancelled(**figures: Any) -> messages.Status:
@@ -127,15 +130,15 @@ FIGURES = {
 )
 def test_the_migration_says_that_it_timed_out_and_what_may_help(migration: dict[str, Any], seconds: float, words: str) -> None:
     """It follows from the Migration and the launcher alone: virt-handler may have been restarted since it asked for the end."""
-    assert planned(migration, seconds, cancelled(**FIGURES)) == plan.Conclude("Failed", words)
+    assert planned(migration, seconds, cancelled(**FIGURES)) == (plan.EndMigration("Failed", words),)
 
 
 def test_what_moved_are_disks_that_are_copied_along_too() -> None:
     copying = cancelled(
         elapsed_milliseconds=10_000, data_total_bytes=900 * MIB, data_processed_bytes=300 * MIB, data_remaining_bytes=600 * MIB
     )
-    action = planned(moving(), 151, copying)
-    assert isinstance(action, plan.Conclude)
+    (action,) = planned(moving(), 151, copying)
+    assert isinstance(action, plan.EndMigration)
     assert ": 300Mi were sent, 30Mi a second, 600Mi of 900Mi remain;" in action.message
 
 
@@ -148,28 +151,28 @@ def test_a_launcher_that_has_no_figures_of_what_it_aborted_leaves_those_that_wer
         "iteration": 2,
         "lastUpdateTime": "2026-11-21T08:00:00Z",
     }
-    action = planned(migration, 151, cancelled())
-    assert isinstance(action, plan.Conclude)
+    (action,) = planned(migration, 151, cancelled())
+    assert isinstance(action, plan.EndMigration)
     assert ": 300Mi were sent, 30Mi a second, 600Mi of 900Mi remain; the guest writes memory as fast as it is sent;" in action.message
 
 
 def test_figures_of_a_hostile_launcher_break_nothing() -> None:
     wild = cancelled(elapsed_milliseconds=-5, memory_total_bytes=-1, memory_processed_bytes=-1, memory_remaining_bytes=-(1 << 62))
-    action = planned(moving(), 151, wild)
-    assert isinstance(action, plan.Conclude)
+    (action,) = planned(moving(), 151, wild)
+    assert isinstance(action, plan.EndMigration)
     assert "0 were sent, 0 of 0 remain" in action.message
 
 
 def test_a_migration_in_which_nothing_moved_says_so() -> None:
-    action = planned(moving(), 20, cancelled(), stalled=STALL_SECONDS)
-    assert isinstance(action, plan.Conclude)
+    (action,) = planned(moving(), 20, cancelled(), stalled=STALL_SECONDS)
+    assert isinstance(action, plan.EndMigration)
     assert action.message.startswith("timed out: nothing of the guest moved for 150 s")
 
 
 def test_a_deleted_migration_is_cancelled_and_a_stopped_guest_stopped_however_late() -> None:
-    assert planned(moving(deleting=True), 1e4, cancelled()) == plan.Conclude("Cancelled", "deleted while the guest moved")
-    action = planned(moving(), 1e4, replace(cancelled(), stopping=True))
-    assert isinstance(action, plan.Conclude)
+    assert planned(moving(deleting=True), 1e4, cancelled()) == (plan.EndMigration("Cancelled", "deleted while the guest moved"),)
+    (action,) = planned(moving(), 1e4, replace(cancelled(), stopping=True))
+    assert isinstance(action, plan.EndMigration)
     assert action.message == "the virtual machine was stopped while it moved: its pod was asked to end"
 
 
@@ -188,18 +191,18 @@ def test_a_launcher_is_told_what_the_migration_says() -> None:
 
 @pytest.mark.parametrize("said", [0, -1, "150"])
 def test_a_time_that_is_none_is_all_the_time(said: object) -> None:
-    assert planned(moving(completionTimeoutSeconds=said), 1e6) == plan.Wait()
+    assert planned(moving(completionTimeoutSeconds=said), 1e6) == LOOK_AGAIN
 
 
 def test_a_second_is_a_time() -> None:
-    assert planned(moving(completionTimeoutSeconds=1), 0.9) == plan.Wait()
-    assert planned(moving(completionTimeoutSeconds=1), 1) == plan.Abort()
+    assert planned(moving(completionTimeoutSeconds=1), 0.9) == LOOK_AGAIN
+    assert planned(moving(completionTimeoutSeconds=1), 1) == ABORT
 
 
 def test_time_counts_from_the_present_attempt() -> None:
     migration = moving()
     migration["status"]["phaseTransitionTimestamps"] = [{"phase": "Running", "time": "2025-12-31T23:00:00.000000Z"}, *STAMPS]
-    assert planned(migration, 149.9) == plan.Wait()
+    assert planned(migration, 149.9) == LOOK_AGAIN
 
 
 def test_a_launcher_without_a_guest_is_not_asked_to_pause_it() -> None:
@@ -245,12 +248,12 @@ def test_a_launcher_that_knows_the_total_is_believed_though_nothing_was_sent() -
 def test_of_figures_that_were_written_in_part_the_rest_is_none() -> None:
     migration = moving()
     migration["status"]["progress"] = {"totalBytes": 900 * MIB}
-    action = planned(migration, 151, cancelled())
-    assert isinstance(action, plan.Conclude)
+    (action,) = planned(migration, 151, cancelled())
+    assert isinstance(action, plan.EndMigration)
     assert ": 0 were sent, 0 of 900Mi remain;" in action.message
 
 
 def test_where_nobody_wrote_figures_none_are_told() -> None:
-    action = planned(moving(), 151, cancelled())
-    assert isinstance(action, plan.Conclude)
+    (action,) = planned(moving(), 151, cancelled())
+    assert isinstance(action, plan.EndMigration)
     assert "): 0 were sent, 0 of 0 remain; a MigrationPolicy" in action.message

@@ -15,49 +15,64 @@ from handler.reconcilers.migration_plan import CONFIRM_SECONDS, Observed
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import EMPTY, NOW, a_migrating, a_migration, a_running, a_vm, an_ended
 
+LOOK_AGAIN = (plan.Requeue(plan.LOOK_AGAIN_SECONDS),)
 
-def source(migration: dict[str, Any], launcher: messages.Status | None, *, connected: bool = True, gone: bool = False) -> plan.Action:
+
+def rest(migration: dict[str, Any]) -> plan.SourcePlan:
+    """What the source does until something changes."""
+    return LOOK_AGAIN if migration["status"]["phase"] == "Running" else ()
+
+
+def only(actions: plan.SourcePlan | plan.TargetPlan) -> plan.SourceAction | plan.TargetAction:
+    (action,) = actions
+    return action
+
+
+def source(migration: dict[str, Any], launcher: messages.Status | None, *, connected: bool = True, gone: bool = False) -> plan.SourcePlan:
     return plan.plan_source(Observed(migration, launcher, connected, gone))
 
 
-def target(migration: dict[str, Any], launcher: messages.Status | None, *, relaying: bool = True, connected: bool = True) -> plan.Action:
+def target(
+    migration: dict[str, Any], launcher: messages.Status | None, *, relaying: bool = True, connected: bool = True
+) -> plan.TargetPlan:
     return plan.plan_target(Observed(migration, launcher, connected, gone=False, relaying=relaying, address="10.0.0.2:8445"))
 
 
 def test_the_source_writes_running_before_it_begins() -> None:
-    assert source(a_migration("TargetReady"), a_running()) == plan.Begin()
-    assert source(a_migration("Running"), a_running()) == plan.Relay()
+    assert source(a_migration("TargetReady"), a_running()) == (plan.BeginMigration(),)
+    assert source(a_migration("Running"), a_running()) == (plan.MigrateGuest(),)
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget"])
 def test_the_source_does_nothing_before_the_target_is_ready(phase: str) -> None:
     """The guest would be sent to where nobody expects it, and the Migration fail; its deletion is virt-controller's until then."""
     for deleting in (False, True):
-        assert source(a_migration(phase, deleting=deleting), a_running()) == plan.Wait()
+        assert source(a_migration(phase, deleting=deleting), a_running()) == ()
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling"])
 def test_the_target_does_nothing_before_it_is_its_turn(phase: str) -> None:
-    assert target(a_migration(phase), EMPTY) == plan.Wait()
+    assert target(a_migration(phase), EMPTY) == ()
 
 
 def test_a_launcher_that_has_said_nothing_yet_is_waited_for() -> None:
     """virt-handler was restarted: what became of the guest is not guessed."""
     for phase in ("PreparingTarget", "TargetReady", "Running"):
         for connected in (False, True):
-            assert source(a_migration(phase, deleting=True), None, connected=connected) == plan.Wait()
-            assert target(a_migration(phase), None, connected=connected) == plan.Wait()
+            unsaid = a_migration(phase, deleting=True)
+            assert source(unsaid, None, connected=connected) == rest(unsaid)
+            assert target(a_migration(phase), None, connected=connected) == ()
 
 
 def test_the_source_leaves_a_migration_that_is_under_way_alone() -> None:
-    assert source(a_migration("Running"), a_migrating("running")) == plan.Wait()
-    assert source(a_migration("Running", deleting=True), a_migrating("running")) == plan.Abort()
+    assert source(a_migration("Running"), a_migrating("running")) == LOOK_AGAIN
+    assert source(a_migration("Running", deleting=True), a_migrating("running")) == (plan.AbortMigration(), *LOOK_AGAIN)
 
 
 @pytest.mark.parametrize("state", ["running", "prepared"])
 def test_nothing_is_asked_of_a_source_that_does_not_answer(state: messages.MigrationState) -> None:
     for migration in (a_migration("TargetReady"), a_migration("Running"), a_migration("Running", deleting=True)):
-        assert source(migration, a_migrating(state), connected=False) == plan.Wait()
+        assert source(migration, a_migrating(state), connected=False) == rest(migration)
 
 
 @pytest.mark.parametrize(
@@ -71,15 +86,15 @@ def test_nothing_is_asked_of_a_source_that_does_not_answer(state: messages.Migra
 )
 def test_the_source_says_that_the_guest_stayed(state: messages.MigrationState, deleting: bool, phase: str) -> None:
     for before in ("TargetReady", "Running"):
-        action = source(a_migration(before, deleting=deleting), a_migrating(state), connected=False)
-        assert isinstance(action, plan.Conclude)
+        (action,) = source(a_migration(before, deleting=deleting), a_migrating(state), connected=False)
+        assert isinstance(action, plan.EndMigration)
         assert action.phase == phase
 
 
 def test_a_migration_that_never_began_is_cancelled_by_its_deletion() -> None:
-    action = source(a_migration("TargetReady", deleting=True), a_running())
+    (action,) = source(a_migration("TargetReady", deleting=True), a_running())
 
-    assert isinstance(action, plan.Conclude)
+    assert isinstance(action, plan.EndMigration)
     assert action.phase == "Cancelled"
 
 
@@ -95,9 +110,9 @@ def test_a_migration_that_never_began_is_cancelled_by_its_deletion() -> None:
 def test_a_guest_that_ended_before_it_could_move_fails_its_migration(
     phase: str, launcher: messages.Status, connected: bool, gone: bool
 ) -> None:
-    action = source(a_migration(phase), launcher, connected=connected, gone=gone)
+    (action,) = source(a_migration(phase), launcher, connected=connected, gone=gone)
 
-    assert isinstance(action, plan.Conclude)
+    assert isinstance(action, plan.EndMigration)
     assert action.phase == "Failed"
 
 
@@ -105,47 +120,47 @@ def test_a_guest_that_ended_before_it_could_move_fails_its_migration(
 def test_only_the_target_writes_that_the_guest_arrived_and_only_once_it_was_released(deleting: bool) -> None:
     for phase in ("TargetReady", "Running"):
         migration = a_migration(phase, deleting=deleting, targetAddress="10.0.0.2:8445")
-        assert source(migration, a_migrating("succeeded")) == plan.Tell()
-        assert plan.plan_source(Observed(migration, a_migrating("succeeded"), connected=False, gone=True, told=True)) == plan.Wait()
-        assert target(migration, a_migrating("arrived", "incoming")) == plan.Wait()
-        assert target(migration, a_migrating("succeeded", "incoming"), connected=False) == plan.TakeOver()
+        assert source(migration, a_migrating("succeeded")) == (plan.RequestRelease(),)
+        assert plan.plan_source(Observed(migration, a_migrating("succeeded"), connected=False, gone=True, released=True)) == rest(migration)
+        assert target(migration, a_migrating("arrived", "incoming")) == ()
+        assert target(migration, a_migrating("succeeded", "incoming"), connected=False) == (plan.TakeOverMachine(),)
 
 
 def test_a_guest_that_arrived_is_released_when_the_migration_says_so() -> None:
     migration = a_migration("Running", targetAddress="10.0.0.2:8445")
     migration["status"] = release.released(migration, release.BY_POD, "", NOW)
-    assert target(migration, a_migrating("arrived", "incoming")) == plan.Release()
-    assert target(migration, a_migrating("arrived", "incoming"), connected=False) == plan.Wait()
-    assert target(migration, a_migrating("running", "incoming")) == plan.Wait()
-    assert source(migration, a_migrating("succeeded")) == plan.Tell()
+    assert target(migration, a_migrating("arrived", "incoming")) == (plan.ReleaseGuest(),)
+    assert target(migration, a_migrating("arrived", "incoming"), connected=False) == ()
+    assert target(migration, a_migrating("running", "incoming")) == ()
+    assert source(migration, a_migrating("succeeded")) == (plan.RequestRelease(),)
 
 
 def test_a_guest_that_left_and_is_gone_is_released_all_the_same_which_ends_its_pod() -> None:
     migration = a_migration("Running", targetAddress="10.0.0.2:8445")
-    assert target(migration, a_migrating("failed", "incoming")) == plan.Wait()
+    assert target(migration, a_migrating("failed", "incoming")) == ()
     migration["status"] = release.released(migration, release.BY_POD, "", NOW)
-    assert target(migration, a_migrating("failed", "incoming")) == plan.Release()
-    assert target(migration, a_migrating("cancelled", "incoming")) == plan.Wait()
-    assert target(migration, a_migrating("failed", "incoming"), connected=False) == plan.Wait()
+    assert target(migration, a_migrating("failed", "incoming")) == (plan.ReleaseGuest(),)
+    assert target(migration, a_migrating("cancelled", "incoming")) == ()
+    assert target(migration, a_migrating("failed", "incoming"), connected=False) == ()
 
 
 def test_a_restarted_target_expects_the_word_about_a_guest_that_arrived() -> None:
-    assert target(a_migration("Running"), a_migrating("arrived", "incoming"), relaying=False) == plan.Expect()
+    assert target(a_migration("Running"), a_migrating("arrived", "incoming"), relaying=False) == (plan.AcceptRelays(),)
 
 
 def test_the_target_is_prepared_then_expected_then_offered() -> None:
     migration, prepared = a_migration("PreparingTarget"), a_migrating("prepared", "incoming")
 
-    assert target(migration, EMPTY, relaying=False) == plan.Prepare()
-    assert target(migration, prepared, relaying=False) == plan.Expect()
-    assert target(migration, prepared) == plan.Offer("10.0.0.2:8445")
-    assert target(a_migration("TargetReady", targetAddress="10.0.0.2:8445"), prepared) == plan.Wait()
+    assert target(migration, EMPTY, relaying=False) == (plan.PrepareTarget(),)
+    assert target(migration, prepared, relaying=False) == (plan.AcceptRelays(),)
+    assert target(migration, prepared) == (plan.OfferAddress("10.0.0.2:8445"),)
+    assert target(a_migration("TargetReady", targetAddress="10.0.0.2:8445"), prepared) == ()
 
 
 def test_a_target_whose_address_is_known_already_becomes_ready_all_the_same() -> None:
     """Whoever put it into the status: the source begins when the phase says so."""
     migration = a_migration("PreparingTarget", targetAddress="10.0.0.2:8445")
-    assert target(migration, a_migrating("prepared", "incoming")) == plan.Offer("10.0.0.2:8445")
+    assert target(migration, a_migrating("prepared", "incoming")) == (plan.OfferAddress("10.0.0.2:8445"),)
 
 
 @pytest.mark.parametrize("phase", ["PreparingTarget", "TargetReady"])
@@ -155,30 +170,30 @@ def test_a_target_whose_launcher_has_ended_is_neither_prepared_nor_offered(phase
     for migrations in ((), prepared):
         for relaying in (False, True):
             ended = an_ended("start-failed")
-            assert target(a_migration(phase), replace(ended, migrations=migrations), relaying=relaying) == plan.Wait()
+            assert target(a_migration(phase), replace(ended, migrations=migrations), relaying=relaying) == ()
 
 
 def test_a_restarted_target_opens_its_door_again_and_tells_its_new_address() -> None:
     ready, prepared = a_migration("TargetReady", targetAddress="10.0.0.1:8445"), a_migrating("prepared", "incoming")
 
-    assert target(ready, prepared, relaying=False) == plan.Expect()
-    assert target(ready, prepared) == plan.Offer("10.0.0.2:8445")
+    assert target(ready, prepared, relaying=False) == (plan.AcceptRelays(),)
+    assert target(ready, prepared) == (plan.OfferAddress("10.0.0.2:8445"),)
 
 
 def test_a_target_whose_guest_did_not_come_leaves_the_word_to_the_source() -> None:
     for state in ("failed", "cancelled"):
-        assert target(a_migration("Running"), a_migrating(state, "incoming")) == plan.Wait()
+        assert target(a_migration("Running"), a_migrating(state, "incoming")) == ()
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Cancelled"])
 def test_a_final_phase_closes_both_sides(phase: str) -> None:
     for state in ("succeeded", "failed", "cancelled"):
         if (state, phase) != ("succeeded", "Succeeded"):
-            assert source(a_migration(phase), a_migrating(state)) == plan.Close()
-        assert source(a_migration(phase), a_migrating(state), connected=False) == plan.Close()
+            assert source(a_migration(phase), a_migrating(state)) == (plan.ForgetMigration(),)
+        assert source(a_migration(phase), a_migrating(state), connected=False) == (plan.ForgetMigration(),)
     for connected in (False, True):
-        assert source(a_migration(phase), None, connected=connected) == plan.Close()
-    assert target(a_migration(phase), a_migrating("prepared", "incoming")) == plan.Close()
+        assert source(a_migration(phase), None, connected=connected) == (plan.ForgetMigration(),)
+    assert target(a_migration(phase), a_migrating("prepared", "incoming")) == (plan.ForgetMigration(),)
 
 
 ADDRESSES = ("10.244.1.7", "fd00:10::7")
@@ -187,37 +202,37 @@ ADDRESSES = ("10.244.1.7", "fd00:10::7")
 @pytest.mark.parametrize("phase", ["Running", "Succeeded"])
 def test_connections_are_passed_on_once_the_guest_was_released_and_while_its_former_pod_stays(phase: str) -> None:
     migration = a_migration(phase, targetPodIPs=list(ADDRESSES))
-    left = Observed(migration, a_migrating("succeeded"), connected=True, gone=False, told=True)
-    afterwards = plan.Linger() if phase == "Succeeded" else plan.Wait()
-    assert plan.plan_source(left) == plan.PassOn(ADDRESSES)
-    assert plan.plan_source(replace(left, passed_on=True)) == afterwards
+    left = Observed(migration, a_migrating("succeeded"), connected=True, gone=False, released=True)
+    afterwards = (plan.CloseRelays(),) if phase == "Succeeded" else LOOK_AGAIN
+    assert plan.plan_source(left) == (plan.ForwardConnections(ADDRESSES),)
+    assert plan.plan_source(replace(left, forwarded=True)) == afterwards
     assert plan.plan_source(replace(left, migration=a_migration(phase))) == afterwards  # of an older virt-controller: nobody said where to
     assert plan.plan_source(replace(left, migration=a_migration(phase, targetPodIPs=[]))) == afterwards
-    assert plan.plan_source(replace(left, launcher=a_migrating("succeeded", "incoming"))) != plan.PassOn(ADDRESSES)
-    assert plan.plan_source(replace(left, connected=False)) == (plan.Close() if phase == "Succeeded" else plan.Wait())
+    assert plan.plan_source(replace(left, launcher=a_migrating("succeeded", "incoming"))) != (plan.ForwardConnections(ADDRESSES),)
+    assert plan.plan_source(replace(left, connected=False)) == ((plan.ForgetMigration(),) if phase == "Succeeded" else LOOK_AGAIN)
 
 
 def test_nothing_is_passed_on_before_the_guest_has_gone_and_may_run() -> None:
     for phase in ("TargetReady", "Running"):
         migration = a_migration(phase, targetPodIPs=list(ADDRESSES))
-        assert source(migration, a_migrating("succeeded")) == plan.Tell()
-        assert source(migration, a_migrating("running")) in (plan.Wait(), plan.Begin())
+        assert source(migration, a_migrating("succeeded")) == (plan.RequestRelease(),)
+        assert source(migration, a_migrating("running")) == (LOOK_AGAIN if phase == "Running" else (plan.BeginMigration(),))
     for phase in ("Failed", "Cancelled"):  # the target's pod has ended
-        assert source(a_migration(phase, targetPodIPs=list(ADDRESSES)), a_migrating("succeeded")) == plan.Close()
+        assert source(a_migration(phase, targetPodIPs=list(ADDRESSES)), a_migrating("succeeded")) == (plan.ForgetMigration(),)
 
 
 def test_what_a_migration_took_is_told_after_virt_controller_was_the_first_to_say_that_it_succeeded() -> None:
     took = replace(a_migrating("succeeded", "incoming").migrations[0], downtime_milliseconds=45)
     there = a_running(migrations=(took,))
-    assert target(a_migration("Succeeded"), there) == plan.Measure()
-    assert target(a_migration("Succeeded", progress={"totalBytes": 1}), there) == plan.Measure()
-    assert target(a_migration("Succeeded", progress={"downtimeMilliseconds": 1}), there) == plan.Close()
-    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, downtime_milliseconds=0),))) == plan.Close()
-    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, direction="outgoing"),))) == plan.Close()
-    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, uid="mig-2"),))) == plan.Close()
-    assert target(a_migration("Succeeded"), None) == plan.Close()
+    assert target(a_migration("Succeeded"), there) == (plan.WriteFigures(), plan.ForgetMigration())
+    assert target(a_migration("Succeeded", progress={"totalBytes": 1}), there) == (plan.WriteFigures(), plan.ForgetMigration())
+    assert target(a_migration("Succeeded", progress={"downtimeMilliseconds": 1}), there) == (plan.ForgetMigration(),)
+    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, downtime_milliseconds=0),))) == (plan.ForgetMigration(),)
+    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, direction="outgoing"),))) == (plan.ForgetMigration(),)
+    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, uid="mig-2"),))) == (plan.ForgetMigration(),)
+    assert target(a_migration("Succeeded"), None) == (plan.ForgetMigration(),)
     for phase in ("Failed", "Cancelled"):
-        assert target(a_migration(phase), there) == plan.Close()
+        assert target(a_migration(phase), there) == (plan.ForgetMigration(),)
 
 
 @pytest.mark.parametrize("status", [{"podUID": "../x"}, {"podUID": ""}, {"podUID": ["pod-1"]}, {"podName": "p2"}])
@@ -231,19 +246,19 @@ def test_relays_stay_until_the_sources_libvirt_has_learnt_the_outcome() -> None:
     for phase in ("Succeeded", "Failed", "Cancelled"):
         over = a_migration(phase, endTime=times.to_rfc3339(NOW))
         at_it = Observed(over, a_migrating("running"), connected=True, gone=False, now=NOW + timedelta(seconds=CONFIRM_SECONDS - 1))
-        assert plan.plan_source(at_it) == plan.Wait(1.0)
-        assert plan.plan_source(replace(at_it, connected=False)) == plan.Close()
+        assert plan.plan_source(at_it) == (plan.Requeue(1.0),)
+        assert plan.plan_source(replace(at_it, connected=False)) == (plan.ForgetMigration(),)
 
 
 def test_a_launcher_that_says_for_ever_that_it_still_migrates_has_no_relays_for_ever() -> None:
     over = a_migration("Failed", endTime=times.to_rfc3339(NOW))
     late = Observed(over, a_migrating("running"), connected=True, gone=False, now=NOW + timedelta(seconds=CONFIRM_SECONDS))
-    assert plan.plan_source(late) == plan.Close()
-    assert plan.plan_source(replace(late, now=NOW, migration=a_migration("Failed", endTime="soon"))) == plan.Close()
+    assert plan.plan_source(late) == (plan.ForgetMigration(),)
+    assert plan.plan_source(replace(late, now=NOW, migration=a_migration("Failed", endTime="soon"))) == (plan.ForgetMigration(),)
 
 
 def test_a_migration_to_be_deleted_is_not_prepared() -> None:
-    assert target(a_migration("PreparingTarget", deleting=True), EMPTY) == plan.Wait()
+    assert target(a_migration("PreparingTarget", deleting=True), EMPTY) == ()
 
 
 STATES: list[messages.MigrationState | None] = [None, "running", "succeeded", "failed", "cancelled"]
@@ -258,28 +273,28 @@ def test_at_most_one_side_writes_an_end(phase: str, deleting: bool, state: messa
     there = a_migrating("succeeded" if state == "succeeded" else "prepared", "incoming")
     ends = [
         action
-        for action in (source(a_migration(phase, deleting=deleting), here), target(a_migration(phase, deleting=deleting), there))
-        if isinstance(action, plan.Conclude | plan.TakeOver)
+        for action in (*source(a_migration(phase, deleting=deleting), here), *target(a_migration(phase, deleting=deleting), there))
+        if isinstance(action, plan.EndMigration | plan.TakeOverMachine)
     ]
     assert len(ends) <= 1
     if state in ("succeeded", "failed", "cancelled"):
         assert len(ends) == 1
-        assert isinstance(ends[0], plan.TakeOver) is (state == "succeeded")
+        assert isinstance(ends[0], plan.TakeOverMachine) is (state == "succeeded")
 
 
 def test_what_a_launcher_says_later_is_waited_for_a_while() -> None:
     here = replace(a_migrating("succeeded", "incoming").migrations[0], downtime_milliseconds=0)
 
-    def of(launcher: messages.Status | None, *, ended: timedelta = timedelta(), gone: bool = False) -> plan.Action:
+    def of(launcher: messages.Status | None, *, ended: timedelta = timedelta(), gone: bool = False) -> plan.TargetPlan:
         migration = a_migration("Succeeded", endTime=times.to_rfc3339(NOW + ended))
         return plan.plan_target(Observed(migration, launcher, connected=True, gone=gone, now=NOW))
 
-    assert of(a_running(migrations=(here,))) == plan.Listen()
-    assert of(None) == plan.Listen()  # virt-handler was restarted
-    assert of(None, gone=True) == plan.Close()
-    assert of(a_running(migrations=(replace(here, elapsed_milliseconds=1),))) == plan.Close()
+    assert of(a_running(migrations=(here,))) == (plan.CloseRelays(), *LOOK_AGAIN)
+    assert of(None) == (plan.CloseRelays(), *LOOK_AGAIN)  # virt-handler was restarted
+    assert of(None, gone=True) == (plan.ForgetMigration(),)
+    assert of(a_running(migrations=(replace(here, elapsed_milliseconds=1),))) == (plan.ForgetMigration(),)
     for seconds in (-plan.MEASURE_SECONDS, plan.MEASURE_SECONDS):
-        assert of(a_running(migrations=(here,)), ended=timedelta(seconds=seconds)) == plan.Close()
+        assert of(a_running(migrations=(here,)), ended=timedelta(seconds=seconds)) == (plan.ForgetMigration(),)
 
 
 # Attempts
@@ -293,71 +308,71 @@ def a_broken(uid: str = "mig-1") -> messages.Status:
 
 
 def test_a_broken_connection_is_virt_controllers_to_judge_where_attempts_are_counted() -> None:
-    action = source(a_migration("Running", attempt=1), a_broken(), connected=False)
-    assert isinstance(action, plan.Report)
+    (action,) = source(a_migration("Running", attempt=1), a_broken(), connected=False)
+    assert isinstance(action, plan.FailAttempt)
     assert action.message.startswith("the connection to the target broke")
     for migration in (
         a_migration("Running"),  # of a virt-controller that was older
         a_migration("Running", attempt=1, deleting=True),
         a_migration("TargetReady", attempt=1),
     ):
-        assert isinstance(source(migration, a_broken()), plan.Conclude)
+        assert isinstance(only(source(migration, a_broken())), plan.EndMigration)
     refused = a_running(migrations=(messages.MigrationStatus("mig-1", "outgoing", "failed", "no such CPU"),))
-    assert source(a_migration("Running", attempt=1), refused) == plan.Conclude("Failed", "no such CPU")
+    assert source(a_migration("Running", attempt=1), refused) == (plan.EndMigration("Failed", "no such CPU"),)
 
 
 def test_the_end_of_a_target_pod_that_virt_controller_saw_waits_for_this_word() -> None:
     ended = {**BROKE, "reason": "TargetPodEnded"}
-    assert isinstance(source(a_migration("Running", attempt=1, attempts=[ended]), a_broken()), plan.Report)
-    assert source(a_migration("Running", attempt=1, attempts=[ended]), a_migrating("running")) == plan.Wait()
+    assert isinstance(only(source(a_migration("Running", attempt=1, attempts=[ended]), a_broken())), plan.FailAttempt)
+    assert source(a_migration("Running", attempt=1, attempts=[ended]), a_migrating("running")) == LOOK_AGAIN
 
 
 def test_an_attempt_that_failed_is_over_for_both_sides() -> None:
     """Its relays end, and its door is closed: whatever arrived is never released, whoever says so."""
     migration = a_migration("Running", attempt=1, attempts=[BROKE])
-    assert source(migration, a_broken()) == plan.Close()
+    assert source(migration, a_broken()) == (plan.ForgetMigration(), *LOOK_AGAIN)
     for state in ("prepared", "running", "arrived", "succeeded", "failed"):
-        assert target(migration, a_migrating(state, "incoming")) == plan.Close()
+        assert target(migration, a_migrating(state, "incoming")) == (plan.ForgetMigration(),)
     migration["status"] = release.released(migration, release.BY_HANDLER, "", NOW)
-    assert target(migration, a_migrating("arrived", "incoming")) == plan.Close()
+    assert target(migration, a_migrating("arrived", "incoming")) == (plan.ForgetMigration(),)
 
 
 @pytest.mark.parametrize("phase", ["PreparingTarget", "TargetReady"])
 def test_nothing_begins_once_the_target_pod_is_known_to_end(phase: str) -> None:
     migration = a_migration(phase, attempt=1, attempts=[{**BROKE, "reason": "TargetPodDeleted"}])
-    assert source(migration, a_running()) == plan.Wait()
-    assert target(migration, EMPTY) == plan.Wait()
+    assert source(migration, a_running()) == ()
+    assert target(migration, EMPTY) == ()
 
 
 def test_a_second_attempt_begins_whatever_became_of_the_first() -> None:
     ready = a_migration("TargetReady", attempt=2, attempts=[BROKE], targetAddress="10.0.0.2:8445")
     running = a_migration("Running", attempt=2, attempts=[BROKE], targetAddress="10.0.0.2:8445")
-    assert source(ready, a_broken()) == plan.Begin()
-    assert source(running, a_broken()) == plan.Relay()
-    assert source(running, a_migrating("succeeded", uid="mig-1-2")) == plan.Tell()
-    assert isinstance(source(running, a_broken("mig-1-2")), plan.Report)
-    assert target(a_migration("PreparingTarget", attempt=2, attempts=[BROKE]), EMPTY) == plan.Prepare()
-    assert target(running, a_migrating("arrived", "incoming", "mig-1-2"), relaying=False) == plan.Expect()
-    assert target(running, a_migrating("succeeded", "incoming", "mig-1-2")) == plan.TakeOver()
+    assert source(ready, a_broken()) == (plan.BeginMigration(),)
+    assert source(running, a_broken()) == (plan.MigrateGuest(),)
+    assert source(running, a_migrating("succeeded", uid="mig-1-2")) == (plan.RequestRelease(),)
+    assert isinstance(only(source(running, a_broken("mig-1-2"))), plan.FailAttempt)
+    assert target(a_migration("PreparingTarget", attempt=2, attempts=[BROKE]), EMPTY) == (plan.PrepareTarget(),)
+    assert target(running, a_migrating("arrived", "incoming", "mig-1-2"), relaying=False) == (plan.AcceptRelays(),)
+    assert target(running, a_migrating("succeeded", "incoming", "mig-1-2")) == (plan.TakeOverMachine(),)
 
 
 def test_nothing_begins_on_a_node_whose_virt_handler_ends_soon() -> None:
-    def leaves(migration: dict[str, Any], launcher: messages.Status) -> plan.Action:
+    def leaves(migration: dict[str, Any], launcher: messages.Status) -> plan.SourcePlan:
         return plan.plan_source(Observed(migration, launcher, connected=True, gone=False, ending=True))
 
-    def comes(migration: dict[str, Any], launcher: messages.Status, *, relaying: bool = True) -> plan.Action:
+    def comes(migration: dict[str, Any], launcher: messages.Status, *, relaying: bool = True) -> plan.TargetPlan:
         address = "10.0.0.2:8445"
         return plan.plan_target(Observed(migration, launcher, connected=True, gone=False, ending=True, relaying=relaying, address=address))
 
     prepared = a_migrating("prepared", "incoming")
-    assert leaves(a_migration("TargetReady"), a_running()) == plan.Wait()
-    assert comes(a_migration("PreparingTarget"), prepared) == plan.Wait()
+    assert leaves(a_migration("TargetReady"), a_running()) == ()
+    assert comes(a_migration("PreparingTarget"), prepared) == ()
     # What has begun goes on.
-    assert leaves(a_migration("Running"), a_running()) == plan.Relay()
-    assert leaves(a_migration("Running"), a_migrating("succeeded")) == plan.Tell()
-    assert comes(a_migration("Running"), a_migrating("arrived", "incoming"), relaying=False) == plan.Expect()
-    assert comes(a_migration("Running"), prepared) == plan.Offer("10.0.0.2:8445")
-    assert comes(a_migration("Running"), a_migrating("succeeded", "incoming")) == plan.TakeOver()
+    assert leaves(a_migration("Running"), a_running()) == (plan.MigrateGuest(),)
+    assert leaves(a_migration("Running"), a_migrating("succeeded")) == (plan.RequestRelease(),)
+    assert comes(a_migration("Running"), a_migrating("arrived", "incoming"), relaying=False) == (plan.AcceptRelays(),)
+    assert comes(a_migration("Running"), prepared) == (plan.OfferAddress("10.0.0.2:8445"),)
+    assert comes(a_migration("Running"), a_migrating("succeeded", "incoming")) == (plan.TakeOverMachine(),)
 
 
 def test_virt_handler_does_not_end_in_the_middle_of_what_moves() -> None:

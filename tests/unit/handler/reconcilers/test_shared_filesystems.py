@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition
-from handler.reconcilers.shared_filesystems import loss, told
+from handler.reconcilers.shared_filesystems import loss, with_filesystems
 from launcher.protocol.messages import Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,7 +26,9 @@ def a_vm(*names: str) -> dict[str, Any]:
     ],
 )
 def test_a_file_system_that_nobody_serves_is_a_condition(lost: tuple[str, ...], expected: tuple[str, str], named: str) -> None:
-    found = condition(told(a_vm("one", "two", "three"), {}, Status(1, lost_filesystems=lost), NOW)["conditions"], "FilesystemsReady")
+    found = condition(
+        with_filesystems(a_vm("one", "two", "three"), {}, Status(1, lost_filesystems=lost), NOW)["conditions"], "FilesystemsReady"
+    )
     assert found is not None
     assert (found["status"], found["reason"], found["observedGeneration"]) == (*expected, 3)
     assert found["message"].startswith(named)
@@ -35,14 +37,14 @@ def test_a_file_system_that_nobody_serves_is_a_condition(lost: tuple[str, ...], 
 
 def test_nothing_is_said_of_a_machine_without_any_or_of_a_guest_that_goes() -> None:
     for vm, status in ((a_vm(), Status(1, lost_filesystems=("x",))), (a_vm("x"), Status(1, stopping=True))):
-        assert told(vm, {"a": 1}, status, NOW) == {"a": 1}
+        assert with_filesystems(vm, {"a": 1}, status, NOW) == {"a": 1}
 
 
 def test_a_loss_is_news_once() -> None:
     vm, one, two = a_vm("one", "two"), Status(1, lost_filesystems=("one",)), Status(2, lost_filesystems=("one", "two"))
-    served, first = told(vm, {}, Status(0), NOW), told(vm, {}, one, NOW)
+    served, first = with_filesystems(vm, {}, Status(0), NOW), with_filesystems(vm, {}, one, NOW)
     assert (loss(vm, served), loss(vm, {})) == ("", "")
     assert loss(vm, first).startswith("file system one: ")
     stored = {**vm, "status": first}
     assert loss(stored, first) == ""
-    assert loss(stored, told(stored, first, two, NOW)).startswith("file system one, two: ")
+    assert loss(stored, with_filesystems(stored, first, two, NOW)).startswith("file system one, two: ")

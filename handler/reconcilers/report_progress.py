@@ -27,8 +27,8 @@ LEFT: Final = (errors.Conflict, errors.NotFound, errors.Forbidden, errors.Invali
 """Refusals after which the next figures are tried: somebody wrote meanwhile, or virt-api is older than this virt-handler."""
 
 
-class TellProgress:
-    """The reconciler of what migrations that leave this node say of themselves. One that is not sound is told by the source's loop."""
+class ReportProgress:
+    """The reconciler of the progress of migrations that leave this node. The source's loop says of one that it is not sound."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -49,7 +49,12 @@ class TellProgress:
             return Result()
         of, course = self._courses.get(request, ("", Course()))
         step = migration_progress.plan(
-            migration, known, course if of == uid else Course(), asyncio.get_running_loop().time(), self._ports.clock.now()
+            migration,
+            known,
+            course if of == uid else Course(),
+            asyncio.get_running_loop().time(),
+            self._ports.clock.now(),
+            write_seconds=self._ports.limits.progress_seconds,
         )
         self._courses[request] = (uid, step.course)
         if step.status is None:
@@ -65,13 +70,13 @@ class TellProgress:
         try:
             written = await self._ports.api.update(MIGRATIONS, migration, subresource="status")
         except LEFT:
-            return Result(migration_progress.WRITE_SECONDS)
+            return Result(self._ports.limits.progress_seconds)
         self._ports.migrations.remember(written)
         if step.warning:
-            self._say(written, step.warning)
+            self._emit(written, step.warning)
         return Result()
 
-    def _say(self, migration: Object, message: str) -> None:
+    def _emit(self, migration: Object, message: str) -> None:
         self._ports.events.event(migration, MIGRATIONS, "Warning", NOT_CONVERGING, message)
         name = str(objects.dig(migration, "spec", "selector", "name") or "")
         if (vm := self._ports.machines.get(objects.namespace_of(migration), name)) is not None:

@@ -12,7 +12,7 @@ from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt.v1alpha1 import status_validation
-from handler.reconcilers import guest_words
+from handler.reconcilers import guest_agent
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import a_vm
 
@@ -26,7 +26,7 @@ SEEN = messages.Status(5, started=True, agent=AGENT, interfaces=(CARD, messages.
 
 
 def told(vm: Object, seen: messages.Status, after: float = 0.0) -> tuple[Object, float | None]:
-    return guest_words.told(vm, {**vm["status"]}, seen, NOW + timedelta(seconds=after))
+    return guest_agent.with_guest(vm, {**vm["status"]}, seen, NOW + timedelta(seconds=after))
 
 
 def machine(status: Object | None = None) -> Object:
@@ -115,7 +115,7 @@ def test_a_guest_that_has_just_moved_keeps_what_it_said() -> None:
     moved = messages.MigrationStatus("m", "incoming", "succeeded", end_time=NOW.timestamp() + 100.0)
     seen = messages.Status(1, started=True, migrations=(moved,))
 
-    assert told(machine(status), seen, after=110.0) == (status, guest_words.WRITE_SECONDS)
+    assert told(machine(status), seen, after=110.0) == (status, guest_agent.WRITE_SECONDS)
     assert condition(told(machine(status), seen, after=170.0)[0]) == ("False", "NotConnected")
 
 
@@ -125,13 +125,13 @@ def test_a_guest_that_shuts_down_has_nothing_new_to_say() -> None:
 
 
 def test_few_of_many_interfaces_and_addresses_are_told() -> None:
-    addresses = tuple(f"10.0.2.{each}" for each in range(guest_words.MAX_ADDRESSES + 1))
-    cards = [messages.InterfaceStatus(f"net{each}", "", f"eth{each}", addresses) for each in range(guest_words.MAX_INTERFACES + 1)]
+    addresses = tuple(f"10.0.2.{each}" for each in range(guest_agent.MAX_ADDRESSES + 1))
+    cards = [messages.InterfaceStatus(f"net{each}", "", f"eth{each}", addresses) for each in range(guest_agent.MAX_INTERFACES + 1)]
     vm = machine({"phase": "Running", "interfaces": [{**OURS, "name": each.name} for each in cards]})
 
     found = told(vm, replace(SEEN, interfaces=tuple(cards)))[0]["guest"]["interfaces"]
     assert [each["name"] for each in found] == [each.name for each in cards[:-1]]
-    assert [each["ipAddresses"] for each in found] == [list(addresses[:-1])] * guest_words.MAX_INTERFACES
+    assert [each["ipAddresses"] for each in found] == [list(addresses[:-1])] * guest_agent.MAX_INTERFACES
 
 
 def test_an_interface_that_has_nothing_to_tell_is_told_by_its_name() -> None:
@@ -152,7 +152,7 @@ def test_the_condition_says_in_one_line_what_is_wrong(agent: messages.AgentStatu
     status, _ = told(machine(), replace(SEEN, agent=agent))
     found = objects.condition(status["conditions"], words.AGENT_CONNECTED) or {}
     assert found["message"].rstrip("x…. ").startswith(message)
-    assert ("\n" in found["message"], len(found["message"]) <= 38 + guest_words.MAX_PROBLEM) == (False, True)
+    assert ("\n" in found["message"], len(found["message"]) <= 38 + guest_agent.MAX_PROBLEM) == (False, True)
     assert found["observedGeneration"] == (machine()["metadata"].get("generation") or 0)
 
 

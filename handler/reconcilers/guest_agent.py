@@ -23,7 +23,7 @@ MAX_INTERFACES: Final = 8
 MAX_ADDRESSES: Final = 8
 
 
-def told(vm: Object, status: Object, observed: messages.Status, now: datetime) -> tuple[Object, float | None]:
+def with_guest(vm: Object, status: Object, observed: messages.Status, now: datetime) -> tuple[Object, float | None]:
     """Return the status with what the guest says of itself, and after how many seconds there is more to write; None: there is not.
 
     Args:

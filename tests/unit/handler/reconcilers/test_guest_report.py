@@ -1,0 +1,79 @@
+"""The status of a machine whose guest runs, from all that is seen of it, and the Events about what is new."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import objects
+from handler.plugins.faults import Failed
+from handler.probes.tally import UNKNOWN, Verdict
+from handler.reconcilers import guest_report
+from handler.reconcilers.guest_report import Observed
+from handler.reconcilers.guest_status import NetworkFault
+from handler.storage.adding import DisksFault
+from launcher.protocol import messages
+from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm
+
+
+def seen(vm: dict[str, Any], launcher: messages.Status | None = None) -> Observed:
+    return Observed(vm, launcher or a_running(), interfaces=(), verdict=UNKNOWN, network=None, disks=None, now=NOW)
+
+
+def conditions(status: Any) -> dict[str, tuple[str, str]]:
+    return {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+
+
+def reasons(observed: Observed) -> list[str]:
+    status, _ = guest_report.status_of(observed)
+    return [reason for _, reason, _ in guest_report.events(observed, status)]
+
+
+def test_a_guest_that_runs_for_the_first_time_has_started_once() -> None:
+    first = seen(a_vm("Scheduled"))
+    status, again = guest_report.status_of(first)
+    assert (status["phase"], again) == ("Running", None)
+    assert list(guest_report.events(first, status)) == [("Normal", "Started", "the guest runs (emulation)")]
+    assert reasons(seen({**a_vm("Scheduled"), "status": {**status, "phase": "Scheduled"}})) == []  # by an edit of the status
+    assert reasons(seen(a_vm("Running"))) == []
+
+
+def test_what_a_guest_runs_with_is_told() -> None:
+    with_kvm = a_running(domain=messages.DomainStatus("d", "u", "kvm", "running", "booted"))
+    observed = seen(a_vm("Scheduled"), with_kvm)
+    assert list(guest_report.events(observed, guest_report.status_of(observed)[0])) == [("Normal", "Started", "the guest runs (KVM)")]
+
+
+def test_a_guest_that_is_not_alive_has_begun_to_end_and_nothing_else_is_told() -> None:
+    fault = DisksFault({"root": Failed("no luck")})
+    dead = replace(seen(a_vm("Scheduled")), verdict=Verdict(dead="no answer"), disks=fault)
+    status, again = guest_report.status_of(dead)
+    assert (status["phase"], again) == ("Stopping", None)
+    assert list(guest_report.events(dead, status)) == [("Warning", "LivenessProbeFailed", "the liveness probe failed: no answer")]
+    assert objects.condition(status["conditions"], "DisksReady") is None
+    assert "LivenessProbeFailed" not in reasons(replace(dead, launcher=a_running(stopping=True)))  # it ends already
+
+
+@pytest.mark.parametrize(
+    ("network", "dhcp", "reason"),
+    [
+        (NetworkFault("NetworkNotReady", "no bridge"), messages.DhcpStatus(0, "x", "y"), "NetworkNotReady"),
+        (None, messages.DhcpStatus(0, "x", "y"), "DHCPNotServed"),
+    ],
+)
+def test_of_faults_of_the_network_that_of_the_pod_is_told_first(
+    network: NetworkFault | None, dhcp: messages.DhcpStatus, reason: str
+) -> None:
+    observed = replace(seen(a_vm("Running"), a_running(dhcp=dhcp)), network=network)
+    assert conditions(guest_report.status_of(observed)[0])["NetworkReady"] == ("False", reason)
+
+
+def test_what_a_plugin_of_disks_did_not_do_is_told_once() -> None:
+    fault = DisksFault({"root": Failed("no luck")})
+    observed = replace(seen(a_vm("Running")), disks=fault)
+    status, _ = guest_report.status_of(observed)
+    assert conditions(status)["DisksReady"] == ("False", fault.reason)
+    assert reasons(observed) == [fault.reason]
+    assert reasons(replace(observed, vm={**a_vm("Running"), "status": status})) == []
