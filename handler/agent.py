@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.meta import objects
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import NamespacedName, Object
 from apiserver.apis.virt import guestinfo, migration_attempts, names, phases
 from apiserver.apis.virt.domainxml import told
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
@@ -59,7 +59,7 @@ from handler.reconcilers import (
     validation,
 )
 from handler.reconcilers import limits as loop_limits
-from handler.reconcilers.wiring import Wiring
+from handler.reconcilers.pod_networks import PodNetworks
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
 from handler.relays.running import Relays
@@ -148,14 +148,14 @@ class Agent:
         self._loops = self._controllers(guests, disks or PluginDisks(theirs, records, options.kubelet))
 
     def _controllers(self, node: guest_ports.Node, disks: guest_ports.Disks) -> dict[str, Controller]:
-        wired = Wiring(node.prepare_network, self._clock, self._limits.loops)
+        networks = PodNetworks(node.prepare_network, self._clock, self._limits.loops)
         limits = self._limits.loops
         run = guest_ports.Ports(
-            self.machines, self._client, self._recorder, node, disks, wired, self.links, self._clock, self.prober, limits
+            self.machines, self._client, self._recorder, node, disks, networks, self.links, self._clock, self.prober, limits
         )
         source, target = (
             migration_ports.Ports(
-                self._client, informer, self.machines, self._recorder, node, disks, wired, self.links, self._clock, limits
+                self._client, informer, self.machines, self._recorder, node, disks, networks, self.links, self._clock, limits
             )
             for informer in (self.leaving, self.coming)
         )
@@ -242,8 +242,8 @@ class Agent:
                 self._loops["source"].enqueue(objects.key_of(migration))
 
     def _link_changed(self, link: Link) -> None:
-        for who in link.wanted:
-            self._loops[who.loop].queue.add(who.request)
+        for holder in link.holders:
+            self._loops[holder.loop].queue.add(holder.request)
 
     def _relay_changed(self, migration_uid: str) -> None:
         for migration in self.leaving.list():
@@ -259,8 +259,8 @@ class Agent:
             raise ValueError("this virt-handler has no certificate yet")
         return Outgoing(migration_uid, pod_uid, destination, self._tls, self.identity.trust.node_of, self._options.kubelet)
 
-    def _lookup(self, namespace: str, name: str, uid: str) -> Target | None:
-        vm = self.machines.get(namespace, name)
+    def _lookup(self, machine: NamespacedName, uid: str) -> Target | None:
+        vm = self.machines.get(*machine)
         if vm is None or objects.uid_of(vm) != uid:
             return None
         pod_uid = str(objects.dig(vm, "status", "podUID") or "")

@@ -26,7 +26,7 @@ from apiserver.client.rest import Client, TransportError
 from certs.reloading import Files
 from controller.runtime.clock import Clock
 from handler.identity import examining, keys
-from handler.identity.plan import Ask, Held, Observed, plan, problem
+from handler.identity.plan import Action, Held, Observed, RequestCertificate, Requeue, plan, problem
 from handler.identity.store import AUTHORITIES, CERTIFICATE, KEY, Store
 from handler.identity.trust import Trust
 
@@ -55,11 +55,11 @@ class Identity:
         self._store = Store(directory)
         self._store.load()
         self.trust = Trust(client, namespace, self._store)
-        self.trust.subscribe(self._look_again)
+        self.trust.subscribe(self._reload)
         self._changed = asyncio.Event()
         self._spread = random.random()  # noqa: S311  not a secret
         self._held: Held | None = None
-        self._look()
+        self._load()
 
     @property
     def files(self) -> Files:
@@ -73,7 +73,7 @@ class Identity:
 
     def problem(self) -> str:
         """Return why others do not believe that this is its node; empty if they do."""
-        return problem(self._observed(), self._clock.now())
+        return problem(self._observe(), self._clock.now())
 
     async def run(self) -> None:
         """Follow the ConfigMap and renew the certificate, until cancelled."""
@@ -85,16 +85,20 @@ class Identity:
         backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
         while True:
             self._changed.clear()
-            action = plan(self._observed(), self._clock.now())
-            if isinstance(action, Ask):
-                await self._renew(action.reason)
-                pause = backoff.next()  # also after success: where clocks differ, what was issued may be due at once
-            else:
-                backoff.reset()
-                pause = action.time.total_seconds()
+            pause = await self._apply(plan(self._observe(), self._clock.now()), backoff)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._changed.wait()
+
+    async def _apply(self, action: Action, backoff: Backoff) -> float:
+        """Return after how many seconds to decide again."""
+        match action:
+            case RequestCertificate():
+                await self._renew(action.reason)
+                return backoff.next()  # also after success: where clocks differ, what was issued may be due at once
+            case Requeue():
+                backoff.reset()
+                return action.seconds
 
     async def _renew(self, reason: str) -> None:
         """Ask for a certificate and take it into use; say why where that did not work."""
@@ -109,7 +113,7 @@ class Identity:
             logger.warning("no new certificate: %s", error, extra={"node": self._node, "present_one": until})
             return
         self._spread = random.random()  # noqa: S311  not a secret
-        self._look()
+        self._load()
         logger.info("took a new certificate into use", extra={"node": self._node, "until": str(self.not_after)})
 
     async def _signed(self, request: bytes) -> bytes:
@@ -134,7 +138,7 @@ class Identity:
             if (certificate := _issued(found)) is not None:
                 return certificate
 
-    def _look(self) -> None:
+    def _load(self) -> None:
         """Find out what is held."""
         certificate, key, authorities = (self._store.get(name) for name in (CERTIFICATE, KEY, AUTHORITIES))
         if not certificate or not authorities:
@@ -149,11 +153,11 @@ class Identity:
             self._held = Held(peer.not_before, peer.not_after)
             self.ready.set()
 
-    def _look_again(self) -> None:
-        self._look()
+    def _reload(self) -> None:
+        self._load()
         self._changed.set()
 
-    def _observed(self) -> Observed:
+    def _observe(self) -> Observed:
         revocations = self.trust.revocations
         return Observed(
             held=self._held,

@@ -39,33 +39,33 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RequestCertificate:
     """Ask for a certificate."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """Nothing is to be done before this much time passed, or something changed."""
+class Requeue:
+    """Decide again after so many seconds, or when something changes."""
 
-    time: timedelta
+    seconds: float
 
 
-Action: TypeAlias = Ask | Rest
+Action: TypeAlias = RequestCertificate | Requeue
 
 
 def plan(observed: Observed, now: datetime) -> Action:
-    """Return what is to be done."""
+    """Return what is done next."""
     if observed.is_revoked or not observed.has_authorities:
-        return Rest(LOOK_AGAIN)
+        return Requeue(LOOK_AGAIN.total_seconds())
     held = observed.held
     if held is None:
-        return Ask("there is none that others would accept")
+        return RequestCertificate("there is none that others would accept")
     if observed.refusal:
-        return Ask(observed.refusal)
+        return RequestCertificate(observed.refusal)
     due = renewed_at(held, observed.spread)
-    return Ask("it expires soon") if now >= due else Rest(min(due - now, LOOK_AGAIN))
+    return RequestCertificate("it expires soon") if now >= due else Requeue(min(due - now, LOOK_AGAIN).total_seconds())
 
 
 def renewed_at(held: Held, spread: float) -> datetime:

@@ -144,7 +144,7 @@ class Networks:
         plugins, name = (self._ours, interface.type) if is_ours else (self._theirs, interface.plugin)
         document = over_the_wire({**machine, "interface": results.told(interface)})
         record = Record("network", machine["pod"]["uid"], interface.name, name, document)
-        lock = self._records.lock(record.kind, record.pod_uid, record.element) if self._records is not None else contextlib.nullcontext()
+        lock = self._records.lock(record.key) if self._records is not None else contextlib.nullcontext()
         try:
             async with lock:
                 return await self._known(plugins, record, interface, namespace, path) or await self._made(
@@ -159,7 +159,7 @@ class Networks:
 
     async def _known(self, plugins: Plugins, record: Record, interface: Wanted, namespace: int, path: str) -> Interface | None:
         """Return what a plugin made for a former pass, or process, where it says that it is still so; None: it has to be made."""
-        before = self._records.of("network", record.pod_uid, interface.name) if self._records is not None else None
+        before = self._records.of(record.key) if self._records is not None else None
         if before is None or before.result is None or (before.plugin, before.document) != (record.plugin, record.document):
             return None
         try:

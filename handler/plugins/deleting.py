@@ -19,7 +19,7 @@ from apiserver.client.backoff import Backoff
 from controller.runtime.validating import Events
 from handler.plugins.contract import Command, Kind
 from handler.plugins.faults import Fault
-from handler.plugins.records import Record, Records
+from handler.plugins.records import Element, Record, Records
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ MAX_WORDS: Final = 1024
 _WORDS: Final[Mapping[Kind, str]] = {"network": "interface", "storage": "disk"}
 
 
-class Call(Protocol):
+class PluginCall(Protocol):
     """The call of a plugin: that of ``calling.Plugins``."""
 
     def __call__(self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], /) -> Awaitable[Mapping[str, Any]]:
@@ -57,7 +57,7 @@ class Deleter:
     def __init__(
         self,
         records: Records,
-        call: Call,
+        call: PluginCall,
         is_there: Callable[[str], bool],
         failed: Callable[[Record, Fault], None],
         monotonic: Callable[[], float] = time.monotonic,
@@ -76,9 +76,9 @@ class Deleter:
         self._is_there = is_there
         self._failed = failed
         self._monotonic = monotonic
-        self._waiting: dict[tuple[Kind, str, str], tuple[float, Backoff]] = {}
+        self._waiting: dict[Element, tuple[float, Backoff]] = {}
         """By what is to be deleted: when it is tried again, and how long it is waited after that."""
-        self._under_way: set[tuple[Kind, str, str]] = set()
+        self._under_way: set[Element] = set()
 
     async def run(self) -> None:
         """Look again and again, until cancelled; a plugin that hangs keeps nobody else's waiting."""
@@ -95,7 +95,7 @@ class Deleter:
     async def _begin(self, group: asyncio.TaskGroup) -> None:
         gone = await asyncio.to_thread(self._gone)
         now = self._monotonic()
-        keys = {_key(each) for each in gone}
+        keys = {each.key for each in gone}
         self._waiting = {key: each for key, each in self._waiting.items() if key in keys}
         for key in keys - self._under_way:
             if key not in self._waiting or self._waiting[key][0] <= now:
@@ -105,20 +105,20 @@ class Deleter:
     def _gone(self) -> list[Record]:
         return [each for each in self._records.all() if not self._is_there(each.pod_uid)]
 
-    async def _delete(self, key: tuple[Kind, str, str]) -> None:
+    async def _delete(self, key: Element) -> None:
         try:
-            async with self._records.lock(*key):
+            async with self._records.lock(key):
                 # Only now: an ADD that was under way until here has written what it answered.
-                record = await asyncio.to_thread(self._records.of, *key)
+                record = await asyncio.to_thread(self._records.of, key)
                 if record is not None:
                     await self._ask(record)
         except Exception:  # one record: what it, or its plugin, can provoke here must not end the deletion of the others
-            logger.exception("what plugins added to pod %s was not taken away", key[1])
+            logger.exception("what plugins added to pod %s was not taken away", key.pod_uid)
             self._wait(key)
         finally:
             self._under_way.discard(key)
 
-    def _wait(self, key: tuple[Kind, str, str]) -> None:
+    def _wait(self, key: Element) -> None:
         _, backoff = self._waiting.setdefault(key, (0.0, Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)))
         self._waiting[key] = (self._monotonic() + backoff.next(), backoff)
 
@@ -126,12 +126,8 @@ class Deleter:
         try:
             await self._call(record.kind, record.plugin, "DEL", record.told())
         except Fault as fault:
-            self._wait(_key(record))
+            self._wait(record.key)
             logger.warning("%s %s of pod %s was not taken away, and is tried again: %s", record.kind, record.element, record.pod_uid, fault)
             self._failed(record, fault)
         else:
             await asyncio.to_thread(self._records.remove, record)
-
-
-def _key(record: Record) -> tuple[Kind, str, str]:
-    return record.kind, record.pod_uid, record.element

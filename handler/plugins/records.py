@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 from weakref import WeakValueDictionary
 
 from apiserver.apis.meta import names
@@ -25,6 +25,14 @@ logger = logging.getLogger(__name__)
 
 DIRECTORY: Final = Path("/run/kubevirt-handler/plugins")
 _KINDS: Final[Mapping[str, Kind]] = {each: each for each in get_args(Kind)}
+
+
+class Element(NamedTuple):
+    """A disk or an interface of a pod: what a record is of."""
+
+    kind: Kind
+    pod_uid: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,11 @@ class Record:
     result: Mapping[str, Any] | None = None
     """Answer; None: nothing that was heard."""
 
+    @property
+    def key(self) -> Element:
+        """What it is of."""
+        return Element(self.kind, self.pod_uid, self.element)
+
     def answered(self, result: Mapping[str, Any]) -> Record:
         """Return the record with the answer."""
         return replace(self, result=result)
@@ -55,14 +68,14 @@ class Records:
 
     def __init__(self, directory: Path = DIRECTORY) -> None:
         self._directory = directory
-        self._locks: WeakValueDictionary[tuple[Kind, str, str], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Element, asyncio.Lock] = WeakValueDictionary()
 
-    def lock(self, kind: Kind, pod_uid: str, element: str) -> asyncio.Lock:
+    def lock(self, element: Element) -> asyncio.Lock:
         """Return what has to be held from before an element's record is written until its plugin has answered, and while it is deleted.
 
         A pod can go while its plugin is asked to ``ADD``: a ``DEL`` beside that finds nothing, and what is added then stays for ever.
         """
-        return self._locks.setdefault((kind, pod_uid, element), asyncio.Lock())
+        return self._locks.setdefault(element, asyncio.Lock())
 
     def write(self, record: Record) -> None:
         """Keep a record, in place of an older one of the same element.
@@ -71,7 +84,7 @@ class Records:
             OSError: it cannot be kept; then the plugin must not be asked.
             ValueError: no pod, or no element, has this name.
         """
-        path = self._path(record.kind, record.pod_uid, record.element)
+        path = self._path(record.key)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = {"plugin": record.plugin, "document": record.document, "result": record.result}
         partial = path.with_suffix(".new")
@@ -79,12 +92,12 @@ class Records:
             json.dump(content, file)
         partial.rename(path)
 
-    def of(self, kind: Kind, pod_uid: str, element: str) -> Record | None:
+    def of(self, element: Element) -> Record | None:
         """Return the record of an element, if there is one that can be read."""
-        path = self._path(kind, pod_uid, element)
+        path = self._path(element)
         try:
             found = json.loads(path.read_text())
-            return Record(kind, pod_uid, element, str(found["plugin"]), dict(found["document"]), found["result"])
+            return Record(*element, str(found["plugin"]), dict(found["document"]), found["result"])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -93,7 +106,7 @@ class Records:
 
     def remove(self, record: Record) -> None:
         """Forget a record."""
-        path = self._path(record.kind, record.pod_uid, record.element)
+        path = self._path(record.key)
         path.unlink(missing_ok=True)
         with suppress(OSError):  # it has others
             path.parent.rmdir()
@@ -103,13 +116,13 @@ class Records:
         for path in sorted(self._directory.glob("*/*.json")):
             kind, _, element = path.stem.partition("-")
             is_ours = kind in _KINDS and _are_names(path.parent.name, element)
-            if is_ours and (found := self.of(_KINDS[kind], path.parent.name, element)) is not None:
+            if is_ours and (found := self.of(Element(_KINDS[kind], path.parent.name, element))) is not None:
                 yield found
 
-    def _path(self, kind: Kind, pod_uid: str, element: str) -> Path:
-        if not _are_names(pod_uid, element):
-            raise ValueError(f"{ascii(pod_uid)[:80]} and {ascii(element)[:80]} are no names of a pod and of what is in it")
-        return self._directory / pod_uid / f"{kind}-{element}.json"
+    def _path(self, element: Element) -> Path:
+        if not _are_names(element.pod_uid, element.name):
+            raise ValueError(f"{ascii(element.pod_uid)[:80]} and {ascii(element.name)[:80]} are no names of a pod and of what is in it")
+        return self._directory / element.pod_uid / f"{element.kind}-{element.name}.json"
 
 
 def _are_names(pod_uid: str, element: str) -> bool:

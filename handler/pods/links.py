@@ -1,4 +1,4 @@
-"""Connections to the launchers of this node, kept up for as long as somebody wants them.
+"""Connections to the launchers of this node, kept up for as long as somebody holds them.
 
 A link survives virt-launcher being slow to start and connections breaking; it ends when the launcher's process is gone. The last status
 is kept beyond that, because it says how the guest ended.
@@ -36,8 +36,8 @@ Connect = Callable[[str, Callable[[messages.Status], None], TokenBucket], Abstra
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
-    """An object of a loop, which wants a link."""
+class Holder:
+    """An object of a loop, which holds a link."""
 
     loop: str
     request: Request
@@ -56,7 +56,7 @@ class Link:
         """Reason why there is none, of a launcher that speaks another version of the wire; for people."""
         self.gone = False
         """The launcher's process has ended: nothing in the pod runs any more."""
-        self.wanted: set[Who] = set()
+        self.holders: set[Holder] = set()
         self.budget = launcher.budget(now, limits)
         """Bytes that the launcher may still say, over all its connections."""
         self.waiting: asyncio.TimerHandle | None = None
@@ -91,8 +91,8 @@ class Links:
         """Return the link to this pod, if one is kept."""
         return self._links.get(pod_uid)
 
-    def want(self, pod_uid: str, who: Who) -> Link:
-        """Return the link to this pod, kept until ``who`` (and everyone else who wants it) calls :meth:`release`.
+    def acquire(self, pod_uid: str, holder: Holder) -> Link:
+        """Return the link to this pod, kept until ``holder`` (and everyone else who holds it) calls :meth:`release`.
 
         Raises:
             ValueError: no pod can have this uid.
@@ -103,19 +103,19 @@ class Links:
         if link is None:
             link = self._links[pod_uid] = Link(pod_uid, asyncio.get_running_loop().time(), self._limits)
             self._starting.put_nowait(link)
-        link.wanted.add(who)
+        link.holders.add(holder)
         return link
 
-    def release(self, who: Who, *, keep: str = "") -> None:
-        """Drop what ``who`` wanted, but for the pod ``keep``."""
+    def release(self, holder: Holder, *, keep: str = "") -> None:
+        """Drop what ``holder`` holds, but for the pod ``keep``."""
         for link in list(self._links.values()):
-            if link.pod_uid != keep and who in link.wanted:
-                link.wanted.discard(who)
-                if not link.wanted:
+            if link.pod_uid != keep and holder in link.holders:
+                link.holders.discard(holder)
+                if not link.holders:
                     self._drop(link)
 
     def is_alive(self, pod_uid: str) -> bool:
-        """Return whether somebody wants this pod and its launcher is not known to be gone."""
+        """Return whether somebody holds the link to this pod and its launcher is not known to be gone."""
         link = self._links.get(pod_uid)
         return link is not None and not link.gone
 

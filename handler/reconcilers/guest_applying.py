@@ -106,7 +106,7 @@ class Applier:
         seen = await self._observe(vm, link, link.connection, link.status)
         status, again = guest_report.status_of(seen)
         # A fault of a program may be gone at the next look; whether it is has no event.
-        if self._ports.wiring.may_heal(link.pod_uid) or self._ports.disks.is_wrong(link.pod_uid):
+        if self._ports.networks.may_heal(link.pod_uid) or self._ports.disks.is_wrong(link.pod_uid):
             again = self._ports.limits.network_seconds
         if not seen.is_dead and self._writer.is_written(vm, status):
             return Result(again)
@@ -118,9 +118,9 @@ class Applier:
         return None if seen.is_dead else Result(again)
 
     async def _observe(self, vm: Object, link: Link, connection: Connection, launcher: messages.Status) -> guest_report.Observed:
-        if (fault := await self._ports.wiring.make_sure(vm, link.pod_uid, connection)) is not None:
+        if (fault := await self._ports.networks.ensure(vm, link.pod_uid, connection)) is not None:
             self._ports.emit(vm, "Warning", fault.reason, guest_status.printable(fault.message))
-        now, interfaces = self._ports.clock.now(), self._ports.wiring.interfaces(link.pod_uid)
+        now, interfaces = self._ports.clock.now(), self._ports.networks.interfaces(link.pod_uid)
         verdict = self._ports.probes.verdict(vm, link, _address_of(interfaces))
         seen = guest_report.Observed(vm, launcher, interfaces, verdict, network=fault, disks=None, now=now)
         if seen.is_dead:

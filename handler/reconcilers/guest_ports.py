@@ -18,7 +18,7 @@ from handler.pods.launcher import Connection
 from handler.pods.links import Link, Links
 from handler.probes.tally import Verdict
 from handler.reconcilers.limits import DEFAULT, Limits
-from handler.reconcilers.wiring import Wiring
+from handler.reconcilers.pod_networks import PodNetworks
 from handler.storage.adding import DisksFault
 from launcher.protocol import messages
 
@@ -100,7 +100,7 @@ class Ports:
     events: Events
     node: Node
     disks: Disks
-    wiring: Wiring
+    networks: PodNetworks
     """Shared with the targets of migrations: what was set up for a guest that comes need not be set up again once it is here."""
     links: Links
     clock: Clock

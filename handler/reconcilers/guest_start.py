@@ -16,7 +16,7 @@ from handler.network.binding import Unsupported
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, LauncherRefused, Pending
 from handler.pods.links import Link
-from handler.reconcilers import guest_imports, guest_status, wiring
+from handler.reconcilers import guest_imports, guest_status, pod_networks
 from handler.reconcilers.guest_machine import machine_of
 from handler.reconcilers.guest_ports import Ports
 from handler.reconcilers.guest_status import End
@@ -65,8 +65,8 @@ class GuestStart:
             end = End(power.RESULT_FAILED, conditions.NETWORK_NOT_SUPPORTED, guest_status.printable(str(error)))
             await self._writer.write_end(vm, end)
             return Result()
-        except wiring.HEALING as error:
-            await self._write_network_fault(vm, self._ports.wiring.lasting(link.pod_uid, error))
+        except pod_networks.HEALING as error:
+            await self._write_network_fault(vm, self._ports.networks.lasting(link.pod_uid, error))
             raise
         except LauncherRefused as refused:
             return await self._write_refusal(vm, refused)
@@ -80,7 +80,7 @@ class GuestStart:
         if (rest := await self._import(vm, link, connection, accelerator)) is not None:
             return rest  # before the pod's network becomes the guest's
         served = await self._ports.disks.add(vm, link.pod_uid)
-        interfaces = await self._ports.wiring.wire(vm, link.pod_uid, connection)
+        interfaces = await self._ports.networks.set_up(vm, link.pod_uid, connection)
         if await self._write_network_found(vm):
             return Result(requeue_after=self._limits.start_again_seconds)
         machine = machine_of(vm, accelerator, interfaces, chosen_cpu.chosen(vm), served)

@@ -18,7 +18,7 @@ from apiserver.apis.virt.resources import MIGRATIONS
 from controller.runtime.reconciling import Request, Result
 from handler.network.namespaces import CommandFailed
 from handler.pods.launcher import Connection, LauncherRefused
-from handler.pods.links import Link, Who
+from handler.pods.links import Holder, Link
 from handler.reconcilers import guest_status, migration_causes, migration_limits, migration_plan, migration_side
 from handler.reconcilers.limits import MAX_STEPS
 from handler.reconcilers.migration_ports import Outgoing, Ports
@@ -87,7 +87,7 @@ class MigrateSource(migration_side.Side):
         if pod_uid := migration_plan.source_pod(vm, migration):
             self._pods[request] = pod_uid
         known = self._pods.get(request)
-        return self._ports.links.want(known, Who("source", request)) if known else None
+        return self._ports.links.acquire(known, Holder("source", request)) if known else None
 
     def _stalled(self, uid: str, link: Link | None) -> float:
         """Return for how many seconds this process has seen nothing of the guest move; 0 where nobody can tell."""
@@ -109,7 +109,7 @@ class MigrateSource(migration_side.Side):
         self._released.discard(uid)
         self._forwarded.discard(uid)
         self._pods.pop(request, None)
-        self._ports.links.release(Who("source", request))
+        self._ports.links.release(Holder("source", request))
 
     async def _apply(
         self, request: Request, migration: Object, link: Link | None, actions: Sequence[migration_plan.SourceAction]
@@ -170,14 +170,14 @@ class MigrateSource(migration_side.Side):
                 migration, f"the way to {destination.address or 'the target'} cannot be opened: {str(error) or 'it took too long'}"
             )
         else:
-            self._say(migration, "Normal", "MigrationStarted", f"the guest moves to node {objects.dig(migration, 'status', 'targetNode')}")
+            self._emit(migration, "Normal", "MigrationStarted", f"the guest moves to node {objects.dig(migration, 'status', 'targetNode')}")
 
     async def _pause(self, migration: Object, connection: Connection) -> None:
         await connection.call(messages.PauseForMigration(migration_attempts.uid_of(migration)))
         if migration_attempts.uid_of(migration) not in self._paused:
             self._paused.add(migration_attempts.uid_of(migration))
             message = "the guest is paused until it has arrived, because it did not within the time that its policy gives it"
-            self._say(migration, "Normal", "MigrationPaused", message)
+            self._emit(migration, "Normal", "MigrationPaused", message)
 
     async def _forward(self, migration: Object, connection: Connection, addresses: Sequence[str]) -> None:
         """Forward connections that still come to the pod. Where that fails they wait for nobody, as without it: once is enough."""
@@ -222,12 +222,12 @@ class MigrateSource(migration_side.Side):
         figures = self._figures(migration, link) if phases.phase_of(migration) == phases.RUNNING else {}
         await self._write(migration, phase, message=message, **figures)
         reason = "MigrationFailed" if phase == phases.FAILED else "MigrationCancelled"
-        self._say(migration, "Warning", reason, f"the guest stays on its node: {message}")
+        self._emit(migration, "Warning", reason, f"the guest stays on its node: {message}")
 
     async def _fail(self, migration: Object, message: str) -> None:
         """End it before the launcher began: the domain has not moved."""
         await self._write(migration, phases.FAILED, message=guest_status.printable(message))
-        self._say(migration, "Warning", "MigrationFailed", guest_status.printable(message))
+        self._emit(migration, "Warning", "MigrationFailed", guest_status.printable(message))
 
 
 def _destination(migration: Object) -> Destination:

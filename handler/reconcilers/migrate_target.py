@@ -23,12 +23,12 @@ from handler.devices import ownership
 from handler.network.binding import Unsupported
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import LauncherRefused
-from handler.pods.links import Link, Who
+from handler.pods.links import Holder, Link
 from handler.reconcilers import guest_status, migration_plan, migration_side
 from handler.reconcilers.guest_machine import machine_of
 from handler.reconcilers.limits import MAX_STEPS
 from handler.reconcilers.migration_ports import Ports, RelayServer
-from handler.reconcilers.wiring import HEALING
+from handler.reconcilers.pod_networks import HEALING
 from handler.relays.incoming import Expected
 from handler.storage.adding import DisksFault
 from launcher.protocol import messages
@@ -68,7 +68,7 @@ class MigrateTarget(migration_side.Side):
 
     def _link(self, request: Request, migration: Object) -> Link | None:
         pod_uid = str(objects.dig(migration, "status", "targetPodUID") or "")
-        return self._ports.links.want(pod_uid, Who("target", request)) if pod_uid else None
+        return self._ports.links.acquire(pod_uid, Holder("target", request)) if pod_uid else None
 
     def _observe(self, migration: Object, link: Link | None) -> migration_plan.Observed:
         return migration_plan.Observed(
@@ -84,7 +84,7 @@ class MigrateTarget(migration_side.Side):
 
     def _forget(self, request: Request) -> None:
         self._close_relays(self._uids.pop(request, ""))
-        self._ports.links.release(Who("target", request))
+        self._ports.links.release(Holder("target", request))
 
     def _close_relays(self, uid: str) -> None:
         self._expected.discard(uid)
@@ -149,7 +149,7 @@ class MigrateTarget(migration_side.Side):
         if accelerator == "kvm" and given != "kvm":
             raise ownership.NotTheDevice("the guest runs with KVM, and there is no /dev/kvm in the pod")
         served = await self._ports.disks.add(vm, link.pod_uid)
-        interfaces = await self._ports.wiring.wire(vm, link.pod_uid, connection)
+        interfaces = await self._ports.networks.set_up(vm, link.pod_uid, connection)
         machine = machine_of(vm, accelerator, interfaces, chosen_cpu.running(vm), served)
         request = messages.PrepareMigrationTarget(migration_attempts.uid_of(migration), machine, relays_disks=True)
         await connection.call(request)
@@ -166,7 +166,7 @@ class MigrateTarget(migration_side.Side):
         bucket = TokenBucket(limits.writes_burst, 1 / limits.write_seconds, now)
         if self._faults.setdefault(migration_attempts.uid_of(migration), bucket).try_accept(now):
             await self._write(migration, phases.PREPARING_TARGET, message=message)
-            self._say(migration, "Warning", "MigrationTargetNotReady", message)
+            self._emit(migration, "Warning", "MigrationTargetNotReady", message)
 
     async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the listener calls it
         """Let the guest run: the source's launcher said that it left. Needs no API server."""
@@ -179,13 +179,13 @@ class MigrateTarget(migration_side.Side):
         if link.status is not None and objects.dig(vm, "status", "podUID") != link.pod_uid:
             if objects.dig(vm, "status", "nodeName") != source:
                 raise errors.Conflict(f"virtual machine {migration_side.vm_name(migration)} is not on {source}, where it came from")
-            interfaces = await self._ports.wiring.wire(vm, link.pod_uid, migration_side.live(link))
+            interfaces = await self._ports.networks.set_up(vm, link.pod_uid, migration_side.live(link))
             status = self._moved(guest_status.running(vm, link.status, interfaces, self._ports.clock.now()), migration)
             written = await self._ports.api.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
             self._ports.machines.remember(written)
         message = f"the guest moved to node {objects.dig(migration, 'status', 'targetNode')}"
         await self._write(migration, phases.SUCCEEDED, message=message, **self._figures(migration, link))
-        self._say(migration, "Normal", "Migrated", f"the guest moved from node {source}")
+        self._emit(migration, "Normal", "Migrated", f"the guest moved from node {source}")
 
     def _moved(self, status: Object, migration: Object) -> Object:
         moved = migration["status"]

@@ -12,7 +12,7 @@ from controller.runtime.validating import Events
 from handler.pods.links import Links
 from handler.reconcilers.guest_ports import Disks, Node
 from handler.reconcilers.limits import DEFAULT, Limits
-from handler.reconcilers.wiring import Wiring
+from handler.reconcilers.pod_networks import PodNetworks
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 
@@ -70,7 +70,7 @@ class Ports:
     events: Events
     node: Node
     disks: Disks
-    wiring: Wiring
+    networks: PodNetworks
     links: Links
     clock: Clock
     limits: Limits = DEFAULT

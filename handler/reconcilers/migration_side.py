@@ -44,8 +44,8 @@ class Side:
         known = link.status.migration_of(migration_attempts.uid_of(migration)) if link is not None and link.status is not None else None
         return migration_progress.at_end(known, self._ports.clock.now(), objects.dig(migration, "status", "progress"))
 
-    def _say(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Say it of the Migration, and of its virtual machine where this node knows it."""
+    def _emit(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Record an Event of the Migration, and of its virtual machine where this node knows it."""
         self._ports.events.event(migration, MIGRATIONS, type_, reason, message)
         if (vm := self._ports.machines.get(objects.namespace_of(migration), vm_name(migration))) is not None:
             self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)

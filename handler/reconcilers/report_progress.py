@@ -14,7 +14,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import migration_attempts, phases
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.reconciling import Request, Result
-from handler.pods.links import Link, Who
+from handler.pods.links import Holder, Link
 from handler.reconcilers import migration_progress, validation
 from handler.reconcilers.migration_plan import source_pod
 from handler.reconcilers.migration_ports import Ports
@@ -41,7 +41,7 @@ class ReportProgress:
         is_moving = objects.dig(migration, "status", "phase") == phases.RUNNING
         if migration is None or not is_moving or validation.validate_migration(migration):
             self._courses.pop(request, None)
-            self._ports.links.release(Who("progress", request))
+            self._ports.links.release(Holder("progress", request))
             return Result()
         uid = migration_attempts.uid_of(migration)
         known = _moving(self._link(request, migration), uid)
@@ -64,7 +64,7 @@ class ReportProgress:
     def _link(self, request: Request, migration: Object) -> Link | None:
         vm = self._ports.machines.get(request.namespace, str(objects.dig(migration, "spec", "selector", "name") or ""))
         pod_uid = source_pod(vm, migration)
-        return self._ports.links.want(pod_uid, Who("progress", request)) if pod_uid else None
+        return self._ports.links.acquire(pod_uid, Holder("progress", request)) if pod_uid else None
 
     async def _write(self, migration: Object, step: migration_progress.Step) -> Result:
         try:

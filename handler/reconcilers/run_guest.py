@@ -15,7 +15,7 @@ from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import phases
 from controller.runtime.reconciling import Request, Result
-from handler.pods.links import Link, Who
+from handler.pods.links import Holder, Link
 from handler.reconcilers import guest_plan
 from handler.reconcilers.guest_applying import Applier
 from handler.reconcilers.guest_ports import Ports
@@ -55,13 +55,13 @@ class RunGuest:
 
     def _link(self, request: Request, vm: Object | None) -> Link | None:
         """Return the link to the machine's pod, while the machine is virt-handler's."""
-        who = Who("vm", request)
+        holder = Holder("vm", request)
         pod_uid = objects.dig(vm, "status", "podUID") or ""
         concerned = phases.phase_of(vm or {}) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
-        self._ports.links.release(who, keep=pod_uid if concerned else "")
+        self._ports.links.release(holder, keep=pod_uid if concerned else "")
         if vm is None:
             self._writer.forget_machine(request)
-        return self._ports.links.want(pod_uid, who) if pod_uid and concerned else None
+        return self._ports.links.acquire(pod_uid, holder) if pod_uid and concerned else None
 
     def _observe(self, vm: Object, link: Link) -> guest_plan.Observed:
         return guest_plan.Observed(
@@ -76,6 +76,6 @@ class RunGuest:
 
     def _forget(self) -> None:
         """Drop what is known of pods that are gone."""
-        for part in (self._ports.wiring, self._ports.probes, self._ports.disks, self._start, self._applier):
+        for part in (self._ports.networks, self._ports.probes, self._ports.disks, self._start, self._applier):
             part.forget(self._ports.links.is_alive)
         self._writer.forget_pods(self._ports.links.is_alive)

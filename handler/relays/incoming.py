@@ -34,7 +34,7 @@ MAX_UNLED: Final = 32
 """Connections of one node that lead nowhere yet, or never will: they say what they are for, or wait for a guest to be released. Each is a
 thread of the process that carries the relays of all nodes."""
 
-Let = Callable[[bool], Awaitable[None]]
+ReleaseGuest = Callable[[bool], Awaitable[None]]
 """Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises Disconnected, LauncherRefused."""
 
 
@@ -44,7 +44,7 @@ class Expected:
 
     pod_uid: str
     source_node: str
-    release: Let
+    release: ReleaseGuest
 
 
 class Incoming:

@@ -19,7 +19,7 @@ from apiserver.client.backoff import Backoff
 from handler.plugins.answers import Description
 from handler.plugins.contract import Command, Kind
 from handler.plugins.faults import Failed, Fault, PluginRefused, TimedOut
-from handler.plugins.records import Record, Records
+from handler.plugins.records import Element, Record, Records
 from handler.pods import places
 from handler.storage import answers, directories, nbd, requests
 
@@ -159,7 +159,7 @@ class PluginDisks:
         told = requests.document(vm, pod_uid, disk, directories.path(pod_uid, self._kubelet) / name)
         record = Record(KIND, pod_uid, name, plugin, told)
         try:
-            async with self._records.lock(KIND, pod_uid, name):
+            async with self._records.lock(Element(KIND, pod_uid, name)):
                 await asyncio.to_thread(self._prepare, record)
                 result = await self._plugins.call(KIND, plugin, "ADD", told)
                 served = answers.judge(plugin, told["disk"], result, live_migration=description.live_migration)
@@ -206,8 +206,8 @@ class PluginDisks:
             raise nbd.NoExport("its server lets nobody write, and the guest may")
 
     async def _check(self, pod_uid: str, name: str) -> None:
-        async with self._records.lock(KIND, pod_uid, name):
-            record = await asyncio.to_thread(self._records.of, KIND, pod_uid, name)
+        async with self._records.lock(Element(KIND, pod_uid, name)):
+            record = await asyncio.to_thread(self._records.of, Element(KIND, pod_uid, name))
             if record is None:
                 logger.warning("disk %s of pod %s: what its plugin answered is not known any more, so it is not asked", name, pod_uid)
                 return

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import NamespacedName
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 
 RETRY_SECONDS: Final = 5
@@ -35,9 +36,10 @@ DEFAULTS: Final = Limits()
 class Wanted:
     """A stream that is asked for."""
 
-    name: str
-    """``namespace/name`` of the machine, to speak of it."""
+    machine: NamespacedName
+    """To speak of it: another one may have the name by now."""
     uid: str
+    """Of the machine."""
     stream: str
     holder: str
     """A token of the user, as virt-api tells it; empty: it did not."""
@@ -53,7 +55,7 @@ def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_h
         of_machine: those of the same kind to the same machine.
         of_holder: those of them that are the same user's; 0 where nobody said whose.
     """
-    machine = f"to {wanted.stream} of virtual machine {wanted.name}"
+    machine = f"to {wanted.stream} of virtual machine {wanted.machine}"
     for limit, count, of in (
         (limits.max_streams_per_machine_and_user, of_holder, f"of yours {machine} are open"),
         (limits.max_streams_per_machine, of_machine, f"{machine} are open"),
@@ -64,12 +66,20 @@ def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_h
     return ""
 
 
+class _Share(NamedTuple):
+    """The streams of one kind that one user has to one machine."""
+
+    uid: str
+    stream: str
+    holder: str
+
+
 class OpenStreams:
     """The streams that are open now."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._open: Counter[tuple[str, str, str]] = Counter()
+        self._open: Counter[_Share] = Counter()
 
     def __len__(self) -> int:
         return self._open.total()
@@ -81,20 +91,20 @@ class OpenStreams:
         Raises:
             TooManyRequests: it would be one too many.
         """
-        key = (wanted.uid, wanted.stream, wanted.holder)
-        of_machine = sum(count for (uid, stream, _), count in self._open.items() if (uid, stream) == key[:2])
-        if why := refusal(self._limits, wanted, len(self), of_machine, self._open[key] if wanted.holder else 0):
+        share = _Share(wanted.uid, wanted.stream, wanted.holder)
+        of_machine = sum(count for each, count in self._open.items() if (each.uid, each.stream) == (share.uid, share.stream))
+        if why := refusal(self._limits, wanted, len(self), of_machine, self._open[share] if wanted.holder else 0):
             details = errors.Details(
-                name=wanted.name.rpartition("/")[2],
+                name=wanted.machine.name,
                 group=VIRTUAL_MACHINES.group,
                 kind=VIRTUAL_MACHINES.plural,
                 retry_after_seconds=RETRY_SECONDS,
             )
             raise errors.TooManyRequests(why, details)
-        self._open[key] += 1
+        self._open[share] += 1
         try:
             yield
         finally:
-            self._open[key] -= 1
-            if not self._open[key]:
-                del self._open[key]
+            self._open[share] -= 1
+            if not self._open[share]:
+                del self._open[share]

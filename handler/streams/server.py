@@ -20,6 +20,7 @@ from typing import Final
 from aiohttp import web
 
 from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import NamespacedName
 from apiserver.apis.virt import layout, streams
 from apiserver.client import buffers
 from certs import peers
@@ -54,8 +55,8 @@ class Target:
     """It is leaving for another node: whose stream ends should dial again."""
 
 
-Lookup = Callable[[str, str, str], Target | None]
-"""(namespace, name, uid of the VirtualMachine) → where it runs; None when it is not on this node."""
+Lookup = Callable[[NamespacedName, str], Target | None]
+"""(name, uid of the VirtualMachine) → where it runs; None when it is not on this node."""
 
 
 class Server:
@@ -128,20 +129,19 @@ class Server:
             return web.json_response(error.to_json(), status=error.code, headers={"Retry-After": str(retry)} if retry else None)
 
     def _target(self, request: web.Request) -> Target:
-        info = request.match_info
-        stream, what = info["stream"], f"{info['namespace']}/{info['name']}"
+        stream, machine = request.match_info["stream"], _machine(request)
         if stream not in STREAMS and (self._reads is None or stream not in self._reads.checks):
             raise errors.NotFound(f"a virtual machine has no stream {stream!r}")
-        target = self._lookup(info["namespace"], info["name"], info["uid"])
+        target = self._lookup(machine, request.match_info["uid"])
         if target is None:
-            raise errors.NotFound(f"virtual machine {what} is not on this node")
+            raise errors.NotFound(f"virtual machine {machine} is not on this node")
         if target.problem:
-            raise errors.BadRequest(f"{stream} of virtual machine {what}: {target.problem}")
+            raise errors.BadRequest(f"{stream} of virtual machine {machine}: {target.problem}")
         return target
 
     async def _read(self, reads: Reading, request: web.Request, target: Target) -> web.Response:
         info = request.match_info
-        what, machine = info["stream"], f"{info['namespace']}/{info['name']}"
+        what, machine = info["stream"], _machine(request)
         try:
             return web.json_response(await reading.read(reads, self._waiting, target.pod_uid, info["uid"], what))
         except errors.StatusError as error:
@@ -150,7 +150,7 @@ class Server:
 
     async def _stream(self, request: web.Request, target: Target) -> web.WebSocketResponse:
         info = request.match_info
-        stream, what = info["stream"], f"{info['namespace']}/{info['name']}"
+        stream, machine = info["stream"], _machine(request)
         socket = web.WebSocketResponse(
             protocols=(streams.SUBPROTOCOL,),
             heartbeat=streams.PING_SECONDS,
@@ -161,15 +161,15 @@ class Server:
         if not asked.ok or asked.protocol != streams.SUBPROTOCOL:
             raise errors.BadRequest(f"{stream} is a websocket with the sub-protocol {streams.SUBPROTOCOL}")
         kind = stream.rstrip("0123456789")  # the ports or slots of a machine share what one may have
-        wanted = Wanted(what, info["uid"], kind, request.headers.get(streams.HOLDER_HEADER, ""))
+        wanted = Wanted(machine, info["uid"], kind, request.headers.get(streams.HOLDER_HEADER, ""))
         exists = partial(self._exists, target.pod_uid)
-        with self._counted.one(wanted), self._slots.one(what, info["uid"], stream, exists) as chosen:
+        with self._counted.one(wanted), self._slots.one(machine, info["uid"], stream, exists) as chosen:
             return await self._joined(request, socket, target, chosen)
 
     async def _joined(self, request: web.Request, socket: web.WebSocketResponse, target: Target, stream: str) -> web.WebSocketResponse:
         """Carry bytes between a websocket and the guest until either ends."""
-        info = request.match_info
-        reader, writer = await self._dial(target.pod_uid, stream, f"{info['namespace']}/{info['name']}")
+        machine = _machine(request)
+        reader, writer = await self._dial(target.pod_uid, stream, machine)
         try:
             await socket.prepare(request)
             if request.transport is not None:
@@ -178,7 +178,7 @@ class Server:
             self._open.add(socket)
             close = await pipe.run(socket, reader, writer, Packets() if stream.startswith(streams.usbredir()) else None)
             if close is not None:
-                after = self._lookup(info["namespace"], info["name"], info["uid"])
+                after = self._lookup(machine, request.match_info["uid"])
                 if close.code == streams.CLOSE_NORMAL and (after is None or after.moving):
                     close = pipe.Close(streams.CLOSE_GOING_AWAY, "the guest moved to another node: dial again")
                 await socket.close(code=close.code, message=close.reason.encode()[:123])
@@ -194,12 +194,16 @@ class Server:
         except OSError:
             return False
 
-    async def _dial(self, pod_uid: str, stream: str, what: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _dial(self, pod_uid: str, stream: str, machine: NamespacedName) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             with places.run_directory(pod_uid, self._kubelet) as directory:
                 link = places.connect(directory, SOCKETS[stream])
             return await asyncio.open_unix_connection(sock=link, limit=pipe.AHEAD_BYTES)
         except FileNotFoundError as error:
-            raise errors.BadRequest(f"virtual machine {what} has no {stream} now") from error
+            raise errors.BadRequest(f"virtual machine {machine} has no {stream} now") from error
         except OSError as error:
-            raise errors.BadRequest(f"{stream} of virtual machine {what} does not answer: {error.strerror or error}") from error
+            raise errors.BadRequest(f"{stream} of virtual machine {machine} does not answer: {error.strerror or error}") from error
+
+
+def _machine(request: web.Request) -> NamespacedName:
+    return NamespacedName(request.match_info["namespace"], request.match_info["name"])

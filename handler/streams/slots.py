@@ -7,27 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import NamespacedName
 from apiserver.apis.virt import layout, streams
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 
 _SLOTS: Final = tuple(streams.usbredir(slot) for slot in range(layout.REDIRECTED_DEVICES))
 
 
+class Slot(NamedTuple):
+    """A slot of one machine."""
+
+    machine_uid: str
+    stream: str
+
+
 class Slots:
     """The streams of slots that are open now."""
 
     def __init__(self) -> None:
-        self._taken: set[tuple[str, str]] = set()
+        self._taken: set[Slot] = set()
 
     @contextmanager
-    def one(self, machine: str, uid: str, stream: str, exists: Callable[[str], bool]) -> Iterator[str]:
+    def one(self, machine: NamespacedName, uid: str, stream: str, exists: Callable[[str], bool]) -> Iterator[str]:
         """Take a slot as long as the block runs; yields the name of its stream. Streams of other kinds are left alone.
 
         Args:
-            machine: ``namespace/name``, to speak of it.
+            machine: to speak of it.
             uid: of the machine.
             stream: what is asked for: one slot, or any that is free.
             exists: says whether the machine has the slot of this stream.
@@ -40,18 +48,18 @@ class Slots:
             yield stream
             return
         wanted = (_SLOTS[0], *filter(exists, _SLOTS[1:])) if any_slot else (stream,)
-        free = next((each for each in wanted if (uid, each) not in self._taken), None)
+        free = next((each for each in wanted if Slot(uid, each) not in self._taken), None)
         if free is None:
             raise _busy(machine, "every slot" if any_slot else f"slot {_SLOTS.index(stream)}")
-        self._taken.add((uid, free))
+        self._taken.add(Slot(uid, free))
         try:
             yield free
         finally:
-            self._taken.discard((uid, free))
+            self._taken.discard(Slot(uid, free))
 
 
-def _busy(machine: str, what: str) -> errors.Conflict:
-    name, resource = machine.rpartition("/")[2], VIRTUAL_MACHINES
+def _busy(machine: NamespacedName, what: str) -> errors.Conflict:
+    name, resource = machine.name, VIRTUAL_MACHINES
     details = errors.Details(name=name, group=resource.group, kind=resource.plural)
     why = f"{what} for redirected devices has a client; it is free again when that one has disconnected"
     return errors.Conflict(f'Operation cannot be fulfilled on {resource.plural}.{resource.group} "{name}": {why}', details)

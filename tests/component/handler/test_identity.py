@@ -195,7 +195,7 @@ async def test_a_renewed_certificate_is_used_without_a_restart(world: World) -> 
         before, key = identity.files.certificate.read_bytes(), identity.files.key.read_bytes()
         first = await handshake(server, client, "n1.virt-handler")
         world.clock.ahead = DAY * 0.75
-        identity._look_again()
+        identity._reload()
         await eventually(lambda: identity.files.certificate.read_bytes() != before)
         server.refresh()
         client.refresh()

@@ -232,4 +232,4 @@ async def test_a_migration_that_is_over_is_let_go(scene: Scene) -> None:
         await eventually(lambda: told(scene) != {})
         scene.move()
         await eventually(lambda: scene.phase() == "Succeeded")
-        await eventually(lambda: (link := source.links.get("pod-1")) is None or all(each.loop != "progress" for each in link.wanted))
+        await eventually(lambda: (link := source.links.get("pod-1")) is None or all(each.loop != "progress" for each in link.holders))

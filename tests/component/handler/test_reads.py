@@ -18,7 +18,7 @@ from apiserver.apis.virt import streams
 from certs.reloading import ClientTls, Files, ServerTls
 from controller.runtime.reconciling import Request
 from handler.pods import launcher, reads
-from handler.pods.links import Links, Who
+from handler.pods.links import Holder, Links
 from handler.pods.reads import Reads
 from handler.streams import reading
 from handler.streams.reading import Reading
@@ -43,7 +43,7 @@ class Scene:
         self.links = Links(connect, changed=lambda _: None)
         self.targets = {"uid-1": Target(POD), "uid-off": Target(POD, "the guest does not run")}
         tls = ServerTls(self.authority.node("n"), clients=ssl.CERT_REQUIRED)
-        lookup = lambda _namespace, _name, uid: self.targets.get(uid)  # noqa: E731 - as the agent's
+        lookup = lambda _machine, uid: self.targets.get(uid)  # noqa: E731 - as the agent's
         self.server = Server(
             lookup, tls, host="127.0.0.1", port=0, kubelet=root, reads=Reading(Reads(self.links).read, {"song": json.loads})
         )
@@ -53,7 +53,7 @@ class Scene:
         async with self.launcher.serving(self.root), asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(each.run()) for each in (self.server, self.links)]
             await self.server.ready.wait()
-            link = self.links.want(POD, Who("vm", Request("default", "testvm")))
+            link = self.links.acquire(POD, Holder("vm", Request("default", "testvm")))
             await eventually(lambda: link.connection is not None)
             yield
             for task in running:

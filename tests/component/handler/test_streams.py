@@ -50,9 +50,7 @@ class Scene:
         self.targets: dict[str, Target] = {"uid-1": Target("pod-1")}
         self.guest = Guest()
         tls = ServerTls(self.authority.node("n"), clients=ssl.CERT_REQUIRED)
-        self.server = Server(
-            lambda _namespace, _name, uid: self.targets.get(uid), tls, host="127.0.0.1", port=0, kubelet=root, limits=limits
-        )
+        self.server = Server(lambda _machine, uid: self.targets.get(uid), tls, host="127.0.0.1", port=0, kubelet=root, limits=limits)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

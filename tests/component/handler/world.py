@@ -49,7 +49,7 @@ from handler.reconcilers import (
     validation,
 )
 from handler.reconcilers.limits import Limits
-from handler.reconcilers.wiring import Wiring
+from handler.reconcilers.pod_networks import PodNetworks
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 from handler.storage.adding import PluginDisks
@@ -205,10 +205,10 @@ class Handler:
         plugins, records = Plugins(kubelet / "plugins", {"storage": STORAGE_PLUGINS}), Records(kubelet / "records")
         disks = PluginDisks(plugins, records, kubelet)
         deleter = Deleter(records, plugins.call, lambda uid: places.has_volumes(uid, kubelet), event_recorder(recorder))
-        wired = Wiring(self.node.prepare_network, clock, limits)
-        vm = guest_ports.Ports(self.machines, client, recorder, self.node, disks, wired, self.links, clock, prober, limits)
+        networks = PodNetworks(self.node.prepare_network, clock, limits)
+        vm = guest_ports.Ports(self.machines, client, recorder, self.node, disks, networks, self.links, clock, prober, limits)
         sides = [
-            migration_ports.Ports(client, each, self.machines, recorder, self.node, disks, wired, self.links, clock, limits)
+            migration_ports.Ports(client, each, self.machines, recorder, self.node, disks, networks, self.links, clock, limits)
             for each in (leaving, coming)
         ]
         moves = partial(Validated, events=recorder, resource=MIGRATIONS, validate=validation.validate_migration)
@@ -252,8 +252,8 @@ class Handler:
         return found
 
     def _link_changed(self, link: Link) -> None:
-        for who in link.wanted:
-            self.loops[who.loop].queue.add(who.request)
+        for holder in link.holders:
+            self.loops[holder.loop].queue.add(holder.request)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.validity import SKEW
-from handler.identity.plan import EARLIEST, LATEST, Ask, Held, Observed, Rest, plan, problem, renewed_at
+from handler.identity.plan import EARLIEST, LATEST, Held, Observed, RequestCertificate, Requeue, plan, problem, renewed_at
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -35,8 +35,8 @@ GOOD = Observed(Held(NOW - SKEW, NOW + DAY), has_authorities=True, refusal="", i
 def test_what_is_done_and_said(observed: Observed, later: timedelta, asks: str, said: str) -> None:
     action = plan(observed, NOW + later)
 
-    assert isinstance(action, Ask) == bool(asks)
-    if isinstance(action, Ask):
+    assert isinstance(action, RequestCertificate) == bool(asks)
+    if isinstance(action, RequestCertificate):
         assert asks in action.reason
     found = problem(observed, NOW + later)
     assert said in found
@@ -50,10 +50,10 @@ def test_a_certificate_is_renewed_within_its_life_and_not_at_once(life: timedelt
     due = renewed_at(held, spread)
 
     assert NOW + life * EARLIEST - timedelta(seconds=1) <= due <= NOW + life * LATEST + timedelta(seconds=1)
-    assert isinstance(plan(replace(GOOD, held=held, spread=spread), due), Ask)
+    assert isinstance(plan(replace(GOOD, held=held, spread=spread), due), RequestCertificate)
     before = plan(replace(GOOD, held=held, spread=spread), NOW)
-    assert isinstance(before, Rest)
-    assert timedelta(0) < before.time <= due - NOW
+    assert isinstance(before, Requeue)
+    assert 0 < before.seconds <= (due - NOW).total_seconds()
 
 
 def test_a_certificate_that_was_not_dated_back_is_renewed_within_its_life_too() -> None:

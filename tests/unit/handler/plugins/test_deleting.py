@@ -14,7 +14,7 @@ from handler.plugins import deleting
 from handler.plugins.contract import Command, Kind
 from handler.plugins.deleting import LONGEST_RETRY_SECONDS, Deleter, event_recorder
 from handler.plugins.faults import Failed, Fault
-from handler.plugins.records import Record, Records
+from handler.plugins.records import Element, Record, Records
 
 HERE, GONE = (str(uuid.UUID(int=each)) for each in (1, 2))
 MACHINE = {"machine": {"namespace": "default", "name": "vm", "uid": "u-1"}}
@@ -101,7 +101,7 @@ async def test_one_that_hangs_keeps_no_later_one_waiting(world: World, monkeypat
 async def test_what_is_added_while_its_pod_goes_is_deleted_after_that_and_not_beside_it(world: World) -> None:
     """A DEL beside an ADD that has not answered would find nothing, and be the last."""
     record = Record("storage", GONE, "data", "images", MACHINE)
-    async with asyncio.TaskGroup() as group, world.records.lock("storage", GONE, "data"):
+    async with asyncio.TaskGroup() as group, world.records.lock(Element("storage", GONE, "data")):
         world.records.write(record)
         group.create_task(world.deleter.look())
         while not world.looked:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handler.plugins.records import Record, Records
+from handler.plugins.records import Element, Record, Records
 
 UID = str(uuid.UUID(int=7))
 RECORD = Record("storage", UID, "data", "images", {"machine": {"name": "vm"}, "disk": {"name": "data"}})
@@ -26,8 +26,8 @@ def test_the_next_process_finds_what_was_written_last(records: Records, tmp_path
     other = Record("network", UID, "data", "isolated", {})
     records.write(other)
     again = Records(tmp_path / "records")
-    assert again.of("storage", UID, "data") == answered
-    assert again.of("storage", UID, "other") is None
+    assert again.of(Element("storage", UID, "data")) == answered
+    assert again.of(Element("storage", UID, "other")) is None
     assert sorted(again.all(), key=lambda each: each.kind) == [other, answered]
     assert {stat.S_IMODE(each.stat().st_mode) for each in (tmp_path / "records").glob("*/*")} == {0o600}
 
@@ -49,7 +49,7 @@ def test_one_that_cannot_be_read_keeps_nobody_from_the_others(records: Records, 
     broken.write_text(text)
     (tmp_path / "records" / UID / "foreign-data.json").write_text("{}")
     assert list(records.all()) == [RECORD]
-    assert records.of("storage", UID, "broken") is None
+    assert records.of(Element("storage", UID, "broken")) is None
 
 
 @pytest.mark.parametrize(("uid", "element"), [("../x", "data"), (UID, "../data"), (UID, ""), ("", "data"), (UID, "a/b")])

@@ -13,11 +13,11 @@ from controller.runtime.flowcontrol import TokenBucket
 from controller.runtime.reconciling import Request
 from handler.pods.launcher import Connection
 from handler.pods.limits import DEFAULT
-from handler.pods.links import Link, Links, Who
+from handler.pods.links import Holder, Link, Links
 from launcher.protocol import messages
 from tests.unit.controller.virtualtime import run
 
-ME = Who("vm", Request("ns", "a/b"))
+ME = Holder("vm", Request("ns", "a/b"))
 OnStatus = Callable[[messages.Status], None]
 
 
@@ -66,7 +66,7 @@ class Node:
 
 def test_changes_are_told_in_bursts_then_slowly_and_the_newest_always() -> None:
     async def flood(node: Node) -> None:
-        node.links.want("pod-1", ME)
+        node.links.acquire("pod-1", ME)
         await asyncio.sleep(1)
         for revision in range(1, 10_001):  # a thousand a second
             node.pods["pod-1"].on_status(messages.Status(revision))
@@ -80,7 +80,7 @@ def test_changes_are_told_in_bursts_then_slowly_and_the_newest_always() -> None:
 
 def test_a_change_that_comes_alone_is_told_at_once() -> None:
     async def speak(node: Node) -> None:
-        node.links.want("pod-1", ME)
+        node.links.acquire("pod-1", ME)
         await asyncio.sleep(1)
         for revision in range(1, 601):  # a live migration of five minutes
             node.pods["pod-1"].on_status(messages.Status(revision))
@@ -94,12 +94,12 @@ def test_a_change_that_comes_alone_is_told_at_once() -> None:
 def test_what_goes_wrong_with_one_link_ends_there_and_is_tried_again(fault: Exception) -> None:
     async def meet(node: Node) -> None:
         node.pods["pod-1"].faults = [fault]
-        node.links.want("pod-1", ME)
-        node.links.want("pod-2", ME)
+        node.links.acquire("pod-1", ME)
+        node.links.acquire("pod-2", ME)
         await asyncio.sleep(1)
-        assert node.links.want("pod-2", ME).connection is not None
+        assert node.links.acquire("pod-2", ME).connection is not None
         await asyncio.sleep(DEFAULT.fault_seconds + 1)
-        assert node.links.want("pod-1", ME).connection is not None
+        assert node.links.acquire("pod-1", ME).connection is not None
 
     assert Node("pod-1", "pod-2").play(meet).pods["pod-1"].connected == 2
 
@@ -108,7 +108,7 @@ def test_what_goes_wrong_with_one_link_ends_there_and_is_tried_again(fault: Exce
 def test_what_is_no_uid_gets_no_link(uid: Any) -> None:
     async def want(node: Node) -> None:
         with pytest.raises(ValueError, match="no uid of a pod"):
-            node.links.want(uid, ME)
+            node.links.acquire(uid, ME)
         assert len(node.links) == 0
 
     Node().play(want)
@@ -116,7 +116,7 @@ def test_what_is_no_uid_gets_no_link(uid: Any) -> None:
 
 def test_a_dropped_link_tells_nothing_more() -> None:
     async def drop(node: Node) -> None:
-        node.links.want("pod-1", ME)
+        node.links.acquire("pod-1", ME)
         await asyncio.sleep(1)
         for revision in range(1, 200):
             node.pods["pod-1"].on_status(messages.Status(revision))

@@ -5,13 +5,14 @@ import contextlib
 import pytest
 
 from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import NamespacedName
 from handler.streams.limits import Limits, OpenStreams, Wanted
 
-CONSOLE = Wanted("default/testvm", "u-1", "console", "alice")
-DISPLAY = Wanted("default/testvm", "u-1", "vnc", "alice")
-BOBS = Wanted("default/testvm", "u-1", "console", "bob")
-UNSAID = Wanted("default/testvm", "u-1", "console", "")
-ANOTHER = Wanted("default/another", "u-2", "console", "alice")
+CONSOLE = Wanted(NamespacedName("default", "testvm"), "u-1", "console", "alice")
+DISPLAY = Wanted(NamespacedName("default", "testvm"), "u-1", "vnc", "alice")
+BOBS = Wanted(NamespacedName("default", "testvm"), "u-1", "console", "bob")
+UNSAID = Wanted(NamespacedName("default", "testvm"), "u-1", "console", "")
+ANOTHER = Wanted(NamespacedName("default", "another"), "u-2", "console", "alice")
 
 
 def opened(limits: Limits, *wanted: Wanted) -> int:

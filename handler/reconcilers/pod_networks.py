@@ -41,26 +41,26 @@ class _Failing:
     fault: CommandFailed | Fault | Unsupported
 
 
-class Wiring:
+class PodNetworks:
     """The networks, by uid of the pod."""
 
     def __init__(self, prepare: Prepare, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._prepare = prepare
         self._clock = clock
         self._limits = limits
-        self._wired: dict[str, tuple[Interface, ...]] = {}
+        self._interfaces: dict[str, tuple[Interface, ...]] = {}
         self._failing: dict[str, _Failing] = {}
 
     def interfaces(self, pod_uid: str) -> tuple[Interface, ...] | None:
         """Return the interfaces of a pod whose network was set up since this process began."""
-        return self._wired.get(pod_uid)
+        return self._interfaces.get(pod_uid)
 
     def may_heal(self, pod_uid: str) -> bool:
         """Return whether the last try failed for a reason that the next may not meet."""
         failing = self._failing.get(pod_uid)
         return failing is not None and isinstance(failing.fault, HEALING)
 
-    async def wire(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+    async def set_up(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         """Set up the pod's network, once, and return the guest's interfaces.
 
         Raises:
@@ -68,8 +68,8 @@ class Wiring:
             CommandFailed: a program failed, in this try or, where there were too many, in the last one.
             Fault: a plugin did, likewise.
         """
-        if (wired := self._wired.get(pod_uid)) is not None:
-            return wired
+        if (known := self._interfaces.get(pod_uid)) is not None:
+            return known
         failing, now = self._failing.get(pod_uid), asyncio.get_running_loop().time()
         if failing is not None and not failing.tries.try_accept(now):
             raise type(failing.fault)(str(failing.fault))
@@ -84,14 +84,14 @@ class Wiring:
                 )
             failing.fault = type(fault)(str(fault))  # without its frames
             raise
-        self._wired[pod_uid] = interfaces
+        self._interfaces[pod_uid] = interfaces
         self._failing.pop(pod_uid, None)
         return interfaces
 
-    async def make_sure(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> NetworkFault | None:
+    async def ensure(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> NetworkFault | None:
         """Set up the network of a running guest, filters included, where a former process did; return the fault that is to be told."""
         try:
-            await self.wire(vm, pod_uid, connection)
+            await self.set_up(vm, pod_uid, connection)
         except Unsupported as error:
             return NetworkFault(conditions.NETWORK_NOT_SUPPORTED, str(error))
         except HEALING as error:
@@ -107,5 +107,5 @@ class Wiring:
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
         """Drop what is known of pods that are gone."""
-        self._wired = {uid: wired for uid, wired in self._wired.items() if is_alive(uid)}
+        self._interfaces = {uid: known for uid, known in self._interfaces.items() if is_alive(uid)}
         self._failing = {uid: failing for uid, failing in self._failing.items() if is_alive(uid)}
