@@ -14,7 +14,7 @@ import pytest
 
 from apiserver.apis.virt import network
 from tests.testbed.networkpolicies import ruleset
-from tests.testbed.networkpolicies.ruleset import Pod, Seen
+from tests.testbed.networkpolicies.ruleset import Cluster, Pod
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(180)]
 
@@ -70,8 +70,8 @@ class World:
         return run("ip", "netns", "exec", f"{self.prefix}-{name}", *words, stdin=stdin)
 
     def load(self, *policies: dict[str, Any]) -> None:
-        seen = Seen(PODS, {"shop": {"team": "a"}, "bank": {"team": "b"}}, policies)
-        self.inside("node", "nft", "-f", "-", stdin=ruleset.script(seen, "here"))
+        cluster = Cluster(PODS, {"shop": {"team": "a"}, "bank": {"team": "b"}}, policies)
+        self.inside("node", "nft", "-f", "-", stdin=ruleset.script(cluster, "here"))
 
     def check(self, source: str, *, reached: set[str], closed: set[str], addresses: Mapping[str, Sequence[str]] = ADDRESSES) -> None:
         """Ask from a pod, by every family: ``name:port``."""
@@ -188,7 +188,7 @@ def test_rules_of_every_kind_are_loaded(world: World) -> None:
     rules = [{"from": peers, "to": peers, "ports": ports}]
     named = Pod("shop", "six", "here", {}, ("10.9.1.9", "fd00::9"), (("http", "TCP", 80),))
     policy = {"metadata": {"namespace": "shop", "name": "p"}, "spec": {"ingress": rules, "egress": [*rules, {"ports": [{"port": "http"}]}]}}
-    world.inside("node", "nft", "-f", "-", stdin=ruleset.script(Seen((*PODS, named), {}, [policy]), "here"))
+    world.inside("node", "nft", "-f", "-", stdin=ruleset.script(Cluster((*PODS, named), {}, [policy]), "here"))
     assert "sctp dport 5-9" in world.inside("node", "nft", "list", "table", "inet", ruleset.TABLE)
     world.load()
 
