@@ -57,7 +57,9 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") 
     }
 
 
-async def run(client: Client, node: str, namespace: str, verdict: Callable[[], Verdict], clock: Clock) -> None:
+async def run(
+    client: Client, node: str, namespace: str, verdict: Callable[[], Verdict], clock: Clock, *, renew_seconds: float = RENEW_SECONDS
+) -> None:
     """Renew until cancelled; while the API server is away, try again at the next beat."""
     uid, name = NodeUid(client, node), names.handler_lease(node)
 
@@ -68,7 +70,7 @@ async def run(client: Client, node: str, namespace: str, verdict: Callable[[], V
 
     while True:
         try:
-            async with asyncio.timeout(RENEW_SECONDS):
+            async with asyncio.timeout(renew_seconds):
                 try:
                     await renew(lambda obj: client.patch(LEASES, name, obj, namespace))
                 except errors.NotFound:  # it is the first, or it went with its Node
@@ -76,7 +78,7 @@ async def run(client: Client, node: str, namespace: str, verdict: Callable[[], V
                     await renew(lambda obj: client.create(LEASES, obj, namespace))
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning("renew lease %s: %s", name, str(error) or "no answer in time")
-        await asyncio.sleep(RENEW_SECONDS)
+        await asyncio.sleep(renew_seconds)
 
 
 async def _send(send: Callable[[Object], Awaitable[Object]], wanted: Object) -> None:

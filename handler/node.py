@@ -35,14 +35,35 @@ def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
             yield ownership.disk(disk["name"], read_only=only_read)
 
 
+Give = Callable[[int, ownership.Node], bool]
+"""Gives a device node below a root to the pod's user; returns whether it is there. Raises NotTheDevice, OSError."""
+
+
 class Node:
     """This node."""
 
-    def __init__(self, plugins: Plugins | None = None, records: Records | None = None, files: host_disks.Allowed | None = None) -> None:
-        """``plugins`` are third parties', ``records`` what they were asked for, ``files`` those of this node that may be disks."""
+    def __init__(
+        self,
+        plugins: Plugins | None = None,
+        records: Records | None = None,
+        files: host_disks.Allowed | None = None,
+        *,
+        give: Give = ownership.give,
+        patience_seconds: float = hanging.PATIENCE_SECONDS,
+    ) -> None:
+        """Touch no pod yet.
+
+        Args:
+            plugins: those of third parties.
+            records: what they were asked for.
+            files: files of this node that may be disks.
+            give: gives a device node below a root to the pod's user.
+            patience_seconds: for a pod whose disk does not answer.
+        """
+        self._give = give
         self._files = files or host_disks.Allowed()
         self._networks = setup.Networks(plugins, records)
-        self._calls = hanging.Calls[messages.Accelerator]()
+        self._calls = hanging.Calls[messages.Accelerator](patience_seconds)
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         """Give the pod's device nodes to its user, and return what its guest can run with; harmless when it is done again.
@@ -66,7 +87,7 @@ class Node:
                 os.dup(connection.process.root),
                 os.dup(connection.process.pidfd),
             )  # the connection may be gone before it is over
-            return functools.partial(_give, root, process, nodes, files, lock)
+            return functools.partial(_give, self._give, root, process, nodes, files, lock)
 
         return await self._calls.run(pod_uid, begin)
 
@@ -90,7 +111,7 @@ class Node:
 
 
 def _give(
-    root: int, process: int, nodes: Sequence[ownership.Node], files: Sequence[host_disks.File], lock: Callable[[], None] | None
+    give: Give, root: int, process: int, nodes: Sequence[ownership.Node], files: Sequence[host_disks.File], lock: Callable[[], None] | None
 ) -> messages.Accelerator:
     """Give nodes and files; ``lock`` lets the guest's memory be locked, for devices of this node, and is None without any."""
     try:
@@ -99,7 +120,7 @@ def _give(
             lock()
         for file in files:
             host_disks.put(root, process, file)
-        given = {node for node in nodes if ownership.give(root, node)}
+        given = {node for node in nodes if give(root, node)}
     finally:
         os.close(root)
         os.close(process)

@@ -30,9 +30,12 @@ _MAX_BYTES: Final = 1 << 20
 class Labels:
     """Keeps the labels of one Node true."""
 
-    def __init__(self, client: Client, node: str, path: Path, accelerated: Callable[[], bool]) -> None:
+    def __init__(
+        self, client: Client, node: str, path: Path, accelerated: Callable[[], bool], *, retry_seconds: float = RETRY_SECONDS
+    ) -> None:
         """``path``: where libvirt's answer is, if there is one; ``accelerated``: whether guests run with KVM here."""
         self._client = client
+        self._retry_seconds = retry_seconds
         self._node = node
         self._path = path
         self._accelerated = accelerated
@@ -51,7 +54,7 @@ class Labels:
             try:
                 await self.write(self.wanted())
             except (errors.StatusError, TransportError) as error:
-                pause, found = RETRY_SECONDS, f"label node {self._node} with what its processors can do: {error}"
+                pause, found = self._retry_seconds, f"label node {self._node} with what its processors can do: {error}"
             if found and found != told:
                 logger.warning(found)
             told = found

@@ -140,8 +140,19 @@ class Plugin:
     with no devices, so that the node says 0 instead of the figure of an earlier run.
     """
 
-    def __init__(self, device: Offered, directory: Path, *, offered: bool, check: Callable[[Offered], str] | None = None) -> None:
+    def __init__(
+        self,
+        device: Offered,
+        directory: Path,
+        *,
+        offered: bool,
+        check: Callable[[Offered], str] | None = None,
+        poll_seconds: float = POLL_SECONDS,
+        health_seconds: float = HEALTH_SECONDS,
+    ) -> None:
         self.device = device
+        self._poll_seconds = poll_seconds
+        self._health_seconds = health_seconds
         self.registrations = 0
         self._directory = directory
         self._endpoint = f"kubevirt-{device.name}.sock"
@@ -160,7 +171,7 @@ class Plugin:
     async def offer_when_found(self) -> None:
         """Offer the device as soon as it can be used: its module may be loaded at any time."""
         while self._check(self.device):  # noqa: ASYNC110 - files have no event
-            await asyncio.sleep(HEALTH_SECONDS)
+            await asyncio.sleep(self._health_seconds)
         self.offer()
 
     def _tell(self) -> None:
@@ -182,7 +193,7 @@ class Plugin:
         """Serve and register until the kubelet or our socket is no longer the one that was registered."""
         kubelet = self._inode(KUBELET_SOCKET)
         if kubelet is None:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(self._poll_seconds)
             return
         path = self._directory / self._endpoint
         path.unlink(missing_ok=True)
@@ -194,7 +205,7 @@ class Plugin:
             self.registrations += 1
             logger.info("registered %s with the kubelet", self.device.resource)
             while self._inode(KUBELET_SOCKET) == kubelet and self._inode(self._endpoint) == own:  # noqa: ASYNC110 - files have no event
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(self._poll_seconds)
             logger.info("the kubelet was restarted, registering %s again", self.device.resource)
         finally:
             server.close()  # calls are ended; the kubelet hangs up when it sees that, and it is not waited for
@@ -216,7 +227,7 @@ class Plugin:
 
     async def _watch_health(self) -> None:
         while True:
-            await asyncio.sleep(HEALTH_SECONDS)
+            await asyncio.sleep(self._health_seconds)
             fault = self._check(self.device) if self._offered else ""
             if fault != self._fault:
                 logger.warning("%s is %s", self.device.resource, fault or "healthy again")

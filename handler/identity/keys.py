@@ -30,7 +30,7 @@ class Made:
     request: bytes
 
 
-async def make(node: str) -> Made:
+async def make(node: str, *, openssl_seconds: float = OPENSSL_SECONDS) -> Made:
     """Return a new key and the request for the certificate of virt-handler of this node.
 
     Raises:
@@ -38,12 +38,13 @@ async def make(node: str) -> Made:
         ValueError: the node can have no certificate.
     """
     server_name = names.handler_server_name(node)
-    key = await _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
+    key = await _openssl(openssl_seconds, "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
     # Without a configuration of its own openssl would read the distribution's, which may add extensions.
     subject = ("-config", "/dev/null", "-subj", f"/CN={names.HANDLER}", "-addext", f"subjectAltName=DNS:{server_name}")
+    request = ("req", "-new", "-sha256")
     # Its standard input would be a socket, with uvloop, and a socket cannot be opened by a name.
     with in_memory(key) as handle:
-        return Made(key, await _openssl("req", "-new", "-sha256", "-key", f"/proc/self/fd/{handle}", *subject, inherited=(handle,)))
+        return Made(key, await _openssl(openssl_seconds, *request, "-key", f"/proc/self/fd/{handle}", *subject, inherited=(handle,)))
 
 
 @contextmanager
@@ -57,17 +58,17 @@ def in_memory(content: bytes) -> Iterator[int]:
         os.close(handle)
 
 
-async def _openssl(*arguments: str, inherited: tuple[int, ...] = ()) -> bytes:
+async def _openssl(seconds: float, *arguments: str, inherited: tuple[int, ...] = ()) -> bytes:
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     try:
         child = await asyncio.create_subprocess_exec("openssl", *arguments, stdin=nothing, stdout=pipe, stderr=pipe, pass_fds=inherited)
     except OSError as error:
         raise KeyFailed(f"openssl: {error.strerror or error}") from error
     try:
-        async with asyncio.timeout(OPENSSL_SECONDS):
+        async with asyncio.timeout(seconds):
             output, said = await child.communicate()
     except TimeoutError as error:
-        raise KeyFailed(f"openssl {arguments[0]} takes longer than {OPENSSL_SECONDS:.0f} s") from error
+        raise KeyFailed(f"openssl {arguments[0]} takes longer than {seconds:.0f} s") from error
     finally:
         if child.returncode is None:
             child.kill()

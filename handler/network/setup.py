@@ -103,8 +103,15 @@ def _ports(interface: Mapping[str, Any]) -> tuple[Port, ...] | None:
 class Networks:
     """The plugins by which interfaces are joined: ours by their types, and those of third parties by name."""
 
-    def __init__(self, theirs: Plugins | None = None, records: Records | None = None) -> None:
-        """``theirs``: those of third parties; ``records``: of what they were asked for, without which nothing is taken away."""
+    def __init__(self, theirs: Plugins | None = None, records: Records | None = None, *, prepare_seconds: float = PREPARE_SECONDS) -> None:
+        """Join nothing yet.
+
+        Args:
+            theirs: those of third parties.
+            records: of what they were asked for, without which nothing is taken away.
+            prepare_seconds: that all networks of a pod may take together.
+        """
+        self._prepare_seconds = prepare_seconds
         self._ours = ours()
         self._theirs = theirs or Plugins(Path(), {})
         self._records = records
@@ -124,7 +131,7 @@ class Networks:
                 bindings.binding_of(each)  # what cannot be at all is told before anything is done
         with _held(launcher.network) as (descriptor, path):
             # Ours first: a third party's that does not answer must not keep a running guest from its filters.
-            ends = asyncio.get_running_loop().time() + PREPARE_SECONDS
+            ends = asyncio.get_running_loop().time() + self._prepare_seconds
             machine = requests.common(vm, pod_uid)
             made = {each: await self._in_time(ends, machine, asked[each], descriptor, path) for each in _in_turn(asked)}
         # Not before: until then the number may be that of another link of the node.
@@ -137,7 +144,9 @@ class Networks:
                 return await self._add(machine, interface, namespace, path)
         except TimeoutError as error:
             kind = TimedOut if interface.type == interfaces.PLUGIN else CommandFailed
-            raise kind(f"interface {interface.name}: the networks of the pod took longer than {PREPARE_SECONDS:g} s together") from error
+            raise kind(
+                f"interface {interface.name}: the networks of the pod took longer than {self._prepare_seconds:g} s together"
+            ) from error
 
     async def _add(self, machine: Mapping[str, Any], interface: Wanted, namespace: int, path: str) -> Interface:
         is_ours = interface.type != interfaces.PLUGIN

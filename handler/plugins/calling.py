@@ -31,7 +31,7 @@ OURS_AT_ONCE: Final = 4
 after a restart all pods of the node come at once."""
 PATIENCE_SECONDS: Final = 3 * contract.SECONDS
 """Wait of a call for its turn: longer than eight namespaces whose calls all hang need for theirs. Whoever calls has a time of its own
-for everything together (``network.setup.PREPARE_SECONDS``, ``storage.adding.ALL_SECONDS``)."""
+for everything together (``network.setup.PREPARE_SECONDS``, ``storage.adding.Limits``)."""
 NODE_NETNS: Final = "/proc/1/ns/net"
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _PROGRAMS: Final = (b"#!", b"\x7fELF")
@@ -67,8 +67,10 @@ class Plugins:
         *,
         seconds: float = contract.SECONDS,
         patience: float | None = PATIENCE_SECONDS,
+        node_netns: str = NODE_NETNS,
     ) -> None:
-        """``seconds``: that a call may take; ``patience``: seconds that it waits for its turn."""
+        """``seconds``: that a call may take; ``patience``: seconds that it waits for its turn; ``node_netns``: the node's network."""
+        self._node_netns = node_netns
         self._directory = directory
         self._allowed = allowed
         self._own = own or {}
@@ -130,7 +132,7 @@ class Plugins:
         self, kind: Kind, name: str, command: Command, program: _Program, document: Mapping[str, Any], environment: Mapping[str, str]
     ) -> Mapping[str, Any]:
         who = answers.title(name, command)
-        variables = {contract.COMMAND_VARIABLE: command, contract.NODE_NETNS_VARIABLE: NODE_NETNS}
+        variables = {contract.COMMAND_VARIABLE: command, contract.NODE_NETNS_VARIABLE: self._node_netns}
         given = {**_ENVIRONMENT, **program.environment, **variables, **environment}
         turns = self._turns_of_ours if program.is_ours else self._turns[kind, name, command]
         namespace = str(objects.dig(document, "machine", "namespace") or "")

@@ -61,6 +61,9 @@ class Deleter:
         is_there: Callable[[str], bool],
         failed: Callable[[Record, Fault], None],
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        look_seconds: float = LOOK_SECONDS,
+        first_retry_seconds: float = FIRST_RETRY_SECONDS,
     ) -> None:
         """Do nothing yet.
 
@@ -70,7 +73,11 @@ class Deleter:
             is_there: whether the pod with this uid still has its volumes.
             failed: hears of each ``DEL`` that failed.
             monotonic: seconds of a clock that never goes back.
+            look_seconds: between two looks for pods that are gone.
+            first_retry_seconds: until a plugin that failed is asked again, which takes longer each time.
         """
+        self._look_seconds = look_seconds
+        self._first_retry_seconds = first_retry_seconds
         self._records = records
         self._call = call
         self._is_there = is_there
@@ -85,7 +92,7 @@ class Deleter:
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._begin(group)
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(self._look_seconds)
 
     async def look(self) -> None:
         """Ask once for all that is due, and wait for the answers."""
@@ -119,7 +126,7 @@ class Deleter:
             self._under_way.discard(key)
 
     def _wait(self, key: Element) -> None:
-        _, backoff = self._waiting.setdefault(key, (0.0, Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)))
+        _, backoff = self._waiting.setdefault(key, (0.0, Backoff(self._first_retry_seconds, LONGEST_RETRY_SECONDS)))
         self._waiting[key] = (self._monotonic() + backoff.next(), backoff)
 
     async def _ask(self, record: Record) -> None:

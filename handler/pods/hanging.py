@@ -26,7 +26,8 @@ class StorageHangs(Exception):
 class Calls(Generic[T]):
     """The calls of one kind, and what they return."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._patience_seconds = patience_seconds
         self._running: dict[str, asyncio.Future[T]] = {}
 
     async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]]) -> T:
@@ -42,7 +43,7 @@ class Calls(Generic[T]):
             threading.Thread(target=_carry_out, args=(begin(), future), name=f"pod {pod_uid}", daemon=True).start()
             self._running[pod_uid] = future
             future.add_done_callback(lambda _: self._running.pop(pod_uid))
-        await asyncio.wait((future,), timeout=PATIENCE_SECONDS)
+        await asyncio.wait((future,), timeout=self._patience_seconds)
         if not future.done():
             raise StorageHangs(f"what is mounted in pod {pod_uid} does not answer; a disk of the virtual machine may be away")
         return future.result()

@@ -46,7 +46,7 @@ class Holder:
 class Link:
     """State of one launcher, as far as it is known."""
 
-    def __init__(self, pod_uid: str, now: float, limits: Limits) -> None:
+    def __init__(self, pod_uid: str, now: float, limits: Limits = DEFAULT) -> None:
         self.pod_uid = pod_uid
         self.connection: Connection | None = None
         """None while there is none."""

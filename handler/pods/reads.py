@@ -7,7 +7,7 @@ So readers can neither make a launcher say more than its budget, nor keep a gues
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
@@ -23,12 +23,21 @@ MAX_REFUSAL: Final = 512
 RETRY_SECONDS: Final = 5
 
 
+class _Text(NamedTuple):
+    """A text of the launcher of a pod."""
+
+    pod_uid: str
+    what: str
+
+
 class Reads:
     """Reads of launchers, shared by all who ask for the same."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, *, wait_seconds: float = WAIT_SECONDS, fresh_seconds: float = FRESH_SECONDS) -> None:
         self._links = links
-        self._asked: dict[tuple[str, str], Pending] = {}
+        self._wait_seconds = wait_seconds
+        self._fresh_seconds = fresh_seconds
+        self._asked: dict[_Text, Pending] = {}
 
     async def read(self, pod_uid: str, what: str) -> str:
         """Return the text that the launcher of this pod tells. It is the pod's word: not to be trusted.
@@ -41,23 +50,23 @@ class Reads:
         connection = _live(self._links.get(pod_uid))
         if not connection.tells(what):
             raise errors.BadRequest(f"its virt-launcher is of a release that has no {what}: it is told once the machine was started again")
-        pending = self._asked.get((pod_uid, what))
+        pending = self._asked.get(_Text(pod_uid, what))
         if pending is None or pending.connection is not connection:
             pending = self._begin(connection, pod_uid, what)
         try:
-            text = pending.text if await pending.answered(within=WAIT_SECONDS) else None
+            text = pending.text if await pending.answered(within=self._wait_seconds) else None
         except LauncherRefused as refused:
             raise _error(refused) from refused
         except Disconnected as error:
-            self._asked.pop((pod_uid, what), None)
+            self._asked.pop(_Text(pod_uid, what), None)
             raise errors.ServiceUnavailable(f"its virt-launcher hung up while it was asked for {what}", _AGAIN) from error
         if text is None:
-            raise errors.Timeout(f"its virt-launcher was asked for {what} and has not answered within {WAIT_SECONDS:.0f} s")
+            raise errors.Timeout(f"its virt-launcher was asked for {what} and has not answered within {self._wait_seconds:.0f} s")
         return text
 
     def _begin(self, connection: Connection, pod_uid: str, what: str) -> Pending:
         try:
-            pending = self._asked[pod_uid, what] = connection.begin(messages.Read(what))
+            pending = self._asked[_Text(pod_uid, what)] = connection.begin(messages.Read(what))
         except Disconnected as error:
             raise errors.ServiceUnavailable("its virt-launcher has just hung up", _AGAIN) from error
         return pending
@@ -65,7 +74,8 @@ class Reads:
     def _forget(self) -> None:
         """Forget answers that are not fresh any more, and what was asked on connections that are gone."""
         now = asyncio.get_running_loop().time()
-        self._asked = {key: each for key, each in self._asked.items() if each.answered_at is None or now - each.answered_at < FRESH_SECONDS}
+        fresh = self._fresh_seconds
+        self._asked = {text: each for text, each in self._asked.items() if each.answered_at is None or now - each.answered_at < fresh}
 
 
 _AGAIN: Final = errors.Details(retry_after_seconds=RETRY_SECONDS)

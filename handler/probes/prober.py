@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from apiserver.apis.meta import times
 from apiserver.apis.virt import power, probes
@@ -57,6 +57,13 @@ class _Asked:
         self.task: asyncio.Task[None] | None = None
 
 
+class _Key(NamedTuple):
+    """A probe of the guest of a pod."""
+
+    pod_uid: str
+    field: str
+
+
 class Prober:
     """All probes of this node."""
 
@@ -80,7 +87,7 @@ class Prober:
         self._clock = clock
         self._may_be_asked = may_be_asked
         self._changed = changed
-        self._asked: dict[tuple[str, str], _Asked] = {}
+        self._asked: dict[_Key, _Asked] = {}
         self._starting: asyncio.Queue[_Asked] = asyncio.Queue()
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
@@ -97,7 +104,7 @@ class Prober:
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
         """Ask no more in pods that are gone."""
-        for key in [key for key in self._asked if not is_alive(key[0])]:
+        for key in [key for key in self._asked if not is_alive(key.pod_uid)]:
             self._drop(key)
 
     async def run(self) -> None:
@@ -109,7 +116,7 @@ class Prober:
                     asked.task = tasks.create_task(self._ask(asked))
 
     def _take(self, vm: Mapping[str, Any], link: Link, address: str | None, field: str) -> Tally:
-        probe, key = probes.of(vm.get("spec") or {}, field), (link.pod_uid, field)
+        probe, key = probes.of(vm.get("spec") or {}, field), _Key(link.pod_uid, field)
         wanted, problem = _wanted(probe, address)
         known = self._asked.get(key)
         if known is not None and (known.wanted != wanted or known.link is not link):
@@ -128,7 +135,7 @@ class Prober:
         ran = (self._clock.now() - times.parse(str(began))).total_seconds() if began else 0.0
         return min(max(0.0, delay - ran), delay)
 
-    def _drop(self, key: tuple[str, str]) -> None:
+    def _drop(self, key: _Key) -> None:
         if (task := self._asked.pop(key).task) is not None:
             task.cancel()
 

@@ -23,19 +23,27 @@ from handler.relays.carrying import Carried, Carrier
 
 logger = logging.getLogger(__name__)
 
-HANDSHAKE_SECONDS: Final = 10.0
-HEADER_SECONDS: Final = 10.0
-LAST_SECONDS: Final = 60.0
-"""For the source's libvirt to read how a migration ended, and to close its connections: it does so at once."""
-MAX_UNSHAKEN: Final = 32
-"""Handshakes of one address at a time."""
-MAX_UNSHAKEN_IN_ALL: Final = 128
-MAX_UNLED: Final = 32
-"""Connections of one node that lead nowhere yet, or never will: they say what they are for, or wait for a guest to be released. Each is a
-thread of the process that carries the relays of all nodes."""
-
 ReleaseGuest = Callable[[bool], Awaitable[None]]
 """Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises Disconnected, LauncherRefused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times and limits of the connections of other nodes."""
+
+    handshake_seconds: float = 10.0
+    header_seconds: float = 10.0
+    last_seconds: float = 60.0
+    """For the source's libvirt to read how a migration ended, and to close its connections: it does so at once."""
+    handshakes_per_address: int = 32
+    """At a time."""
+    handshakes: int = 128
+    pending_per_node: int = 32
+    """Connections of one node that lead nowhere yet, or never will: they say what they are for, or wait for a guest to be released. Each is
+    a thread of the process that carries the relays of all nodes."""
+
+
+DEFAULT_LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +66,11 @@ class Incoming:
         host: str = "",
         port: int = streams.RELAY_PORT,
         kubelet: Path = places.KUBELET_DIRECTORY,
-        last_seconds: float = LAST_SECONDS,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.port = port
         self.ready = asyncio.Event()
-        self._last_seconds = last_seconds
+        self._limits = limits
         self._tls = tls
         self._node_of = node_of
         self._host = host
@@ -72,9 +80,9 @@ class Incoming:
         """By migration and channel."""
         self._all: set[Carried] = set()
         """Connections whose handshake is over."""
-        self._unshaken: Counter[str] = Counter()
-        """The others, by address."""
-        self._unled: Counter[str] = Counter()
+        self._handshakes: Counter[str] = Counter()
+        """Those of the others, by address."""
+        self._pending: Counter[str] = Counter()
         """Connections whose handshake is over and that lead nowhere yet, by node."""
         self._carrier = Carrier()
 
@@ -88,7 +96,7 @@ class Incoming:
         A source that was taken over keeps it open: it leads to libvirtd of a pod in which the guest runs now.
         """
         if self._expected.pop(migration_uid, None) is not None:
-            asyncio.get_running_loop().call_later(self._last_seconds, self._end, migration_uid)
+            asyncio.get_running_loop().call_later(self._limits.last_seconds, self._end, migration_uid)
 
     def _end(self, migration_uid: str) -> None:
         if migration_uid in self._expected:
@@ -134,7 +142,7 @@ class Incoming:
     async def _serve(self, link: socket.socket) -> None:
         try:
             async with contextlib.AsyncExitStack() as stack:
-                await self._judge(await self._shaken(stack, link), stack)
+                await self._judge(await self._shake_hands(stack, link), stack)
         except Stranger as error:
             logger.warning("refused a relay: %s", error)
         except (OSError, TimeoutError, ValueError) as error:
@@ -142,24 +150,24 @@ class Incoming:
         except Exception:  # whatever one connection provokes here must not end the others
             logger.exception("a relay failed")
 
-    async def _shaken(self, stack: contextlib.AsyncExitStack, link: socket.socket) -> Carried:
+    async def _shake_hands(self, stack: contextlib.AsyncExitStack, link: socket.socket) -> Carried:
         """Return the connection once the handshake is over; the places for those who have not shown who they are yet are counted."""
         with link:
             try:
                 address = str(link.getpeername()[0])
             except OSError:
                 address = ""
-            if self._unshaken[address] >= MAX_UNSHAKEN or self._unshaken.total() >= MAX_UNSHAKEN_IN_ALL:
-                raise Stranger(f"{address} has {self._unshaken[address]} handshakes open, all together have {self._unshaken.total()}")
-            self._unshaken[address] += 1
+            if self._handshakes[address] >= self._limits.handshakes_per_address or self._handshakes.total() >= self._limits.handshakes:
+                raise Stranger(f"{address} has {self._handshakes[address]} handshakes open, all together have {self._handshakes.total()}")
+            self._handshakes[address] += 1
             try:
-                async with asyncio.timeout(HANDSHAKE_SECONDS):
+                async with asyncio.timeout(self._limits.handshake_seconds):
                     carried = await stack.enter_async_context(self._carrier.carried(link, self._tls.material))
                     await carried.shaken()
             finally:
-                self._unshaken[address] -= 1
-                if not self._unshaken[address]:
-                    del self._unshaken[address]
+                self._handshakes[address] -= 1
+                if not self._handshakes[address]:
+                    del self._handshakes[address]
         return carried
 
     async def _judge(self, carried: Carried, stack: contextlib.AsyncExitStack) -> None:
@@ -174,19 +182,19 @@ class Incoming:
     @contextlib.contextmanager
     def _place(self, node: str) -> Iterator[None]:
         """Count a connection that leads nowhere yet. Raises Stranger."""
-        if self._unled[node] >= MAX_UNLED:
-            raise Stranger(f"node {node} has {MAX_UNLED} connections open that lead nowhere yet")
-        self._unled[node] += 1
+        if self._pending[node] >= self._limits.pending_per_node:
+            raise Stranger(f"node {node} has {self._limits.pending_per_node} connections open that lead nowhere yet")
+        self._pending[node] += 1
         try:
             yield
         finally:
-            self._unled[node] -= 1
-            if not self._unled[node]:
-                del self._unled[node]
+            self._pending[node] -= 1
+            if not self._pending[node]:
+                del self._pending[node]
 
     async def _led(self, node: str, carried: Carried) -> tuple[str, header.Header | None]:
         """Return the pod and the channel that a connection is to lead to; None: it is refused, or was a request and is over."""
-        async with asyncio.timeout(HEADER_SECONDS):
+        async with asyncio.timeout(self._limits.header_seconds):
             line = await carried.line(header.MAX_BYTES)
         wanted = header.decode(line)
         expected = self._expected.get(wanted.migration_uid) if wanted is not None else None
@@ -210,7 +218,7 @@ class Incoming:
             answer = header.refusal(str(error))
         else:
             answer = header.OK
-        async with asyncio.timeout(HEADER_SECONDS):
+        async with asyncio.timeout(self._limits.header_seconds):
             await carried.answer(answer)
 
     async def _lead(self, wanted: header.Header, pod_uid: str, carried: Carried) -> None:

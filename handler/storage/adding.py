@@ -26,12 +26,8 @@ from handler.storage import answers, directories, nbd, requests
 logger = logging.getLogger(__name__)
 
 KIND: Final[Kind] = "storage"
-GREETING_SECONDS: Final = 10.0
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
-FIRST_CHECK_SECONDS: Final = 10.0
-ALL_SECONDS: Final = 45.0
-"""Seconds that the plugin of a disk may take, with all of its calls and their turns; ``network.setup.PREPARE_SECONDS`` says why."""
 LONGEST_CHECK_SECONDS: Final = 120.0
 """Until a plugin is asked again about a disk whose server does not answer, or of which it said that something is wrong."""
 
@@ -46,6 +42,19 @@ class Plugins(Protocol):
 
     async def describe(self, kind: Kind, name: str) -> Description:
         """Return what a plugin says of itself. Raises Fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times of plugins of disks, and of the servers that they name."""
+
+    greeting_seconds: float = 10.0
+    first_check_seconds: float = 10.0
+    all_seconds: float = 45.0
+    """Seconds that the plugin of a disk may take, with all of its calls and their turns; ``network.setup.PREPARE_SECONDS`` says why."""
+
+
+DEFAULT_LIMITS: Final = Limits()
 
 
 class DisksFault(Exception):
@@ -87,7 +96,8 @@ class _Checked:
 class PluginDisks:
     """The disks of the pods of this node that plugins set up."""
 
-    def __init__(self, plugins: Plugins, records: Records, kubelet: Path) -> None:
+    def __init__(self, plugins: Plugins, records: Records, kubelet: Path, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
         self._plugins = plugins
         self._records = records
         self._kubelet = kubelet
@@ -108,7 +118,7 @@ class PluginDisks:
         failing, now = self._failing.get(pod_uid), asyncio.get_running_loop().time()
         if failing is not None and now < failing.again:
             raise _again(failing.fault, failing.again - now)
-        found, faults = await _side_by_side({str(each["name"]): self._add(vm, pod_uid, each) for each in disks})
+        found, faults = await _side_by_side(self._limits.all_seconds, {str(each["name"]): self._add(vm, pod_uid, each) for each in disks})
         if faults:
             fault, backoff = DisksFault(faults), failing.backoff if failing else Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
             pause = backoff.next()
@@ -131,11 +141,11 @@ class PluginDisks:
         known = self._checked.get(pod_uid)
         is_first = known is None and pod_uid not in self._added
         if known is None:
-            known = self._checked[pod_uid] = _Checked(Backoff(FIRST_CHECK_SECONDS, LONGEST_CHECK_SECONDS))
+            known = self._checked[pod_uid] = _Checked(Backoff(self._limits.first_check_seconds, LONGEST_CHECK_SECONDS))
         known.is_wrong = bool(names & set(silent)) or known.fault is not None
         if not is_first and (not known.is_wrong or asyncio.get_running_loop().time() < known.again):
             return known.fault
-        _, faults = await _side_by_side({name: self._check(pod_uid, name) for name in sorted(names)})
+        _, faults = await _side_by_side(self._limits.all_seconds, {name: self._check(pod_uid, name) for name in sorted(names)})
         if not faults and not names & set(silent):
             known.backoff.reset()
         known.fault = DisksFault(faults) if faults else None
@@ -190,14 +200,14 @@ class PluginDisks:
         except OSError as error:
             raise nbd.NoExport(f"nobody takes a connection at {plugin_disks.SOCKET}: {error.strerror}") from error
         try:
-            async with asyncio.timeout(GREETING_SECONDS):
+            async with asyncio.timeout(self._limits.greeting_seconds):
                 reader, writer = await asyncio.open_unix_connection(sock=link)
                 try:
                     found = await nbd.ask(reader, writer, served.export)
                 finally:
                     writer.close()
         except TimeoutError as error:
-            raise nbd.NoExport(f"its server says nothing for {GREETING_SECONDS:g} s") from error
+            raise nbd.NoExport(f"its server says nothing for {self._limits.greeting_seconds:g} s") from error
         except OSError as error:
             raise nbd.NoExport(f"its server: {error}") from error
         if found.size != served.size:
@@ -221,19 +231,19 @@ def _again(fault: DisksFault, seconds: float) -> DisksFault:
     return found
 
 
-async def _side_by_side(calls: Mapping[str, Awaitable[Any]]) -> tuple[dict[str, Any], dict[str, Fault]]:
+async def _side_by_side(seconds: float, calls: Mapping[str, Awaitable[Any]]) -> tuple[dict[str, Any], dict[str, Fault]]:
     """Return what came of calls, and the faults of the others: one plugin that hangs keeps no other from its word."""
     found: dict[str, Any] = {}
     faults: dict[str, Fault] = {}
 
     async def one(name: str, call: Awaitable[Any]) -> None:
         try:
-            async with asyncio.timeout(ALL_SECONDS):
+            async with asyncio.timeout(seconds):
                 found[name] = await call
         except Fault as fault:
             faults[name] = fault
         except TimeoutError:
-            faults[name] = TimedOut(f"its plugin did not answer within {ALL_SECONDS:g} s in all")
+            faults[name] = TimedOut(f"its plugin did not answer within {seconds:g} s in all")
 
     async with asyncio.TaskGroup() as group:
         for name, call in calls.items():

@@ -53,7 +53,7 @@ class FakeLauncher:
         """Takes requests and never answers."""
         self.instead: Callable[[messages.Action], tuple[messages.RefusalReason, str] | None] | None = None
         """What is done with a request in place of what it asks for."""
-        self.later_actions = messages.LATER_ACTIONS
+        self.later_actions: tuple[str, ...] = messages.LATER_ACTIONS
         self.hellos = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._alive: tuple[int, int] = os.pipe()

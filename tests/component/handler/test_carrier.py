@@ -21,9 +21,10 @@ from apiserver.apis.virt import layout
 from certs import files as publishing
 from certs.reloading import ClientTls, Files
 from handler.pods import places
-from handler.relays import carrier, carrying, incoming
+from handler.relays import carrier, carrying
 from handler.relays.carrying import Carrier
 from handler.relays.header import Header
+from handler.relays.incoming import Limits
 from handler.relays.outgoing import Outgoing
 from tests.component.handler.test_relays import Scene
 from tests.component.handler.tls import Authority, trusting
@@ -35,10 +36,11 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
+    """Yield a scene; its parameter is what the target limits."""
     authority = Authority(tmp_path / "certs")
     async with trusting(tmp_path, authority) as (trust, operator):
-        made = Scene(tmp_path, authority, trust, operator)
+        made = Scene(tmp_path, authority, trust, operator, getattr(request, "param", Limits(last_seconds=0.2)))
         async with made.target():
             yield made
 
@@ -222,14 +224,14 @@ def resident(pid: int) -> int:
     return int(line.split()[1]) << 10
 
 
-async def test_those_who_say_nothing_are_a_few_and_keep_nobody_else_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "MAX_UNSHAKEN", 3)
+@pytest.mark.parametrize("scene", [Limits(handshakes_per_address=3, last_seconds=0.2)], indirect=True)
+async def test_those_who_say_nothing_are_a_few_and_keep_nobody_else_waiting(scene: Scene) -> None:
     scene.expect()
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", scene.incoming.port))) for _ in range(2)]
-        await eventually(lambda: scene.incoming._unshaken.total() == 2)
+        await eventually(lambda: scene.incoming._handshakes.total() == 2)
         assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
-        await eventually(lambda: scene.incoming._unshaken.total() == 2)
+        await eventually(lambda: scene.incoming._handshakes.total() == 2)
         silent += [stack.enter_context(socket.create_connection(("127.0.0.1", scene.incoming.port))) for _ in range(2)]
         for each in silent:
             each.setblocking(False)
@@ -237,7 +239,7 @@ async def test_those_who_say_nothing_are_a_few_and_keep_nobody_else_waiting(scen
             assert await asyncio.get_running_loop().sock_recv(silent[3], 1) == b""
         for each in silent:
             each.close()
-        await eventually(lambda: not scene.incoming._unshaken)
+        await eventually(lambda: not scene.incoming._handshakes)
     assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
 
 
@@ -378,6 +380,7 @@ async def test_the_carrier_ends_with_a_virt_handler_that_is_killed(scene: Scene)
 async def test_a_carrier_that_cannot_be_started_ends_a_relay_with_words(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    # Of the process: where Python is.
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     async with relayed(scene):
         with places.run_directory("source", scene.root) as directory:

@@ -12,7 +12,6 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
-from handler.cpu import publishing
 from handler.cpu.publishing import Labels
 from tests.component.handler.world import eventually
 from tests.fakes import rbac
@@ -38,7 +37,7 @@ class Node:
         return found
 
     def publisher(self, client: Client) -> Labels:
-        return Labels(client, "n", self.path, lambda: self.accelerated)
+        return Labels(client, "n", self.path, lambda: self.accelerated, retry_seconds=0.01)
 
 
 @pytest.fixture
@@ -79,8 +78,7 @@ async def test_what_is_not_known_makes_no_labels(node: Node) -> None:
     assert await once(node) == OTHERS
 
 
-async def test_a_failed_write_is_tried_again_and_a_verdict_is_followed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "RETRY_SECONDS", 0.01)
+async def test_a_failed_write_is_tried_again_and_a_verdict_is_followed(node: Node) -> None:
     node.api.refusals.append(errors.Forbidden("not yet"))
     node.accelerated = False
     async with Client(node.config, user_agent="test") as client, asyncio.TaskGroup() as tasks:

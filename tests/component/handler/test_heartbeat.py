@@ -18,14 +18,13 @@ LEASES = "/apis/coordination.k8s.io/v1/leases"
 NAMESPACE = names.node_lease_namespace("kubevirt")
 
 
-async def test_the_lease_is_made_and_renewed_where_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "RENEW_SECONDS", 0.02)
+async def test_the_lease_is_made_and_renewed_where_nothing_else_is() -> None:
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-handler")
     api.users["secret"] = {"extra": {names.NODE_CLAIM: ["node1"], names.NODE_UID_CLAIM: ["uid-1"]}}
     async with api.serving() as config, Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:
         verdict = Verdict(accelerated=False, reason="test")
-        beating = tasks.create_task(heartbeat.run(client, "node1", NAMESPACE, lambda: verdict, SystemClock()))
+        beating = tasks.create_task(heartbeat.run(client, "node1", NAMESPACE, lambda: verdict, SystemClock(), renew_seconds=0.02))
         async with asyncio.timeout(10):
             while len(api.writes) < 3:
                 await asyncio.sleep(0.01)

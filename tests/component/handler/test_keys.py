@@ -48,10 +48,9 @@ def test_an_openssl_that_fails_or_hangs_is_told_and_leaves_nothing(
 ) -> None:
     program = tmp_path / "openssl"
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(keys, "OPENSSL_SECONDS", 0.3)
     with asyncio.Runner(loop_factory=loop) as runner:
         for script, said in (("echo no >&2; exit 3", "ended with 3: no"), ("exit 0", "ended with 0"), ("exec sleep 60", "takes longer")):
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
             with pytest.raises(keys.KeyFailed, match=said):
-                runner.run(keys.make("node1"))
+                runner.run(keys.make("node1", openssl_seconds=0.3))

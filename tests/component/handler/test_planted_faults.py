@@ -75,6 +75,7 @@ async def test_what_one_object_makes_of_a_part_ends_there(
             raise Planted
         return sound(*given)
 
+    # Faults that nobody has a word for, in whatever part: no part has a place where such a thing is put in.
     monkeypatch.setattr(plant.part, plant.name, planted)
     Records(tmp_path / "records" / NODE).write(Record("network", str(uuid.UUID(int=1)), "lan", "faulty", {}))
     async with live(tmp_path) as world:

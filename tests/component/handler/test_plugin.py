@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 
 from handler.devices import macvtap, plugin
 from handler.devices.macvtap import Macvtaps
-from handler.devices.plugin import Device, Plugin
+from handler.devices.plugin import Device, Offered, Plugin
 from handler.devices.v1beta1 import api_pb2
 
 VSOCK = Device("devices.kubevirt.io/vhost-vsock", "/dev/vhost-vsock", 10, 241)
@@ -82,16 +82,14 @@ async def registrations(kubelet: Kubelet, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The times are constants that nobody configures; the tests only shorten the waiting."""
-    monkeypatch.setattr(plugin, "POLL_SECONDS", 0.05)
-    monkeypatch.setattr(plugin, "HEALTH_SECONDS", 0.05)
+def quick(device: Offered, directory: Path, *, offered: bool, check: Callable[[Offered], str] | None = None) -> Plugin:
+    """Return a plugin that looks often."""
+    return Plugin(device, directory, offered=offered, check=check, poll_seconds=0.05, health_seconds=0.05)
 
 
 async def test_the_kubelet_learns_of_the_device_and_is_told_where_it_lies(tmp_path: Path) -> None:
     kubelet = Kubelet(tmp_path)
-    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: ""), tmp_path):
+    async with kubelet.running(), offering(quick(TUN, tmp_path, offered=True, check=lambda _: ""), tmp_path):
         await registrations(kubelet, 1)
         assert kubelet.registered[0].resource_name == TUN.resource
         assert kubelet.registered[0].version == "v1beta1"
@@ -113,7 +111,7 @@ async def test_the_kubelet_learns_of_the_device_and_is_told_where_it_lies(tmp_pa
 
 async def test_each_macvtap_is_a_device_of_its_own(tmp_path: Path) -> None:
     kubelet, nodes = Kubelet(tmp_path), tmp_path / "nodes"
-    async with kubelet.running(), offering(Plugin(Macvtaps(nodes), tmp_path, offered=True, check=lambda _: ""), tmp_path):
+    async with kubelet.running(), offering(quick(Macvtaps(nodes), tmp_path, offered=True, check=lambda _: ""), tmp_path):
         await registrations(kubelet, 1)
         assert kubelet.registered[0].resource_name == "devices.kubevirt.io/macvtap"
         async with kubelet.channel() as channel:
@@ -137,7 +135,7 @@ async def test_a_number_that_a_macvtap_has_is_not_preferred_and_its_allocation_f
     (tmp_path / "devices").write_text("246 macvtap\n")
     (numbers / "246:1").symlink_to("../../devices/virtual/net/mvt0/macvtap/tap9")
     offered = Macvtaps(nodes, numbers=numbers, drivers=tmp_path / "devices")
-    async with kubelet.running(), offering(Plugin(offered, kubelet.directory, offered=True, check=lambda _: ""), kubelet.directory):
+    async with kubelet.running(), offering(quick(offered, kubelet.directory, offered=True, check=lambda _: ""), kubelet.directory):
         await registrations(kubelet, 1)
         assert kubelet.registered[0].options.get_preferred_allocation_available
         async with kubelet.channel() as channel:
@@ -172,7 +170,7 @@ async def test_a_number_that_a_macvtap_has_is_not_preferred_and_its_allocation_f
 
 async def test_a_restarted_kubelet_is_registered_with_again(tmp_path: Path) -> None:
     kubelet = Kubelet(tmp_path)
-    async with offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: ""), tmp_path):
+    async with offering(quick(TUN, tmp_path, offered=True, check=lambda _: ""), tmp_path):
         async with kubelet.running():
             await registrations(kubelet, 1)
         await asyncio.sleep(0.1)
@@ -185,7 +183,7 @@ async def test_a_restarted_kubelet_is_registered_with_again(tmp_path: Path) -> N
 async def test_a_device_that_breaks_is_reported_unhealthy_and_healthy_again(tmp_path: Path) -> None:
     faults = {"now": ""}
     kubelet = Kubelet(tmp_path)
-    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=True, check=lambda _: faults["now"]), tmp_path):
+    async with kubelet.running(), offering(quick(TUN, tmp_path, offered=True, check=lambda _: faults["now"]), tmp_path):
         await registrations(kubelet, 1)
         async with kubelet.channel() as channel, asyncio.timeout(10):
             stream = watch(channel)
@@ -200,7 +198,7 @@ async def test_a_device_that_breaks_is_reported_unhealthy_and_healthy_again(tmp_
 
 async def test_a_device_that_must_not_be_used_is_registered_with_none(tmp_path: Path) -> None:
     kubelet = Kubelet(tmp_path)
-    async with kubelet.running(), offering(Plugin(TUN, tmp_path, offered=False), tmp_path):
+    async with kubelet.running(), offering(quick(TUN, tmp_path, offered=False), tmp_path):
         await registrations(kubelet, 1)
         async with kubelet.channel() as channel:
             assert list((await watch(channel).read()).devices) == []
@@ -209,7 +207,7 @@ async def test_a_device_that_must_not_be_used_is_registered_with_none(tmp_path: 
 async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -> None:
     """Before, a node whose KVM was judged too early offered none until virt-handler was restarted."""
     faults = {"now": "open /dev/net/tun: No such file or directory"}
-    kubelet, tun = Kubelet(tmp_path), Plugin(TUN, tmp_path, offered=False, check=lambda _: faults["now"])
+    kubelet, tun = Kubelet(tmp_path), quick(TUN, tmp_path, offered=False, check=lambda _: faults["now"])
     async with kubelet.running(), offering(tun, tmp_path):
         await registrations(kubelet, 1)
         async with kubelet.channel() as channel, asyncio.timeout(10):
@@ -227,7 +225,7 @@ async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -
 
 async def test_a_device_whose_module_is_loaded_later_is_offered_as_soon_as_it_can_be_opened(tmp_path: Path) -> None:
     faults = {"now": "open /dev/vhost-vsock: No such file or directory"}
-    kubelet, vsock = Kubelet(tmp_path), Plugin(VSOCK, tmp_path, offered=False, check=lambda _: faults["now"])
+    kubelet, vsock = Kubelet(tmp_path), quick(VSOCK, tmp_path, offered=False, check=lambda _: faults["now"])
     async with kubelet.running(), offering(vsock, tmp_path), asyncio.TaskGroup() as tasks:
         tasks.create_task(vsock.offer_when_found())
         await registrations(kubelet, 1)

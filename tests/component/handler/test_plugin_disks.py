@@ -95,11 +95,11 @@ async def test_a_pod_that_goes_while_its_plugin_adds_leaves_nothing_attached(wor
     assert not list(world.records.all())
 
 
-async def test_a_plugin_that_hangs_is_a_fault_before_the_pass_of_the_loop_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adding, "ALL_SECONDS", 0.05)
+async def test_a_plugin_that_hangs_is_a_fault_before_the_pass_of_the_loop_is_ended(world: World) -> None:
+    disks = PluginDisks(world.san, world.records, world.kubelet, adding.Limits(all_seconds=0.05))
     with pytest.raises(DisksFault, match=r"disk 'data': its plugin did not answer within 0\.05 s in all") as raised:
-        await world.disks.add(VM, POD)
+        await disks.add(VM, POD)
     assert (raised.value.reason, raised.value.retry_seconds > 0) == ("PluginTimedOut", True)
     with pytest.raises(DisksFault):
-        await world.disks.add(VM, POD)  # it waits for its next try
+        await disks.add(VM, POD)  # it waits for its next try
     assert world.san.calls == ["ADD"]

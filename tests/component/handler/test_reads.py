@@ -34,7 +34,7 @@ POD = "pod-1"
 class Scene:
     """A virt-handler with one pod, and virt-api's way to it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, wait_seconds: float = reads.WAIT_SECONDS, fresh_seconds: float = reads.FRESH_SECONDS) -> None:
         self.root = root
         self.authority = Authority(root / "certs")
         self.launcher = FakeLauncher(POD)
@@ -44,9 +44,9 @@ class Scene:
         self.targets = {"uid-1": Target(POD), "uid-off": Target(POD, "the guest does not run")}
         tls = ServerTls(self.authority.node("n"), clients=ssl.CERT_REQUIRED)
         lookup = lambda _machine, uid: self.targets.get(uid)  # noqa: E731 - as the agent's
-        self.server = Server(
-            lookup, tls, host="127.0.0.1", port=0, kubelet=root, reads=Reading(Reads(self.links).read, {"song": json.loads})
-        )
+        asking = Reads(self.links, wait_seconds=wait_seconds, fresh_seconds=fresh_seconds)
+        answers = Reading(asking.read, {"song": json.loads})
+        self.server = Server(lookup, tls, host="127.0.0.1", port=0, kubelet=root, reads=answers)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -74,8 +74,8 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    made = Scene(tmp_path)
+async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
+    made = Scene(tmp_path, **getattr(request, "param", {}))
     async with made.running():
         yield made
 
@@ -90,8 +90,8 @@ async def test_the_launcher_is_asked_once_for_all_who_ask(scene: Scene) -> None:
     assert len(scene.asked) == 1
 
 
-async def test_an_answer_that_is_not_fresh_any_more_is_asked_for_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "FRESH_SECONDS", 0.0)
+@pytest.mark.parametrize("scene", [{"fresh_seconds": 0.0}], indirect=True)
+async def test_an_answer_that_is_not_fresh_any_more_is_asked_for_again(scene: Scene) -> None:
     await scene.get()
     scene.launcher.texts["song"] = '{"lo": 2}'
 
@@ -127,8 +127,8 @@ async def test_what_is_no_answer_is_not_passed_on(scene: Scene) -> None:
     assert (code, "tells is no song" in status["message"]) == (503, True)
 
 
-async def test_a_launcher_that_does_not_answer_keeps_few_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "WAIT_SECONDS", 1.0)
+@pytest.mark.parametrize("scene", [{"wait_seconds": 1.0}], indirect=True)
+async def test_a_launcher_that_does_not_answer_keeps_few_waiting(scene: Scene) -> None:
     scene.launcher.mute_reads = True
     async with asyncio.TaskGroup() as tasks:
         answers = [tasks.create_task(scene.get()) for _ in range(reading.MAX_WAITING_PER_MACHINE + 3)]

@@ -18,9 +18,9 @@ from apiserver.apis.virt import layout
 from certs.reloading import ClientTls, Files, ServerTls
 from handler.identity.trust import Trust
 from handler.pods import launcher, places
-from handler.relays import copying, incoming, outgoing
+from handler.relays import copying, outgoing
 from handler.relays.header import Header, Release
-from handler.relays.incoming import Expected, Incoming
+from handler.relays.incoming import DEFAULT_LIMITS, Expected, Incoming, Limits
 from handler.relays.outgoing import Destination, Outgoing
 from tests.component.handler.tls import Authority, Operator, trusting
 from tests.component.handler.world import eventually
@@ -32,12 +32,12 @@ SIZE = 3 << 20
 class Scene:
     """Node n2 with a pod that echoes, from which and to which node n migrates, and the certificates."""
 
-    def __init__(self, root: Path, authority: Authority, trust: Trust, operator: Operator) -> None:
+    def __init__(self, root: Path, authority: Authority, trust: Trust, operator: Operator, limits: Limits) -> None:
         self.root = root
         self.authority, self.trust, self.operator = authority, trust, operator
         self.source, self.files = authority.node("n"), authority.node("n2")
         tls = ServerTls(self.files, clients=ssl.CERT_REQUIRED)
-        self.incoming = Incoming(tls, trust.node_of, host="127.0.0.1", port=0, kubelet=root, last_seconds=0.2)
+        self.incoming = Incoming(tls, trust.node_of, host="127.0.0.1", port=0, kubelet=root, limits=limits)
         self.seen: list[str] = []
         self.released: list[bool] = []
         self.refusal: launcher.Disconnected | None = None
@@ -103,10 +103,11 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
+    """Yield a scene; its parameter is what the target limits."""
     authority = Authority(tmp_path / "certs")
     async with trusting(tmp_path, authority) as (trust, operator):
-        made = Scene(tmp_path, authority, trust, operator)
+        made = Scene(tmp_path, authority, trust, operator, getattr(request, "param", Limits(last_seconds=0.2)))
         async with made.target():
             yield made
 
@@ -281,8 +282,8 @@ async def test_a_source_node_that_dials_without_end_gets_a_few_relays(scene: Sce
 async def test_a_node_that_says_nothing_of_its_connections_has_a_few_and_others_theirs(scene: Scene) -> None:
     """Each is a thread of the process that carries the relays of all nodes, and that has only so much memory."""
     scene.incoming.expect("mig-2", Expected("target", "n3", scene.release))
-    opened = [await scene.connect() for _ in range(incoming.MAX_UNLED)]
-    await eventually(lambda: scene.incoming._unled["n"] == incoming.MAX_UNLED)
+    opened = [await scene.connect() for _ in range(DEFAULT_LIMITS.pending_per_node)]
+    await eventually(lambda: scene.incoming._pending["n"] == DEFAULT_LIMITS.pending_per_node)
     reader, writer = await scene.connect()
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
@@ -290,7 +291,7 @@ async def test_a_node_that_says_nothing_of_its_connections_has_a_few_and_others_
     assert await scene.dial(Header("mig-2", "data").encode(), scene.authority.node("n3")) == b"ping"
     for _, other in opened:
         other.close()
-    await eventually(lambda: not scene.incoming._unled)
+    await eventually(lambda: not scene.incoming._pending)
     scene.expect()
     assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # places are given back
 
@@ -306,17 +307,17 @@ async def test_requests_to_release_a_guest_that_have_no_answer_are_a_few(scene: 
         scene.released.append(paused)
 
     scene.incoming.expect("mig-1", Expected("target", "n", release))
-    opened = [await scene.connect() for _ in range(incoming.MAX_UNLED)]
+    opened = [await scene.connect() for _ in range(DEFAULT_LIMITS.pending_per_node)]
     for _, writer in opened:
         writer.write(Release("mig-1").encode())
-    await eventually(lambda: asked == incoming.MAX_UNLED)
+    await eventually(lambda: asked == DEFAULT_LIMITS.pending_per_node)
     reader, writer = await scene.connect()
     writer.write(Release("mig-1").encode())
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
     answered.set()
-    assert [await reader.read() for reader, _ in opened] == [b"ok\n"] * incoming.MAX_UNLED
-    assert asked == incoming.MAX_UNLED
+    assert [await reader.read() for reader, _ in opened] == [b"ok\n"] * DEFAULT_LIMITS.pending_per_node
+    assert asked == DEFAULT_LIMITS.pending_per_node
     for _, each in (*opened, (reader, writer)):
         each.close()
 
@@ -355,8 +356,8 @@ async def test_a_migration_that_is_expected_again_keeps_its_connections(scene: S
     writer.close()
 
 
-async def test_who_names_no_migration_in_time_is_hung_up_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "HEADER_SECONDS", 0.1)
+@pytest.mark.parametrize("scene", [Limits(header_seconds=0.1, last_seconds=0.2)], indirect=True)
+async def test_who_names_no_migration_in_time_is_hung_up_on(scene: Scene) -> None:
     scene.expect()
     reader, writer = await scene.connect()
     writer.write(b"kubevirt-relay/1 ")

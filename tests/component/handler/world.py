@@ -52,6 +52,7 @@ from handler.reconcilers.limits import Limits
 from handler.reconcilers.pod_networks import PodNetworks
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
+from handler.storage import adding
 from handler.storage.adding import PluginDisks
 from launcher.protocol import messages
 from tests.fakes import rbac
@@ -174,6 +175,7 @@ class Handler:
         *,
         limits: Limits,
         link_limits: links.Limits,
+        disk_limits: adding.Limits,
     ) -> None:
         self.node = FakeNode()
         self.relays = FakeRelays(servers, relay(node))
@@ -203,7 +205,7 @@ class Handler:
             changed=self._link_changed,
         )
         plugins, records = Plugins(kubelet / "plugins", {"storage": STORAGE_PLUGINS}), Records(kubelet / "records")
-        disks = PluginDisks(plugins, records, kubelet)
+        disks = PluginDisks(plugins, records, kubelet, disk_limits)
         deleter = Deleter(records, plugins.call, lambda uid: places.has_volumes(uid, kubelet), event_recorder(recorder))
         networks = PodNetworks(self.node.prepare_network, clock, limits)
         vm = guest_ports.Ports(self.machines, client, recorder, self.node, disks, networks, self.links, clock, prober, limits)
@@ -272,7 +274,7 @@ class World:
         """What virt-api would have refused a virt-handler."""
         api.judge = self._judge
         self.launchers: dict[str, FakeLauncher] = {}
-        self.limits, self.link_limits = Limits(), links.Limits()
+        self.limits, self.link_limits, self.disk_limits = Limits(), links.Limits(), adding.Limits()
         """Of the virt-handlers that start from now on."""
         self.servers: dict[str, FakeRelays] = {}
         self._kubelet = kubelet
@@ -292,7 +294,15 @@ class World:
         """Run virt-handler of a node, with a token that says so; leaving kills it."""
         async with Client(replace(self._config, token=node), user_agent="test") as client, asyncio.TaskGroup() as tasks:
             handler = Handler(
-                client, node, self._kubelet, self.launchers, self.servers, way, limits=self.limits, link_limits=self.link_limits
+                client,
+                node,
+                self._kubelet,
+                self.launchers,
+                self.servers,
+                way,
+                limits=self.limits,
+                link_limits=self.link_limits,
+                disk_limits=self.disk_limits,
             )
             self._relays[node] = way.address if way is not None else relay(node)
             task = tasks.create_task(handler.run())

@@ -16,8 +16,8 @@ import pytest
 from apiserver.apis.virt import attachments
 from handler.network import namespaces, results, setup
 from handler.network.binding import Unsupported
-from handler.plugins import answers, calling, contract, requests, running
-from handler.plugins.calling import Plugins
+from handler.plugins import answers, contract, requests, running
+from handler.plugins.calling import NODE_NETNS, Plugins
 from handler.plugins.contract import Command
 from handler.plugins.faults import Failed, NotFound, TimedOut
 from tests.host.handler import pods
@@ -53,10 +53,14 @@ def pod() -> Iterator[Pod]:
         yield made
 
 
+def plugins_in(directory: Path, node_netns: str = NODE_NETNS) -> Plugins:
+    shutil.copy(EXAMPLE, directory / "isolated")
+    return Plugins(directory, {"network": frozenset({"isolated", "liar"})}, node_netns=node_netns)
+
+
 @pytest.fixture
 def theirs(tmp_path: Path) -> Plugins:
-    shutil.copy(EXAMPLE, tmp_path / "isolated")
-    return Plugins(tmp_path, {"network": frozenset({"isolated", "liar"})})
+    return plugins_in(tmp_path)
 
 
 @dataclass(frozen=True)
@@ -160,12 +164,11 @@ async def test_no_segment_of_another_name_and_no_other_option_is_taken(theirs: P
             await setup.Networks(theirs).prepare(vm, "pod-1", pod.launcher)
 
 
-async def test_guests_of_a_segment_meet_and_those_of_another_do_not(theirs: Plugins, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_guests_of_a_segment_meet_and_those_of_another_do_not(tmp_path: Path) -> None:
     """By the way that virt-handler takes, beside the pods' own networks."""
     with ExitStack() as stack:
         one, other, stranger = (stack.enter_context(pods.a_pod()) for _ in range(3))
-        monkeypatch.setattr(calling, "NODE_NETNS", f"/run/netns/{one.caller}")
-        networks, taps = setup.Networks(theirs), []
+        networks, taps = setup.Networks(plugins_in(tmp_path, node_netns=f"/run/netns/{one.caller}")), []
         for position, (pod, segment) in enumerate(((one, "blue"), (other, "blue"), (stranger, "green"))):
             private = {"name": "private", "type": "plugin", "plugin": "isolated", "options": {"segment": segment}}
             vm = a_vm(private, {"name": "default"}, uid=f"vm-{position}")
@@ -246,11 +249,8 @@ async def test_a_plugin_that_lies_is_found_out(pod: Pod, theirs: Plugins, tmp_pa
     assert "tap0" in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
 
 
-async def test_interfaces_that_take_too_long_together_are_a_try_that_failed(
-    pod: Pod, theirs: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_interfaces_that_take_too_long_together_are_a_try_that_failed(pod: Pod, theirs: Plugins, tmp_path: Path) -> None:
     """Each of them answers in its time. The reconcile loop would end the pass, which is no try, and nobody would be told."""
-    monkeypatch.setattr(setup, "PREPARE_SECONDS", 4.0)
     taps = [attachments.tap(each) for each in ("one", "two", "three")]
     script = f"""#!/bin/sh
 if [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{DESCRIPTION}'; exit; fi
@@ -265,7 +265,7 @@ echo "{{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\", \\"mac\\": \\"{MAC}\\
     (tmp_path / "liar").chmod(0o755)
     slow = [{"name": each, "type": "plugin", "plugin": "liar", "mac": MAC} for each in ("one", "two", "three")]
     with pytest.raises(TimedOut, match=r"^interface \w+: the networks of the pod took longer than 4 s together$"):
-        await setup.Networks(theirs).prepare(a_vm(*slow), "pod-1", pod.launcher)
+        await setup.Networks(theirs, prepare_seconds=4.0).prepare(a_vm(*slow), "pod-1", pod.launcher)
 
 
 async def test_a_plugin_that_is_absent_is_told(pod: Pod) -> None:

@@ -73,9 +73,9 @@ class Here:
         path.write_text(text)
         path.chmod(0o755)
 
-    def disks(self, seconds: float = 20.0) -> PluginDisks:
+    def disks(self, seconds: float = 20.0, limits: adding.Limits = adding.DEFAULT_LIMITS) -> PluginDisks:
         """Return what a process of virt-handler has."""
-        return PluginDisks(self.plugins(seconds), self.records, self.kubelet)
+        return PluginDisks(self.plugins(seconds), self.records, self.kubelet, limits)
 
     def plugins(self, seconds: float = 20.0) -> Plugins:
         allowed = frozenset({"images", "other", "absent"})
@@ -180,12 +180,11 @@ def listener(here: Here, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.soc
         yield made
 
 
-async def test_a_socket_without_an_nbd_server(here: Here, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_socket_without_an_nbd_server(here: Here, listener: socket.socket) -> None:
     assert "nobody takes a connection at nbd.sock: Connection refused" in str(await said(here.disks(), machine(), here.uid))
     listener.listen(8)
-    monkeypatch.setattr(adding, "GREETING_SECONDS", 0.3)
-    assert "its server says nothing for 0.3 s" in str(await said(here.disks(), machine(), here.uid))
-    monkeypatch.setattr(adding, "GREETING_SECONDS", 20.0)
+    impatient = here.disks(limits=adding.Limits(greeting_seconds=0.3))
+    assert "its server says nothing for 0.3 s" in str(await said(impatient, machine(), here.uid))
     listener.accept()[0].close()  # the one that waited
     for words, told in ((b"220 smtp.example ESMTP\r\n", "does not greet as an NBD server"), (b"", "it hung up")):
         task = asyncio.get_running_loop().run_in_executor(None, _say, listener, words)
@@ -322,10 +321,9 @@ async def test_a_later_process_checks_what_an_earlier_one_added_and_adds_nothing
     assert checked == {**added, "prevResult": {"version": "1.0.0", "disk": disk}}
 
 
-async def test_what_a_plugin_says_to_a_check_is_told_until_it_says_otherwise(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adding, "FIRST_CHECK_SECONDS", 0.01)
+async def test_what_a_plugin_says_to_a_check_is_told_until_it_says_otherwise(here: Here) -> None:
     here.plugin(f"{A_FILE}; {THE_FILE}")
-    disks = here.disks()
+    disks = here.disks(limits=adding.Limits(first_check_seconds=0.01))
     await disks.add(machine(), here.uid)
     here.plugin("exit 1", otherwise="""echo '{"version": "1.0.0", "code": 5, "msg": "the pool is away"}'; exit 1""")
     assert (await disks.check(machine(), here.uid, ()), disks.is_wrong(here.uid)) == (None, False)
@@ -339,8 +337,7 @@ async def test_what_a_plugin_says_to_a_check_is_told_until_it_says_otherwise(her
     assert [command for command, _ in here.calls()].count("ADD") == 1  # none of them while the guest ran
 
 
-async def test_what_was_added_is_taken_away_when_the_pod_is_gone_whoever_added_it(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("handler.plugins.deleting.FIRST_RETRY_SECONDS", 0.01)
+async def test_what_was_added_is_taken_away_when_the_pod_is_gone_whoever_added_it(here: Here) -> None:
     here.plugin(f"{A_FILE}; {THE_FILE}", otherwise="echo 'the pool is away' >&2; exit 1")
     await here.disks().add(machine(), here.uid)
     faults: list[tuple[Record, Fault]] = []
@@ -349,6 +346,7 @@ async def test_what_was_added_is_taken_away_when_the_pod_is_gone_whoever_added_i
         here.plugins().call,
         lambda uid: places.has_volumes(uid, here.kubelet),
         lambda *each: faults.append(each),
+        first_retry_seconds=0.01,
     )
     await deleter.look()
     assert [command for command, _ in here.calls()] == ["ADD"]

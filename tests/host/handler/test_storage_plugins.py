@@ -68,9 +68,9 @@ def says(world: World, reason: str, words: str) -> bool:
 
 
 async def test_a_guest_has_a_disk_of_a_third_partys_plugin_for_as_long_as_its_pod_lives(
-    world: World, pods: Pods, daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, pods: Pods, daemon: Daemon, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(adding, "FIRST_CHECK_SECONDS", 1.0)
+    world.disk_limits = adding.Limits(first_check_seconds=1.0)
     pod_uid = pods.start()
     vm = machine(pod_uid)
     vm["spec"]["domain"]["devices"]["disks"] = [

@@ -14,7 +14,6 @@ import pytest
 
 from handler.devices import ownership
 from handler.node import Node, device_nodes
-from handler.pods import hanging
 from handler.pods.hanging import StorageHangs
 from tests.unit.handler.reconcilers.builders import a_vm
 
@@ -26,16 +25,14 @@ def root(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_event_loop(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hanging, "PATIENCE_SECONDS", 0.05)
+async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_event_loop(root: int) -> None:
     answers, asked = threading.Event(), []
 
     def give(_root: int, node: ownership.Node) -> bool:
         asked.append(threading.current_thread().name)
         return "hung" not in threading.current_thread().name or answers.wait(30)
 
-    monkeypatch.setattr(ownership, "give", give)
-    node, connection = Node(), SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root))
+    node, connection = Node(give=give, patience_seconds=1.0), SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root))
     before = {each.name for each in Path("/proc/self/fd").iterdir()}
 
     async def start(pod_uid: str) -> None:
@@ -46,7 +43,6 @@ async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_eve
             with pytest.raises(StorageHangs, match="pod hung"):
                 await start("hung")
         assert asked == ["pod hung"]  # one thread, however often it is asked
-        monkeypatch.setattr(hanging, "PATIENCE_SECONDS", 20.0)
         async with asyncio.TaskGroup() as tasks:
             for number in range(20):
                 tasks.create_task(start(f"sound-{number}"))
@@ -58,12 +54,10 @@ async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_eve
 
 
 @pytest.mark.parametrize(("there", "accelerator"), [({ownership.KVM, ownership.TUN}, "kvm"), ({ownership.TUN}, "qemu"), (set(), "qemu")])
-async def test_kvm_is_what_a_guest_gets_whose_pod_has_the_device(
-    root: int, monkeypatch: pytest.MonkeyPatch, there: set[ownership.Node], accelerator: str
-) -> None:
-    monkeypatch.setattr(ownership, "give", lambda _root, node: node in there)
+async def test_kvm_is_what_a_guest_gets_whose_pod_has_the_device(root: int, there: set[ownership.Node], accelerator: str) -> None:
+    node = Node(give=lambda _root, node: node in there)
     connection = SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root))
-    given = await Node().give_devices(a_vm(), "pod-1", connection)  # type: ignore[arg-type]  # of a connection it takes the root alone
+    given = await node.give_devices(a_vm(), "pod-1", connection)  # type: ignore[arg-type]  # of a connection it takes the root alone
     assert given == accelerator
 
 
@@ -89,12 +83,11 @@ def test_a_claim_that_the_guest_only_reads_is_given_to_be_read() -> None:
     assert found == [ownership.disk("own"), *only_read, ownership.disk("filled")]
 
 
-async def test_what_is_wrong_with_a_disk_is_raised(root: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_wrong_with_a_disk_is_raised(root: int) -> None:
     def give(*_arguments: Any) -> bool:
         raise ownership.NotTheDevice("/dev/kvm in the pod is reached through a link")
 
-    monkeypatch.setattr(ownership, "give", give)
     link: Any = SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root))
     for _ in range(2):
         with pytest.raises(ownership.NotTheDevice):
-            await Node().give_devices(a_vm(), "pod-1", link)
+            await Node(give=give).give_devices(a_vm(), "pod-1", link)

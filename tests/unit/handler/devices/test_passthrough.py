@@ -54,6 +54,7 @@ def test_the_limits_of_another_users_process_stay(tmp_path: Path, monkeypatch: p
         asked.append(pid)
         return 0, 0
 
+    # The kernel's own call, which a test that is not root may not make: it would be refused, and nothing seen.
     monkeypatch.setattr(resource, "prlimit", prlimit)
     passthrough.allow_locking(os.getpid(), 1 << 40, proc=tmp_path)
     assert asked == []

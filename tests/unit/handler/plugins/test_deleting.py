@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from handler.plugins import deleting
 from handler.plugins.contract import Command, Kind
 from handler.plugins.deleting import LONGEST_RETRY_SECONDS, Deleter, event_recorder
 from handler.plugins.faults import Failed, Fault
@@ -37,6 +36,7 @@ class World:
             self.is_there,
             lambda record, fault: self.faults.append(f"{record.element}: {fault}"),
             lambda: self.now,
+            look_seconds=0.01,
         )
 
     def is_there(self, uid: str) -> bool:
@@ -84,8 +84,7 @@ async def test_what_fails_is_told_and_tried_again_with_pauses_and_keeps_no_other
     assert [name for name, _, _ in world.calls].count("network isolated") == 1
 
 
-async def test_one_that_hangs_keeps_no_later_one_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deleting, "LOOK_SECONDS", 0.01)
+async def test_one_that_hangs_keeps_no_later_one_waiting(world: World) -> None:
     world.records.write(Record("storage", GONE, "slow", "slow", MACHINE))
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         running = group.create_task(world.deleter.run())

@@ -11,13 +11,9 @@ from typing import Any
 
 import pytest
 
-from handler.pods import hanging
 from handler.pods.hanging import Calls, StorageHangs
 
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hanging, "PATIENCE_SECONDS", 0.02)
+IMPATIENT = 0.02
 
 
 def ended(uid: str) -> bool:
@@ -67,11 +63,10 @@ async def test_who_is_cancelled_leaves_the_call_to_the_next_one() -> None:
     assert next(begun) == 1
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_call_that_fails_after_everybody_left_is_no_complaint() -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    calls, answers = Calls[None](), threading.Event()
+    calls, answers = Calls[None](IMPATIENT), threading.Event()
 
     def call() -> None:
         answers.wait(10)
@@ -87,10 +82,10 @@ async def test_a_call_that_fails_after_everybody_left_is_no_complaint() -> None:
     assert complaints == []
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("outcome", ["result", "error"])
 def test_a_call_that_outlives_the_event_loop_ends_quietly_and_holds_no_process(monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
     complaints: list[object] = []
+    # The interpreter's own hook, of which there is one a process.
     monkeypatch.setattr(threading, "excepthook", complaints.append)
     answers, daemonic = threading.Event(), []
 
@@ -103,7 +98,7 @@ def test_a_call_that_outlives_the_event_loop_ends_quietly_and_holds_no_process(m
     async def serve() -> None:
         begin: Callable[[], Callable[[], None]] = lambda: call  # noqa: E731 - what is begun
         with pytest.raises(StorageHangs):
-            await Calls[None]().run(f"outliving-{outcome}", begin)
+            await Calls[None](IMPATIENT).run(f"outliving-{outcome}", begin)
 
     asyncio.run(serve())
     answers.set()
