@@ -200,8 +200,8 @@ def _consumers(
             actions.append(IssueLeaf(leaf, reason, bundle))
         elif data.get(BUNDLE) != bundle:
             actions.append(WriteBundle(leaf.secret, bundle))
-    wanted = fingerprint(bundle)
-    actions += [InjectBundle(consumer, bundle) for consumer, carried in sorted(observed.injected.items()) if carried != wanted]
+    newest = fingerprint(bundle)
+    actions += [InjectBundle(consumer, bundle) for consumer, carried in sorted(observed.injected.items()) if carried != newest]
     return tuple(actions)
 
 

@@ -121,8 +121,8 @@ def plan(seen: Observed) -> tuple[Action, ...]:
             return _await_target(seen)
         if migration_queue.waits(seen.migration) and not seen.turn.may_begin and seen.target is None:
             return _wait(seen)
-        if left := _back_off_left(seen, seen.migration):
-            return (Requeue(left),)
+        if pause := _back_off_left(seen, seen.migration):
+            return (Requeue(pause),)
         left = migration_bounds.target_left(seen.migration, seen.target, seen.now, seen.limits, is_refused=bool(seen.refusal))
         if left is not None and left <= 0:
             return _give_up(seen)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import condition
+from apiserver.apis.meta.objects import NamespacedName, condition
 from apiserver.apis.virt import evictions, names, phases, release
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.evictions import places
@@ -141,10 +141,10 @@ def test_a_deletion_does_not_keep_the_place() -> None:
 def test_the_next_one_begins_instead_of_one_that_never_ends(since: float, *, begins: bool) -> None:
     stuck, waiting = under_way(phases.RUNNING, since), a_migration()
     waiting["metadata"] = {"name": "waits", "namespace": "default", "creationTimestamp": ago(5)}
-    machines = {("default", "testvm"): {"status": {"phase": "Running", "nodeName": "node1"}}}
+    machines = {NamespacedName("default", "testvm"): {"status": {"phase": "Running", "nodeName": "node1"}}}
     limits = MigrationLimits(per_node=1)
     turns = migration_queue.turns(migration_queue.Observed([stuck, waiting], machines, frozenset(), NOW, limits))
-    assert turns["default", "waits"].may_begin is begins
+    assert turns[NamespacedName("default", "waits")].may_begin is begins
 
 
 def test_it_holds_no_place_before_evictions_either() -> None:

@@ -61,7 +61,7 @@ class World:
         return sorted(name for (_, name), turn in self.turns().items() if turn.may_begin)
 
     def said(self, name: str, namespace: str = "ns") -> str:
-        return self.turns()[(namespace, name)].message
+        return self.turns()[NamespacedName(namespace, name)].message
 
 
 def test_as_many_leave_a_node_as_the_limit_says_and_the_oldest_first() -> None:
@@ -356,8 +356,12 @@ def test_the_limits_hold_and_no_place_stays_empty(entries: list[Any], per_node: 
         world.put(f"m{number}", node, phase=phase, evicted=evicted, priority=priority, ago=ago, namespace=namespace)
     found = world.turns()
     running = [each["status"]["sourceNode"] for each in world.migrations if each.get("status", {}).get("sourceNode")]
-    granted = [world.machines[(ns, f"vm-{name}")]["status"]["nodeName"] for (ns, name), turn in found.items() if turn.may_begin]
-    waiting = [world.machines[(ns, f"vm-{name}")]["status"]["nodeName"] for (ns, name), turn in found.items() if not turn.may_begin]
+    granted = [
+        world.machines[NamespacedName(ns, f"vm-{name}")]["status"]["nodeName"] for (ns, name), turn in found.items() if turn.may_begin
+    ]
+    waiting = [
+        world.machines[NamespacedName(ns, f"vm-{name}")]["status"]["nodeName"] for (ns, name), turn in found.items() if not turn.may_begin
+    ]
     for node in "abc":
         assert granted.count(node) <= max(0, per_node - running.count(node))
     assert len(granted) <= max(0, per_cluster - len(running))
