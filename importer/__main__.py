@@ -9,7 +9,7 @@ from typing import Final
 
 from importer import importing, plan
 from importer.failures import ImportFailed
-from importer.telling import Telling
+from importer.reporting import Reporter
 
 MEMORY_BYTES: Final = 1 << 30
 """Address space: what Python and OpenSSL map, a piece of everything, and the dictionary of xz."""
@@ -20,16 +20,16 @@ def main() -> int:
     os.umask(0o007)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    told = Telling()
+    reporter = Reporter()
     try:
-        importing.run(plan.read(sys.stdin.buffer.read(plan.MAX_BYTES)), told)
+        importing.run(plan.read(sys.stdin.buffer.read(plan.MAX_BYTES)), reporter)
     except ImportFailed as error:
-        told.failed(str(error))
+        reporter.failed(str(error))
         return 1
     except MemoryError:
-        told.failed("the image takes more memory to read than an import may have")
+        reporter.failed("the image takes more memory to read than an import may have")
         return 1
-    told.succeeded()
+    reporter.succeeded()
     return 0
 
 

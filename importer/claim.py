@@ -31,7 +31,7 @@ _ZEROS: Final = bytes(HOLE)
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-class Taken(ImportFailed):
+class DiskExists(ImportFailed):
     """The claim has a disk."""
 
 
@@ -106,7 +106,7 @@ def _write_all(file: int, block: memoryview) -> None:
         block = block[os.write(file, block) :]
 
 
-def is_taken(directory: Path) -> bool:
+def has_disk(directory: Path) -> bool:
     """Return whether the claim has a disk, or something of that name."""
     return os.path.lexists(directory / IMAGE)
 
@@ -118,7 +118,7 @@ def capacity(directory: Path) -> int:
 
 
 @contextlib.contextmanager
-def full_is_told(directory: Path) -> Iterator[None]:
+def errors_explained(directory: Path) -> Iterator[None]:
     """Say what a failed write means.
 
     Raises:
@@ -137,7 +137,7 @@ def finish(directory: Path, file: File) -> None:
     """Give the partial file its name, for good.
 
     Raises:
-        Taken: somebody else's has it; it stays.
+        DiskExists: somebody else's has it; it stays.
         OSError: that cannot be.
     """
     file.sync()
@@ -146,10 +146,10 @@ def finish(directory: Path, file: File) -> None:
         os.link(partial, image)  # unlike a rename it overwrites nothing
     except FileExistsError as error:
         partial.unlink(missing_ok=True)
-        raise Taken("the claim has got a disk meanwhile") from error
+        raise DiskExists("the claim has got a disk meanwhile") from error
     except OSError:  # a file system without links
-        if is_taken(directory):
-            raise Taken("the claim has got a disk meanwhile") from None
+        if has_disk(directory):
+            raise DiskExists("the claim has got a disk meanwhile") from None
         partial.rename(image)
     partial.unlink(missing_ok=True)
     _sync_directory(directory)

@@ -27,7 +27,7 @@ _BLKZEROOUT: Final = 0x127F
 """ioctl of ``linux/fs.h``: write zeros to a range of a block device, which many devices do without being sent any."""
 
 
-def is_taken(path: Path) -> bool:
+def has_disk(path: Path) -> bool:
     """Return whether a device has a disk."""
     with path.open("rb", buffering=0) as opened:
         head = opened.read(HEAD_BYTES)
@@ -136,7 +136,7 @@ def _write_all(file: int, data: bytes | memoryview, offset: int) -> int:
 
 
 @contextlib.contextmanager
-def faults_are_told() -> Iterator[None]:
+def errors_explained() -> Iterator[None]:
     """Say what a failed read or write means.
 
     Raises:

@@ -11,52 +11,52 @@ from typing import Final
 from importer import claim, compression, conversion, device, formats, sources
 from importer.failures import ImportFailed
 from importer.plan import Plan
-from importer.telling import Telling
+from importer.reporting import Reporter
 
 SLACK: Final = 64 << 20
 """Bytes that may come beyond those of the disk: what is compressed can be larger, by headers and padding."""
 
 
-def run(plan: Plan, told: Telling) -> None:
+def run(plan: Plan, reporter: Reporter) -> None:
     """Bring an image into a claim that has none.
 
     Raises:
         ImportFailed: with the reason; the claim is as it was, and a block device says that its import did not end.
     """
     if plan.device is not None:
-        _run_on_device(plan, plan.device, told)
+        _run_on_device(plan, plan.device, reporter)
         return
-    if claim.is_taken(plan.directory):
+    if claim.has_disk(plan.directory):
         return
-    with claim.full_is_told(plan.directory), claim.File(plan.directory / claim.PARTIAL) as disk:
+    with claim.errors_explained(plan.directory), claim.File(plan.directory / claim.PARTIAL) as disk:
         disk.lock()
         try:
             disk.begin()
-            if not claim.is_taken(plan.directory):
-                _fill(plan, disk, _limit(plan, claim.capacity(plan.directory)), told)
+            if not claim.has_disk(plan.directory):
+                _fill(plan, disk, _limit(plan, claim.capacity(plan.directory)), reporter)
                 claim.finish(plan.directory, disk)
-        except claim.Taken:
+        except claim.DiskExists:
             return
         finally:
             (plan.directory / claim.PARTIAL).unlink(missing_ok=True)
             (plan.directory / claim.SOURCE).unlink(missing_ok=True)
 
 
-def _run_on_device(plan: Plan, path: Path, told: Telling) -> None:
-    with device.faults_are_told():
-        if device.is_taken(path):
+def _run_on_device(plan: Plan, path: Path, reporter: Reporter) -> None:
+    with device.errors_explained():
+        if device.has_disk(path):
             return
         with device.Device(path) as disk:
             disk.lock()
             limit = _limit(plan, disk.capacity)
             disk.begin()
-            _fill(plan, disk, limit, told)
+            _fill(plan, disk, limit, reporter)
             disk.finish()
 
 
-def _fill(plan: Plan, disk: claim.File | device.Device, limit: int, told: Telling) -> None:
+def _fill(plan: Plan, disk: claim.File | device.Device, limit: int, reporter: Reporter) -> None:
     expected = hashlib.new(plan.checksum[0]) if plan.checksum else None
-    received = _received(sources.pieces(plan, told), expected, limit)
+    received = _received(sources.pieces(plan, reporter), expected, limit)
     head, received = _peek(received, compression.MAGIC_BYTES)
     head, pieces = _peek(compression.decompressed(received, head), formats.HEAD_BYTES)
     if compression.is_compressed(head):
@@ -67,13 +67,13 @@ def _fill(plan: Plan, disk: claim.File | device.Device, limit: int, told: Tellin
     elif isinstance(disk, device.Device):
         raise ImportFailed("the image is qcow2, and beside a block device is no room for it: a raw image is needed, as it is or compressed")
     else:
-        _write_converted(plan, disk, pieces, limit, expected, told)
+        _write_converted(plan, disk, pieces, limit, expected, reporter)
     if not disk.grown(plan.size or 0):
         raise ImportFailed("the image is empty")
 
 
 def _write_converted(
-    plan: Plan, disk: claim.File, pieces: Iterable[bytes], limit: int, expected: hashlib._Hash | None, told: Telling
+    plan: Plan, disk: claim.File, pieces: Iterable[bytes], limit: int, expected: hashlib._Hash | None, reporter: Reporter
 ) -> None:
     path = plan.directory / claim.SOURCE
     with claim.File(path) as image:
@@ -85,7 +85,7 @@ def _write_converted(
     size = formats.qcow2_size(head)
     if size > limit:
         raise ImportFailed(f"the image holds a disk of {size} bytes, and {_of_limit(plan, limit)}")
-    told.converting()
+    reporter.converting()
     conversion.convert(plan.qemu_img, path, disk.path, -(-size // claim.BLOCK) * claim.BLOCK)
     path.unlink()
 

@@ -65,7 +65,9 @@ def parse(text: str) -> Reference:
     return Reference(host, repository, digest or tag or "latest")
 
 
-def pieces(reference: Reference, secret: Path | None, authorities: Path | None, told: Callable[[int, int | None], None]) -> Iterator[bytes]:
+def pieces(
+    reference: Reference, secret: Path | None, authorities: Path | None, downloaded: Callable[[int, int | None], None]
+) -> Iterator[bytes]:
     """Yield the bytes of the disk image in a container image.
 
     Raises:
@@ -79,7 +81,7 @@ def pieces(reference: Reference, secret: Path | None, authorities: Path | None, 
     if not isinstance(layers, list) or len(layers) > MAX_LAYERS or any(not isinstance(each, dict) for each in layers):
         raise ImportFailed(f"{reference.host} answers what is no manifest")
     for layer in reversed(layers):  # the last one says what the image has
-        if (found := session.disk(str(layer.get("digest")), told)) is not None:
+        if (found := session.disk(str(layer.get("digest")), downloaded)) is not None:
             return found
     raise ImportFailed(f"the image {reference.repository} has no file below {DIRECTORY}")
 
@@ -136,11 +138,11 @@ class _Session:
             raise ImportFailed(f"{self._host} gives another manifest than {version}")
         return _document(data, self._host)
 
-    def disk(self, digest: str, told: Callable[[int, int | None], None]) -> Iterator[bytes] | None:
+    def disk(self, digest: str, downloaded: Callable[[int, int | None], None]) -> Iterator[bytes] | None:
         """Return the pieces of the disk image in a layer, or None."""
         if not _DIGEST.fullmatch(digest):
             raise ImportFailed(f"{self._host} names a layer without a digest")
-        raw = _verified(self._transfer.pieces(f"{self._base}/blobs/{digest}", told), digest)
+        raw = _verified(self._transfer.pieces(f"{self._base}/blobs/{digest}", downloaded), digest)
         head = next(raw, b"")
         stream = _Stream(iter(compression.decompressed(itertools.chain((head,), raw), head)))
         try:

@@ -9,14 +9,14 @@ from typing import Final
 from importer import addresses, credentials, registry, signing
 from importer.failures import ImportFailed
 from importer.plan import Plan
-from importer.telling import Telling
+from importer.reporting import Reporter
 from importer.transfer import Transfer
 
 DEFAULT_REGION: Final = "us-east-1"
 """The one that stores without regions expect."""
 
 
-def pieces(plan: Plan, told: Telling) -> Iterator[bytes]:
+def pieces(plan: Plan, reporter: Reporter) -> Iterator[bytes]:
     """Yield the bytes of the image as they are at its source.
 
     Raises:
@@ -26,11 +26,11 @@ def pieces(plan: Plan, told: Telling) -> Iterator[bytes]:
     if http := source.get("http"):
         url = str(http["url"])
         headers = credentials.of_http(plan.secret, addresses.parse(url))
-        return Transfer(headers, plan.authorities).pieces(url, told.downloaded)
+        return Transfer(headers, plan.authorities).pieces(url, reporter.downloaded)
     if s3 := source.get("s3"):
         url = str(s3["endpoint"]).rstrip("/") + signing.path_of(str(s3["bucket"]), str(s3["key"]))
         signed = credentials.of_s3(plan.secret, str(s3.get("region") or DEFAULT_REGION), addresses.parse(url), lambda: datetime.now(UTC))
-        return Transfer(signed, plan.authorities).pieces(url, told.downloaded)
+        return Transfer(signed, plan.authorities).pieces(url, reporter.downloaded)
     if given := source.get("registry"):
-        return registry.pieces(registry.parse(str(given["reference"])), plan.secret, plan.authorities, told.downloaded)
+        return registry.pieces(registry.parse(str(given["reference"])), plan.secret, plan.authorities, reporter.downloaded)
     raise ImportFailed("the source is none that this version knows")

@@ -86,8 +86,8 @@ class Transfer:
             address = addresses.redirected(address, location)
         raise ImportFailed(f"{address}: more than {MAX_REDIRECTS} redirects")
 
-    def pieces(self, url: str, told: Callable[[int, int | None], None]) -> Iterator[bytes]:
-        """Yield the bytes of a file; ``told`` hears how many there were of how many.
+    def pieces(self, url: str, downloaded: Callable[[int, int | None], None]) -> Iterator[bytes]:
+        """Yield the bytes of a file; ``downloaded`` is told how many there were of how many.
 
         Raises:
             ImportFailed: it does not come, or not whole.
@@ -96,7 +96,7 @@ class Transfer:
         total, validator = body.total, body.validator
         done = marked = broken = 0
         while True:
-            told(done, total)
+            downloaded(done, total)
             try:
                 data = body.response.read(CHUNK)
             except _BROKEN as error:

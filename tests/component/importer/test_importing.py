@@ -458,7 +458,7 @@ def test_what_a_device_cannot_hold_is_told_and_leaves_no_disk(
 ) -> None:
     files.content["/disk.img"] = image
     assert why in on_device(device, {"http": {"url": f"{url}/disk.img"}}, **more)
-    assert not blocks.is_taken(device)
+    assert not blocks.has_disk(device)
 
 
 def test_both_sides_know_the_same_mark() -> None:

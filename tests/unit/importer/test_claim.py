@@ -65,10 +65,10 @@ def test_a_disk_that_came_meanwhile_stays_also_where_there_are_no_links(
     tmp_path: Path, file: claim.File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / claim.IMAGE).write_bytes(b"a guest's")
-    with pytest.raises(claim.Taken):
+    with pytest.raises(claim.DiskExists):
         claim.finish(tmp_path, file)
     monkeypatch.setattr(os, "link", _no_links)
-    with pytest.raises(claim.Taken):
+    with pytest.raises(claim.DiskExists):
         claim.finish(tmp_path, file)
     assert (tmp_path / claim.IMAGE).read_bytes() == b"a guest's"
 

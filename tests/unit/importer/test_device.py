@@ -53,13 +53,13 @@ def test_an_import_that_ends_at_any_moment_is_done_again(path: Path, monkeypatch
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "pwrite", failing_after(sectors))
         write(path)
-    assert device.is_taken(path)
+    assert device.has_disk(path)
     for writes in (1, 2, 3 * MIB // device.SECTOR, sectors - MIB // device.SECTOR, sectors - 2, sectors - 1):
         path.write_bytes(bytes(5 * MIB))
         monkeypatch.setattr(os, "pwrite", failing_after(writes))
         with pytest.raises(PowerFailure):
             write(path)
-        assert not device.is_taken(path), writes
+        assert not device.has_disk(path), writes
     monkeypatch.undo()
     write(path)
     assert path.read_bytes().startswith(IMAGE)

@@ -1,4 +1,4 @@
-"""Words to virt-launcher: lines of JSON on the standard output.
+"""Progress and result of an import, for virt-launcher: lines of JSON on the standard output.
 
 ``{"phase": "Downloading", "bytes": 1048576, "total": 4194304}`` while it goes on (``total`` is null where nobody knows), the last line is
 ``{"result": "Succeeded"}`` or ``{"result": "Failed", "message": …}``.
@@ -19,8 +19,8 @@ SECONDS: Final = 2.0
 MAX_MESSAGE: Final = 1024
 
 
-class Telling:
-    """Writes what is worth a line."""
+class Reporter:
+    """Reports how far the import is, and how it ended."""
 
     def __init__(self, output: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
         """Write to the file descriptor ``output``."""
