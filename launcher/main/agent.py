@@ -21,7 +21,7 @@ from apiserver.apis.virt import guestinfo
 from launcher.domain.states import State
 from launcher.hypervisor.port import AgentSilent, Hypervisor, HypervisorError, Observation, OperationInvalid, OperationTimeout
 from launcher.main import agent_answers, applications
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Agent:
         """Return all that the agent tells now, as JSON of :mod:`apiserver.apis.virt.guestinfo`; ``names``: of interfaces, by MAC address.
 
         Raises:
-            Refused: there is no agent to be asked, or it does not answer.
+            RequestRefused: there is no agent to be asked, or it does not answer.
         """
         async with self._reading() as domain:
             info = await self._all(domain)
@@ -108,7 +108,7 @@ class Agent:
         """Return an empty object, as JSON, once the agent has given a sign of life.
 
         Raises:
-            Refused: there is no agent to be asked, or it does not answer.
+            RequestRefused: there is no agent to be asked, or it does not answer.
         """
         async with self._reading() as domain:
             await self._hypervisor.ask_agent(domain, "guest-ping")
@@ -122,15 +122,15 @@ class Agent:
             async with asyncio.timeout(TURN_SECONDS):
                 await self._turn.acquire()
         except TimeoutError as error:
-            raise Refused("Timeout", "the guest agent has not answered an earlier question") from error
+            raise RequestRefused("Timeout", "the guest agent has not answered an earlier question") from error
         try:
             yield self._require_agent()
         except (AgentSilent, OperationTimeout) as error:
-            raise Refused("Timeout", str(error)) from error
+            raise RequestRefused("Timeout", str(error)) from error
         except OperationInvalid as error:
-            raise Refused("Conflict", str(error)) from error
+            raise RequestRefused("Conflict", str(error)) from error
         except HypervisorError as error:
-            raise Refused("Failed", str(error)) from error
+            raise RequestRefused("Failed", str(error)) from error
         finally:
             self._turn.release()
 
@@ -144,7 +144,7 @@ class Agent:
         """Have the agent do something, in its turn among the questions.
 
         Raises:
-            Refused: there is no agent that could.
+            RequestRefused: there is no agent that could.
             HypervisorError: it does not answer, or refuses.
         """
         async with self._turn:
@@ -153,15 +153,15 @@ class Agent:
     def _require_agent(self) -> str:
         domain = self._domain
         if domain is None or not domain.active:
-            raise Refused("Conflict", "the guest does not run")
+            raise RequestRefused("Conflict", "the guest does not run")
         if self._stopping():
-            raise Refused("Conflict", "the guest is being shut down")
+            raise RequestRefused("Conflict", "the guest is being shut down")
         if not domain.agent_connected:
-            raise Refused(
+            raise RequestRefused(
                 "Conflict", "no guest agent is connected: the package qemu-guest-agent has to be installed and to run in the guest"
             )
         if domain.state is not State.RUNNING:
-            raise Refused("Conflict", f"the guest is {domain.state.name.lower()}, and its agent with it")
+            raise RequestRefused("Conflict", f"the guest is {domain.state.name.lower()}, and its agent with it")
         return domain.name
 
     async def _look(self, name: str) -> None:

@@ -19,7 +19,7 @@ from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import AgentRefused, HypervisorError
 from launcher.main import made_disks, mounted
 from launcher.main.agent import Agent
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class AuthorizedKeys:
         for user, keys in wanted.items():
             try:
                 await self._agent.do(COMMAND, {"username": user, "keys": list(keys), "reset": True})
-            except (HypervisorError, Refused) as error:
+            except (HypervisorError, RequestRefused) as error:
                 problems.append(f"user {user}: {_without(keys, str(error)).removesuffix(NOISE)}")
                 if not isinstance(error, AgentRefused):
                     break  # it would be as silent about the others

@@ -16,8 +16,8 @@ from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import disks, network_disks
 from launcher.main import mounted, qemu_img
 from launcher.main.children import Children
+from launcher.main.disk_servers import ServersSilent
 from launcher.main.made_disks import SourceUnusable
-from launcher.main.servers import ServersSilent
 
 MAX_BYTES: Final = 256 << 10
 """Of all certificates and the key: a bundle of all authorities of Debian's has 220 KiB."""

@@ -38,7 +38,7 @@ _BETWEEN_SECONDS: Final = 2 * LOOK_SECONDS
 _AT_ONCE: Final = 60.0
 """Seconds for which an error is told for want of room, though there is some: it was too little, or is there only now."""
 
-Rooms = Mapping[str, int]
+FreeBytes = Mapping[str, int]
 """Bytes that are free where disks lie, by their names; none of disks that lie on no file system."""
 
 
@@ -79,12 +79,12 @@ def next_tries(tries: Tries, now: float, *, full: bool, tried: bool) -> Tries:
     return Tries(tries.failures + 1, offered=False, next=now + pause, stood=now)
 
 
-def is_worth_a_try(tries: Tries, now: float, names: frozenset[str], rooms: Rooms) -> bool:
+def is_worth_a_try(tries: Tries, now: float, names: frozenset[str], free_bytes: FreeBytes) -> bool:
     """Return whether the guest, which stands still for want of room on these disks, may go on."""
-    return now >= tries.next and all(rooms.get(each, ENOUGH_BYTES) >= ENOUGH_BYTES for each in names)
+    return now >= tries.next and all(free_bytes.get(each, ENOUGH_BYTES) >= ENOUGH_BYTES for each in names)
 
 
-def full_disks(before: Mapping[str, float], faults: Mapping[str, DiskFault], rooms: Rooms, now: float) -> dict[str, float]:
+def full_disks(before: Mapping[str, float], faults: Mapping[str, DiskFault], free_bytes: FreeBytes, now: float) -> dict[str, float]:
     """Return those disks whose last error was for want of room, and when they were last seen without.
 
     QEMU says which errors those are only of a guest that it stops; of others the file system has to, at the look that follows. An error
@@ -93,24 +93,26 @@ def full_disks(before: Mapping[str, float], faults: Mapping[str, DiskFault], roo
     Args:
         before: what this returned at the last look.
         faults: the last error of each disk, by its name.
-        rooms: what is free now.
+        free_bytes: what is free now.
         now: a time of the errors' clock.
     """
     found = {}
     for name, fault in faults.items():
-        if fault.error == NO_SPACE or rooms.get(name, ENOUGH_BYTES) < ENOUGH_BYTES:
+        if fault.error == NO_SPACE or free_bytes.get(name, ENOUGH_BYTES) < ENOUGH_BYTES:
             found[name] = now
         elif name in before and fault.time <= before[name] + _BETWEEN_SECONDS:
             found[name] = before[name]
     return found
 
 
-def faults_to_tell(faults: Mapping[str, DiskFault], full: Mapping[str, float], rooms: Rooms, now: float) -> tuple[messages.DiskFault, ...]:
+def faults_to_tell(
+    faults: Mapping[str, DiskFault], full: Mapping[str, float], free_bytes: FreeBytes, now: float
+) -> tuple[messages.DiskFault, ...]:
     """Return those errors, by name of the disk, that are still worth telling; ``now`` is a time of the errors' clock."""
     found = []
     for name, fault in sorted(faults.items()):
-        has_none = rooms.get(name, ENOUGH_BYTES) < ENOUGH_BYTES
-        has_room = name in full and name in rooms and not has_none
+        has_none = free_bytes.get(name, ENOUGH_BYTES) < ENOUGH_BYTES
+        has_room = name in full and name in free_bytes and not has_none
         if has_none or now - fault.time < (_AT_ONCE if has_room else RECENT_SECONDS):
             found.append(messages.DiskFault(name, full=name in full, ignored=fault.ignored))
     return tuple(found)
@@ -136,7 +138,7 @@ def free(path: PurePosixPath) -> int | None:
     return figures.f_bavail * figures.f_frsize
 
 
-class Room:
+class FreeSpace:
     """Looks for room while a guest has none."""
 
     def __init__(self, watch: Watch) -> None:
@@ -163,14 +165,19 @@ class Room:
         by_target = filling.names_by_target(machine.domain_xml) if machine.domain_xml else disks.names_by_target(machine.domain)
         faults = {by_target[each.disk]: each for each in now.domain.disk_faults if each.disk in by_target}
         failed = frozenset(by_target.get(target, target) for target, _ in now.domain.disk_errors)
-        rooms = await asyncio.to_thread(_rooms, machine.domain, failed | faults.keys())
-        self._full = full_disks(self._full, faults, rooms, time)
-        self._record.take(known.disks_failed, faults_to_tell(faults, self._full, rooms, time))
-        if full and not self._tries.offered and is_full(self._record.known.domain) and is_worth_a_try(self._tries, time, failed, rooms):
+        free_bytes = await asyncio.to_thread(_free_bytes, machine.domain, failed | faults.keys())
+        self._full = full_disks(self._full, faults, free_bytes, time)
+        self._record.take(known.disks_failed, faults_to_tell(faults, self._full, free_bytes, time))
+        if (
+            full
+            and not self._tries.offered
+            and is_full(self._record.known.domain)
+            and is_worth_a_try(self._tries, time, failed, free_bytes)
+        ):
             self._tries = Tries(self._tries.failures, offered=True, next=self._tries.next, stood=time)
             self._record.take(known.room_found)
 
 
-def _rooms(specification: Mapping[str, Any], names: frozenset[str]) -> Rooms:
+def _free_bytes(specification: Mapping[str, Any], names: frozenset[str]) -> FreeBytes:
     found = {name: free(path) for name, path in places(specification).items() if name in names}
     return {name: room for name, room in found.items() if room is not None}

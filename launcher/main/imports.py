@@ -27,7 +27,7 @@ from launcher.domain.values import segment
 from launcher.main import known
 from launcher.main.children import Children, terminate
 from launcher.main.record import Record
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -70,12 +70,12 @@ class Imports:
         """Begin, unless that was done, what the machine needs before its domain can be made.
 
         Raises:
-            Refused: ``NotReady`` as long as it is not done; ``Status.imports`` has how far it is.
+            RequestRefused: ``NotReady`` as long as it is not done; ``Status.imports`` has how far it is.
         """
         if self._record.known.machine is not None or self._record.known.ended:
             return
         if self._record.known.over:
-            raise Refused("Conflict", "this pod is ending")
+            raise RequestRefused("Conflict", "this pod is ending")
         if not self._begun.is_set():
             plans = await asyncio.to_thread(self._missing, machine.domain)
             if not self._begun.is_set():
@@ -83,7 +83,7 @@ class Imports:
                 self._record.take(known.importing, tuple(messages.ImportStatus(name) for name in plans))
                 self._begun.set()
         if left := tuple(each.disk for each in self._record.known.status.imports if each.phase != "Succeeded"):
-            raise Refused("NotReady", f"images of disks are imported: {', '.join(left)}", left)
+            raise RequestRefused("NotReady", f"images of disks are imported: {', '.join(left)}", left)
 
     async def run(self) -> None:
         """Work until all is done or this is cancelled."""

@@ -23,7 +23,7 @@ from launcher.dhcp import lease
 from launcher.domain import copied_disks, disk_caches, disks, document, filling, migratability
 from launcher.domain.states import NAMES, State
 from launcher.hypervisor.port import NO_SPACE, Disks, Observation, Progress
-from launcher.main import arrival, life
+from launcher.main import incoming_migration, life
 from launcher.protocol import messages
 
 MAX_PROBLEM: Final = 256
@@ -66,7 +66,7 @@ class Known:
     @property
     def arriving(self) -> messages.MigrationStatus | None:
         """Return the migration by which the domain is to come here, until it was released."""
-        return arrival.expected(self.status)
+        return incoming_migration.expected(self.status)
 
     @property
     def leaving(self) -> messages.MigrationStatus | None:
@@ -267,7 +267,7 @@ def observed(known: Known, seen: Observation | None, now: float) -> Known:
 
 def _observed_active(known: Known, seen: Observation, now: float) -> Known:
     if known.arriving is not None:
-        known = with_migration(known, arrival.advanced(known.arriving, seen, now))
+        known = with_migration(known, incoming_migration.advanced(known.arriving, seen, now))
     kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
     names = _disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
     fault, full = life.fault_of(seen, names), any(error == NO_SPACE for _, error in seen.disk_errors)
@@ -288,7 +288,7 @@ def _disk_names(machine: messages.Machine) -> Mapping[str, str]:
 def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Known:
     known = _with_status(known, domain=None)
     if known.arriving is not None:
-        gone = arrival.lost(known.arriving, now)
+        gone = incoming_migration.lost(known.arriving, now)
         over = known.over or (gone is not known.arriving and known.stopping is not None)
         return dataclasses.replace(with_migration(known, gone), over=over)
     if not known.status.started or known.leaving is not None:  # one that leaves: whoever carries that out finds out where it is
@@ -401,7 +401,7 @@ def withdrawn(known: Known, uid: str, now: float) -> Known:
     return with_migration(known, dataclasses.replace(migration, state="cancelled", end_time=now))
 
 
-def departed(known: Known, outcome: messages.MigrationStatus, now: float) -> Known:
+def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) -> Known:
     """Return what is known once it is certain what became of an outgoing migration; ``now`` is Unix time."""
     if outcome.state != "succeeded":
         return with_migration(known, outcome)

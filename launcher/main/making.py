@@ -13,7 +13,7 @@ from launcher.hypervisor.port import Hypervisor, HypervisorError
 from launcher.main import known, life
 from launcher.main.preparation import Preparation, StartFailure
 from launcher.main.record import Record
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Making:
         """Do what is inside until ``abandon`` is called; then leave no domain, and end.
 
         Raises:
-            Refused: it was called.
+            RequestRefused: it was called.
         """
         limit = self._limit = asyncio.timeout(None)
         self._record.take(known.making, begun=True)
@@ -55,7 +55,7 @@ class Making:
                 logger.debug("what was being made ended", extra={"error": repr(error)})
             if self._record.known.abandoned:  # which is no matter of the limit alone: it breaks nothing off that ends at that moment
                 await self._leave_nothing()
-                raise Refused("Conflict", "this pod is ending")
+                raise RequestRefused("Conflict", "this pod is ending")
         finally:
             self._record.take(known.making, begun=False)
             self._limit = None

@@ -7,10 +7,10 @@ import time
 
 from launcher.hypervisor.port import NO_DISKS, Hypervisor, HypervisorError
 from launcher.main import known, requests
-from launcher.main.departure import Departure
 from launcher.main.making import Making
+from launcher.main.outgoing_migration import OutgoingMigration
 from launcher.main.preparation import StartFailure
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.main.watching import Watch
 from launcher.protocol import messages
 
@@ -23,13 +23,13 @@ class Migrations:
         self._watch = watch
         self._record = watch.record
         self._making = making
-        self._departure: Departure | None = None
+        self._outgoing: OutgoingMigration | None = None
         """The outgoing migration that runs: ``known.leaving`` is its status."""
-        self._departures = asyncio.TaskGroup()
+        self._tasks = asyncio.TaskGroup()
 
     async def run(self) -> None:
-        """Carry departures out until the pod has to end and the last of them is over: only then it is certain where the domain is."""
-        async with self._departures:
+        """Carry them out until the pod has to end and the last outgoing one is over: only then it is certain where the domain is."""
+        async with self._tasks:
             await self._record.over.wait()
 
     # --- the target --------------------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ class Migrations:
         """Make the empty pod ready for a domain.
 
         Raises:
-            Refused: it cannot become a target.
+            RequestRefused: it cannot become a target.
         """
         async with self._record.operation:
             if not requests.is_to_prepare(self._record.known, request):
@@ -47,7 +47,7 @@ class Migrations:
                 async with self._making.until_abandoned():
                     xml = await self._making.preparation.prepare(request.machine, arriving=True)
             except StartFailure as error:
-                raise Refused("Failed", str(error)) from error
+                raise RequestRefused("Failed", str(error)) from error
             self._record.take(known.adopted, request.machine)
             self._record.take(known.prepared, xml)
             self._record.take(known.with_migration, messages.MigrationStatus(request.migration_uid, "incoming", "prepared"))
@@ -56,8 +56,8 @@ class Migrations:
         """Make the domain that arrived the pod's own.
 
         Raises:
-            Refused: nothing arrived, or libvirt could not let it run; then it can be requested again. A domain that came and is gone is
-                refused once and for all: it has left the source, too, and the pod ends.
+            RequestRefused: nothing arrived, or libvirt could not let it run; then it can be requested again. A domain that came and is
+                gone is refused once and for all: it has left the source, too, and the pod ends.
         """
         async with self._record.operation:
             await self._watch.look()  # the source may know that the domain arrived before this process does
@@ -68,7 +68,7 @@ class Migrations:
                     if not request.paused:
                         await self._hypervisor.resume(self._record.known.name)
                 except HypervisorError as error:
-                    raise requests.refused(error) from error
+                    raise requests.refusal_of(error) from error
                 self._record.take(known.released, request.migration_uid, time.time())
         await self._watch.look()
 
@@ -78,56 +78,56 @@ class Migrations:
         """Begin to move the domain away.
 
         Raises:
-            Refused: it cannot leave, or not now.
+            RequestRefused: it cannot leave, or not now.
         """
         async with self._record.operation:
             if requests.is_to_migrate(self._record.known, request):
                 now = self._record.known
                 disks = known.disks_of(now.machine) if now.machine is not None else NO_DISKS
-                self._departure = Departure(self._hypervisor, now.name, request, disks, self._report)
-                self._departures.create_task(self._depart(self._departure))
+                self._outgoing = OutgoingMigration(self._hypervisor, now.name, request, disks, self._report)
+                self._tasks.create_task(self._run_outgoing(self._outgoing))
 
     async def pause(self, uid: str) -> None:
         """Pause the guest that leaves, so that it arrives; nothing once the migration is over.
 
         Raises:
-            Refused: there is no outgoing migration of this uid, or libvirt could not.
+            RequestRefused: there is no outgoing migration of this uid, or libvirt could not.
         """
-        if not requests.is_to_pause(self._record.known, uid) or self._departure is None:
+        if not requests.is_to_pause(self._record.known, uid) or self._outgoing is None:
             return
         try:
-            await self._departure.pause()
+            await self._outgoing.pause()
         except HypervisorError as error:
-            raise requests.refused(error) from error
+            raise requests.refusal_of(error) from error
         await self._watch.look()
 
     async def abort(self, uid: str) -> None:
         """End a migration: in the source the domain stays, a target stops waiting.
 
         Raises:
-            Refused: there is none of this uid, or libvirt could not be asked.
+            RequestRefused: there is none of this uid, or libvirt could not be asked.
         """
         if not requests.is_to_abort(self._record.known, uid):
             self._record.take(known.withdrawn, uid, time.time())
             return
         try:
-            await self.abort_departure()
+            await self.abort_outgoing()
         except HypervisorError as error:
-            raise requests.refused(error) from error
+            raise requests.refusal_of(error) from error
 
-    async def abort_departure(self) -> None:
+    async def abort_outgoing(self) -> None:
         """Ask libvirt to abort the outgoing migration, if one runs.
 
         Raises:
             HypervisorError: it could not be asked.
         """
-        if self._departure is not None:
-            await self._departure.abort()
+        if self._outgoing is not None:
+            await self._outgoing.abort()
 
-    async def _depart(self, departure: Departure) -> None:
-        outcome = await departure.run()
-        self._departure = None
-        self._record.take(known.departed, outcome, time.time())
+    async def _run_outgoing(self, outgoing: OutgoingMigration) -> None:
+        outcome = await outgoing.run()
+        self._outgoing = None
+        self._record.take(known.outgoing_ended, outcome, time.time())
         if not self._record.known.ended:
             await self._watch.look()
 

@@ -24,7 +24,7 @@ from launcher.domain import passt
 from launcher.domain.passt import Settings
 from launcher.domain.values import socket
 from launcher.main.children import Children, terminate
-from launcher.main.last_words import LastWords
+from launcher.main.output_tail import OutputTail
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class _Process:
     settings: Settings
     pid: int
     exited: asyncio.Future[int]
-    words: LastWords
+    tail: OutputTail
     is_wanted: bool = True
 
 
@@ -106,7 +106,7 @@ class Passt:
         delay, since = RESTART_SECONDS[0], loop.time()
         while True:
             code = await asyncio.shield(process.exited)
-            words = process.words.end()
+            words = process.tail.end()
             if not process.is_wanted:
                 return
             logger.warning("passt ended", extra={"interface": process.settings.interface, "exit_code": code, "last_words": words})
@@ -144,9 +144,9 @@ class Passt:
             raise
         finally:
             os.close(writer)
-        words = LastWords(reader)
-        words.begin()
-        self._process = process = _Process(settings, pid, exited, words)
+        tail = OutputTail(reader)
+        tail.begin()
+        self._process = process = _Process(settings, pid, exited, tail)
         try:
             await _ready(process)
         except NetworkUnusable:
@@ -189,7 +189,7 @@ async def _ready(process: _Process) -> None:
         async with asyncio.timeout(READY_SECONDS):
             while True:
                 if process.exited.done():
-                    raise NetworkUnusable(f"interface {name!r}: passt ended with {process.exited.result()}: {process.words.end()}")
+                    raise NetworkUnusable(f"interface {name!r}: passt ended with {process.exited.result()}: {process.tail.end()}")
                 if _has_written(Path(socket(layout.PASST_PID))):
                     return
                 await asyncio.sleep(POLL_SECONDS)
@@ -215,4 +215,4 @@ async def _ended(process: _Process) -> None:
     """End it, and wait until what it had is free."""
     _end(process)
     await asyncio.shield(process.exited)
-    process.words.end()
+    process.tail.end()

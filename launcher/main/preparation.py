@@ -16,13 +16,13 @@ from launcher.main import (
     blank_disks,
     disk_certificates,
     disk_secrets,
+    disk_servers,
     files,
     firmware_state,
     made_disks,
     passt,
     processors,
     rbd_images,
-    servers,
     virtiofs,
     zones,
 )
@@ -62,7 +62,7 @@ class Preparation:
         guests_passt: passt.Passt,
         serve_addresses: Callable[[messages.Machine], None],
     ) -> None:
-        """Do nothing yet; the arguments are those of ``launcher.main.pod.Pod``, what serves file systems, and what starts passt."""
+        """Do nothing yet; the arguments are those of ``ManagedDomain``, what serves file systems, and what starts passt."""
         self._hypervisor = hypervisor
         self._children = children
         self._filesystems = filesystems
@@ -82,7 +82,7 @@ class Preparation:
         if not arriving:
             await asyncio.to_thread(blank_disks.create, machine.domain)
         found = await asyncio.to_thread(files.look, machine.domain)
-        await servers.require(machine.domain)
+        await disk_servers.require(machine.domain)
         await disk_certificates.prepare(self._children, machine.domain)
         await rbd_images.look(self._children, machine.domain)
         taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}

@@ -27,8 +27,8 @@ from launcher.ipv6.server import Server as Ipv6Server
 from launcher.main import libvirtd_log, life, qemu_log
 from launcher.main.children import Children, terminate
 from launcher.main.console import Console
-from launcher.main.pod import Pod
-from launcher.main.ports import Ports
+from launcher.main.managed_domain import ManagedDomain
+from launcher.main.serial_ports import SerialPorts
 from launcher.main.wire import Server
 from launcher.protocol import messages
 
@@ -63,10 +63,10 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
         if server is not None:
             server.status_changed()
 
-    pod = Pod(
+    domain = ManagedDomain(
         hypervisor,
         lambda changed: Console(directory / layout.SERIAL_SOCKET, changed),
-        lambda changed: Ports(directory, changed),
+        lambda changed: SerialPorts(directory, changed),
         children,
         qemu_log=daemon.qemu_log,
         serve_addresses=serve_addresses,
@@ -75,36 +75,36 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
     )
 
     def status() -> messages.Status:
-        return pod.status
+        return domain.status
 
-    server = Server(VERSION, status, pod.handle, pod.reads)
+    server = Server(VERSION, status, domain.handle, domain.reads)
     loop = asyncio.get_running_loop()
     libvirtd = _Libvirtd(children, daemon)
     with dhcp, ipv6, children.reaping():
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, pod.terminate)
+            loop.add_signal_handler(number, domain.terminate)
         async with asyncio.TaskGroup() as group:
             parts = (
                 libvirtd.run(),
                 hypervisor.run(),
-                pod.console.run(),
-                pod.console.serve(directory / layout.CONSOLE_SOCKET),
-                pod.ports.run(),
+                domain.console.run(),
+                domain.console.serve(directory / layout.CONSOLE_SOCKET),
+                domain.ports.run(),
             )
             tasks = [group.create_task(part) for part in parts]
             wire = group.create_task(server.run(directory / layout.LAUNCHER_SOCKET))
             gc.collect()
             gc.freeze()  # nothing that exists by now will ever be garbage
-            await pod.run()
+            await domain.run()
             heard = await _flush(server)
             for task in tasks:
                 task.cancel()
-            _write_termination_message(pod.status.ending)  # before anything that may be ended by force
-            if heard and life.lingers(pod.status.ending):
+            _write_termination_message(domain.status.ending)  # before anything that may be ended by force
+            if heard and life.lingers(domain.status.ending):
                 await _linger(server)
             wire.cancel()
-        await libvirtd.stop(STOP_LIBVIRTD_SECONDS if pod.status.started else UNUSED_LIBVIRTD_SECONDS)
-    return life.exit_code(pod.status.ending)
+        await libvirtd.stop(STOP_LIBVIRTD_SECONDS if domain.status.started else UNUSED_LIBVIRTD_SECONDS)
+    return life.exit_code(domain.status.ending)
 
 
 def _prepare(directory: Path, daemon: Daemon) -> None:

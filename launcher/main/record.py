@@ -20,7 +20,7 @@ class Record:
     """Holds what is known, and tells who has to hear of a change."""
 
     def __init__(self, *, qemu_log: Callable[[str], Path], status_changed: Callable[[], None]) -> None:
-        """Know nothing yet; the arguments are those of ``launcher.main.pod.Pod``."""
+        """Know nothing yet; the arguments are those of ``ManagedDomain``."""
         self.known = Known()
         """The present value: read it anew after every await."""
         self.over = asyncio.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from launcher.protocol import messages
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is answered with a ``Refusal``."""
 
     def __init__(self, reason: messages.RefusalReason, message: str, disks: tuple[str, ...] = (), *, full: bool = False) -> None:

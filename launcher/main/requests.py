@@ -8,7 +8,7 @@ from launcher.domain import copied_disks
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError, Observation, OperationInvalid, OperationTimeout, Unavailable
 from launcher.main.known import Known, not_migratable
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 
 LOST: Final = "QEMU ended after the guest had left the source, and before it ran here"
@@ -18,18 +18,18 @@ def is_to_start(known: Known, machine: messages.Machine) -> bool:
     """True if a domain is to be made; False if that was done before.
 
     Raises:
-        Refused: none may be made here.
+        RequestRefused: none may be made here.
     """
     if known.machine is not None and known.machine.uid != machine.uid:
-        raise Refused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
+        raise RequestRefused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
     if known.status.ending is not None and known.status.ending.kind == "start-failed":
-        raise Refused("Failed", known.status.ending.message)
+        raise RequestRefused("Failed", known.status.ending.message)
     if known.arriving is not None:
-        raise Refused("Conflict", "this pod is the target of a migration; nothing is started in it")
+        raise RequestRefused("Conflict", "this pod is the target of a migration; nothing is started in it")
     if known.machine is not None or known.ended:
         return False
     if known.over:
-        raise Refused("Conflict", "this pod is ending")
+        raise RequestRefused("Conflict", "this pod is ending")
     return True
 
 
@@ -37,12 +37,12 @@ def has_guest(known: Known, doing: str) -> bool:
     """True if there is a guest; False when it is off already.
 
     Raises:
-        Refused: there has been none.
+        RequestRefused: there has been none.
     """
     if known.ended:
         return False
     if not known.status.started:
-        raise Refused("Conflict", f"cannot {doing}: no guest runs in this pod")
+        raise RequestRefused("Conflict", f"cannot {doing}: no guest runs in this pod")
     return True
 
 
@@ -50,12 +50,12 @@ def require_guest_that_stays(known: Known, doing: str) -> None:
     """Do nothing if there is a guest whose state is this pod's to change.
 
     Raises:
-        Refused: there is none.
+        RequestRefused: there is none.
     """
     if not has_guest(known, doing):
-        raise Refused("Conflict", f"cannot {doing}: the guest is off")
+        raise RequestRefused("Conflict", f"cannot {doing}: the guest is off")
     if known.leaving is not None:
-        raise Refused("Conflict", f"cannot {doing}: the guest is being migrated")
+        raise RequestRefused("Conflict", f"cannot {doing}: the guest is being migrated")
 
 
 def may_stop_again(before: Observation | None) -> bool:
@@ -67,25 +67,25 @@ def require_that_it_runs(known: Known, before: Observation | None) -> None:
     """Do nothing if a guest that was resumed goes on.
 
     Raises:
-        Refused: it stopped again as it had stopped ``before``.
+        RequestRefused: it stopped again as it had stopped ``before``.
     """
     now = known.status.domain
     if before is not None and now is not None and (now.state, now.reason) == ("paused", before.reason):
-        raise Refused("Failed", f"the guest stopped again at once: {now.detail or now.reason}")
+        raise RequestRefused("Failed", f"the guest stopped again at once: {now.detail or now.reason}")
 
 
 def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
     """True if the pod is to become the target of a migration; False if it is, or was.
 
     Raises:
-        Refused: it cannot.
+        RequestRefused: it cannot.
     """
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if known.machine is not None or known.over:
-        raise Refused("Conflict", "this pod is no empty target")
+        raise RequestRefused("Conflict", "this pod is no empty target")
     if reason := not_migratable(request.machine):
-        raise Refused("Invalid", reason)
+        raise RequestRefused("Invalid", reason)
     _require_relay_of_disks(request.machine, "prepare for a migration", relays_disks=request.relays_disks)
     return True
 
@@ -100,11 +100,11 @@ def is_to_release(known: Known, uid: str) -> bool:
     """True if the domain arrived and is to be released; False if it was before.
 
     Raises:
-        Refused: nothing arrived.
+        RequestRefused: nothing arrived.
     """
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "incoming" or migration.state not in ("arrived", "succeeded"):
-        raise Refused("Conflict", f"there is nothing to release: the migration is {migration.state if migration else 'unknown'}")
+        raise RequestRefused("Conflict", f"there is nothing to release: the migration is {migration.state if migration else 'unknown'}")
     return migration.state == "arrived"
 
 
@@ -112,14 +112,14 @@ def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
     """True if a migration is to begin; False if one of that uid began before, whatever became of it.
 
     Raises:
-        Refused: the guest cannot leave, or not now.
+        RequestRefused: the guest cannot leave, or not now.
     """
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None:
-        raise Refused("Conflict", "cannot migrate: the guest is off, being shut down or being migrated already")
+        raise RequestRefused("Conflict", "cannot migrate: the guest is off, being shut down or being migrated already")
     if known.status.not_migratable:
-        raise Refused("Invalid", f"cannot migrate: {known.status.not_migratable}")
+        raise RequestRefused("Invalid", f"cannot migrate: {known.status.not_migratable}")
     if known.machine is not None:
         _require_relay_of_disks(known.machine, "migrate", relays_disks=request.relays_disks)
     return True
@@ -128,17 +128,17 @@ def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
 def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_disks: bool) -> None:
     if not relays_disks and (names := copied_disks.names(machine.domain)):
         why = f"what the guest wrote to the disk {names[0]!r} exists in its pod only, and virt-handler of this node is of a release"
-        raise Refused("Invalid", f"cannot {doing}: {why} that copies no disks")
+        raise RequestRefused("Invalid", f"cannot {doing}: {why} that copies no disks")
 
 
 def is_to_abort(known: Known, uid: str) -> bool:
     """True if libvirt is to be asked to abort a migration: an outgoing one that runs.
 
     Raises:
-        Refused: the pod has no such migration.
+        RequestRefused: the pod has no such migration.
     """
     if known.status.migration_of(uid) is None:
-        raise Refused("Conflict", "this pod has no such migration")
+        raise RequestRefused("Conflict", "this pod has no such migration")
     return known.leaving is not None and known.leaving.uid == uid
 
 
@@ -146,11 +146,11 @@ def is_to_pause(known: Known, uid: str) -> bool:
     """True if the guest of an outgoing migration is to be paused: of one that runs; False once it is over.
 
     Raises:
-        Refused: the pod has no such migration, or is its target.
+        RequestRefused: the pod has no such migration, or is its target.
     """
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "outgoing":
-        raise Refused("Conflict", "no such migration leaves this pod")
+        raise RequestRefused("Conflict", "no such migration leaves this pod")
     return known.leaving is not None and known.leaving.uid == uid
 
 
@@ -158,19 +158,19 @@ def given_xml(known: Known) -> str:
     """Return the XML that libvirt was given.
 
     Raises:
-        Refused: it was given none yet.
+        RequestRefused: it was given none yet.
     """
     if not known.xml:
-        raise Refused("Conflict", "no domain was made yet")
+        raise RequestRefused("Conflict", "no domain was made yet")
     return known.xml
 
 
-def refused(error: HypervisorError) -> Refused:
+def refusal_of(error: HypervisorError) -> RequestRefused:
     """Return the refusal of a request that the hypervisor could not carry out."""
     match error:
         case OperationInvalid():
-            return Refused("Conflict", str(error))
+            return RequestRefused("Conflict", str(error))
         case OperationTimeout() | Unavailable():
-            return Refused("Timeout", str(error))
+            return RequestRefused("Timeout", str(error))
         case _:
-            return Refused("Failed", str(error))
+            return RequestRefused("Failed", str(error))

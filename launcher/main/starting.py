@@ -11,9 +11,9 @@ from launcher.hypervisor.port import DomainExists, Hypervisor
 from launcher.main import disk_secrets, files, known, requests
 from launcher.main.console import Console
 from launcher.main.making import Making
-from launcher.main.ports import Ports
 from launcher.main.preparation import StartFailure
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
+from launcher.main.serial_ports import SerialPorts
 from launcher.main.watching import Watch
 from launcher.protocol import messages
 
@@ -25,7 +25,7 @@ CONSOLE_SECONDS: Final = 5.0
 class Start:
     """Starts the domain."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch, console: Console, ports: Ports, making: Making) -> None:
+    def __init__(self, hypervisor: Hypervisor, watch: Watch, console: Console, ports: SerialPorts, making: Making) -> None:
         self._hypervisor = hypervisor
         self._watch = watch
         self._record = watch.record
@@ -37,7 +37,7 @@ class Start:
         """Make the domain and start it, unless that was done before.
 
         Raises:
-            Refused: it cannot be started, not now, or not here.
+            RequestRefused: it cannot be started, not now, or not here.
         """
         async with self._record.operation:
             if not requests.is_to_start(self._record.known, request.machine):
@@ -52,11 +52,11 @@ class Start:
                 await self._make(request)
         except files.NotReady as error:
             self._record.take(known.disowned)
-            raise Refused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
+            raise RequestRefused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
         except StartFailure as error:
             async with self._making.until_abandoned():
                 await self._fail(error)
-            raise Refused("Failed", str(error)) from error
+            raise RequestRefused("Failed", str(error)) from error
 
     async def _make(self, request: messages.Sync) -> None:
         name = self._record.known.name

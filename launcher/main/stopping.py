@@ -45,14 +45,14 @@ class Stop:
         """Power the guest off at once, unless it is off.
 
         Raises:
-            Refused: there has been no guest, or libvirt could not.
+            RequestRefused: there has been no guest, or libvirt could not.
         """
         if not requests.has_guest(self._record.known, "destroy"):
             return
         try:
             await self._take(Step.DESTROY)
         except HypervisorError as error:
-            raise requests.refused(error) from error
+            raise requests.refusal_of(error) from error
 
     async def run(self) -> None:
         """Wait for the request, then bring the guest nearer to being off until cancelled."""
@@ -99,7 +99,7 @@ class Stop:
             case Step.RESUME:
                 await self._hypervisor.resume(name)
             case Step.ABORT_MIGRATION:
-                await self._migrations.abort_departure()
+                await self._migrations.abort_outgoing()
             case Step.DESTROY:
                 await self._hypervisor.destroy(name)
             case Step.GIVE_UP:

@@ -25,21 +25,21 @@ class Suspension:
         """Stop the processors.
 
         Raises:
-            Refused: there is no guest, it is leaving, or libvirt could not.
+            RequestRefused: there is no guest, it is leaving, or libvirt could not.
         """
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
             try:
                 await self._hypervisor.suspend(self._record.known.name)
             except HypervisorError as error:
-                raise requests.refused(error) from error
+                raise requests.refusal_of(error) from error
         await self._watch.look()
 
     async def resume(self) -> None:
         """Let the processors run, and see whether they go on: what stopped them may do so again at the guest's next access.
 
         Raises:
-            Refused: as ``suspend``, or they stopped again.
+            RequestRefused: as ``suspend``, or they stopped again.
         """
         before = self._record.known.domain
         async with self._record.operation:
@@ -48,7 +48,7 @@ class Suspension:
             try:
                 await self._hypervisor.resume(self._record.known.name)
             except HypervisorError as error:
-                raise requests.refused(error) from error
+                raise requests.refusal_of(error) from error
         await self._watch.look()
         if requests.may_stop_again(before):
             await asyncio.sleep(RELAPSE_SECONDS)

@@ -20,7 +20,7 @@ from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import filesystems as hardware
 from launcher.domain.filesystems import Share, shares
 from launcher.main.children import Children, terminate
-from launcher.main.last_words import LastWords
+from launcher.main.output_tail import OutputTail
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class _Server:
     share: Share
     pid: int
     exited: asyncio.Future[int]
-    words: LastWords
+    tail: OutputTail
     is_wanted: bool = True
 
 
@@ -117,13 +117,13 @@ class Filesystems:
             raise
         finally:
             os.close(writer)
-        words = LastWords(reader)
-        words.begin()
-        return _Server(share, pid, exited, words)
+        tail = OutputTail(reader)
+        tail.begin()
+        return _Server(share, pid, exited, tail)
 
     async def _watch(self, server: _Server) -> None:
         code = await asyncio.shield(server.exited)
-        words = server.words.end()
+        words = server.tail.end()
         if not server.is_wanted:
             return
         await asyncio.sleep(SETTLE_SECONDS)
@@ -156,9 +156,9 @@ async def _ready(server: _Server) -> None:
     name, silent = server.share.name, 0.0
     try:
         async with asyncio.timeout(READY_SECONDS):
-            while WAITS not in server.words.kept and silent < SILENT_SECONDS:
+            while WAITS not in server.tail.kept and silent < SILENT_SECONDS:
                 if server.exited.done():
-                    raise FilesystemUnusable(f"file system {name!r}: virtiofsd ended with {server.exited.result()}: {server.words.end()}")
+                    raise FilesystemUnusable(f"file system {name!r}: virtiofsd ended with {server.exited.result()}: {server.tail.end()}")
                 silent += POLL_SECONDS if _is_bound(server) else 0.0
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:

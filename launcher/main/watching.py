@@ -12,8 +12,8 @@ from launcher.hypervisor.port import Hypervisor, HypervisorError, Observation
 from launcher.main import known, qemu_log
 from launcher.main.agent import Agent
 from launcher.main.console import Console
-from launcher.main.ports import Ports
 from launcher.main.record import Record
+from launcher.main.serial_ports import SerialPorts
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ FIGURES_SECONDS: Final = 0.5
 class Watch:
     """Looks at the domain; what is seen goes into the record, and to console and agent, which follow the domain."""
 
-    def __init__(self, hypervisor: Hypervisor, record: Record, console: Console, ports: Ports, agent: Agent) -> None:
+    def __init__(self, hypervisor: Hypervisor, record: Record, console: Console, ports: SerialPorts, agent: Agent) -> None:
         self._hypervisor = hypervisor
         self.record = record
         self._console = console

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import codec, messages
 
 logger = logging.getLogger(__name__)
@@ -25,19 +25,19 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-Handle = Callable[[messages.Action], Awaitable[None]]
-"""Carries a request out; raises ``launcher.main.refusal.Refused``. Runs to its end even when the client hangs up meanwhile."""
+HandleAction = Callable[[messages.Action], Awaitable[None]]
+"""Carries a request out; raises ``launcher.main.refusal.RequestRefused``. Runs to its end even when the client hangs up meanwhile."""
 
 
-Tell = Callable[[], Awaitable[str]]
-"""Returns the text of a ``Read``; raises ``launcher.main.refusal.Refused``."""
+HandleRead = Callable[[], Awaitable[str]]
+"""Returns the text of a ``Read``; raises ``launcher.main.refusal.RequestRefused``."""
 
 
 class Server:
     """Serves any number of clients one status, one handler of requests, and texts that may be read."""
 
     def __init__(
-        self, version: str, status: Callable[[], messages.Status], handle: Handle, reads: Mapping[str, Tell] | None = None
+        self, version: str, status: Callable[[], messages.Status], handle: HandleAction, reads: Mapping[str, HandleRead] | None = None
     ) -> None:  # fmt: skip
         self._version = version
         self._status = status
@@ -110,7 +110,7 @@ class Server:
     async def _answer(self, call: messages.Call, connection: _Connection) -> None:
         try:
             answer = await self._carry_out(call)
-        except Refused as refused:
+        except RequestRefused as refused:
             connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status(), refused.disks, refused.full))
         except Exception as error:  # the request boundary: a fault of ours must not end the process that holds the guest
             logger.exception("a request failed unexpectedly", extra={"request": type(call.request).__name__})
@@ -126,10 +126,10 @@ class Server:
             return messages.Reply(call.id, self._status())
         what = call.request.what
         if (tell := self._reads.get(what)) is None:
-            raise Refused("Invalid", f"this virt-launcher does not tell {what!r}")
+            raise RequestRefused("Invalid", f"this virt-launcher does not tell {what!r}")
         text = await tell()
         if not codec.fits(text):
-            raise Refused("Failed", f"{what} would take more than {codec.MAX_CONTENT_BYTES} bytes")
+            raise RequestRefused("Failed", f"{what} would take more than {codec.MAX_CONTENT_BYTES} bytes")
         return messages.Content(call.id, text)
 
 

@@ -97,7 +97,7 @@ MODULES: Final = (
     _module("handler/storage/answers.py", "handler/storage/test_answers.py"),
     _module("handler/network/departed.py", "handler/network/test_departed.py"),
     _module("handler/network/results.py", "handler/network/test_results.py"),
-    _module("launcher/main/arrival.py", "launcher/main/test_arrival.py"),
+    _module("launcher/main/incoming_migration.py", "launcher/main/test_incoming_migration.py"),
     _module("launcher/main/life.py", "launcher/main/test_life.py"),
     _module("launcher/main/known.py", "launcher/main/test_known.py"),
     _module("launcher/main/requests.py", "launcher/main/test_requests.py"),

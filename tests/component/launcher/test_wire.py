@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.main import wire
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.main.wire import Server
 from launcher.protocol import codec, messages
 
@@ -25,17 +25,17 @@ class Life:
 
     async def sing(self) -> str:
         if not self.song:
-            raise Refused("Conflict", "no voice")
+            raise RequestRefused("Conflict", "no voice")
         return self.song
 
     async def handle(self, request: messages.Request) -> None:
         match request:
             case messages.Suspend():
-                raise Refused("Conflict", "no guest")
+                raise RequestRefused("Conflict", "no guest")
             case messages.Resume():
                 raise RuntimeError("a bug")
             case messages.Destroy():
-                raise Refused("NotReady", "no image", ("data",))
+                raise RequestRefused("NotReady", "no image", ("data",))
             case messages.Sync():
                 await self.gate.wait()
             case _:

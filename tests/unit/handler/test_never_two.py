@@ -21,7 +21,7 @@ from controller.reconcilers.settings import Settings
 from handler.reconcilers import migration_plan as handling
 from launcher.domain.states import State
 from launcher.hypervisor.port import Observation
-from launcher.main import arrival, departure, life
+from launcher.main import incoming_migration, life, outgoing_migration
 from launcher.protocol import messages
 from tests.unit.controller.reconcilers import builders
 
@@ -180,16 +180,16 @@ class Migrating(RuleBasedStateMachine):
         pod = self.source
         if pod.over or pod.migration is None or pod.migration.state != "running":
             return
-        match departure.judge(pod.seen, returned=pod.state is None, job=bool(self.job)):
-            case departure.Finding.LEFT:
+        match outgoing_migration.judge(pod.seen, returned=pod.state is None, job=bool(self.job)):
+            case outgoing_migration.Finding.LEFT:
                 pod.migration = dataclasses.replace(pod.migration, state="succeeded")
-            case departure.Finding.STAYED:
+            case outgoing_migration.Finding.STAYED:
                 pod.migration = dataclasses.replace(pod.migration, state="failed")
-            case departure.Finding.HELD:
+            case outgoing_migration.Finding.HELD:
                 pod.state, pod.reason = State.RUNNING, "unpaused"
-            case departure.Finding.REMAINS:
+            case outgoing_migration.Finding.REMAINS:
                 pod.state = None
-            case departure.Finding.JOB_RUNS:
+            case outgoing_migration.Finding.JOB_RUNS:
                 pass
 
     @rule()
@@ -203,7 +203,7 @@ class Migrating(RuleBasedStateMachine):
         if pod.over or pod.migration is None or pod.migration.state == "succeeded":
             return
         known = pod.migration
-        pod.migration = arrival.advanced(known, pod.seen, 1.0) if pod.seen is not None else arrival.lost(known, 1.0)
+        pod.migration = incoming_migration.advanced(known, pod.seen, 1.0) if pod.seen is not None else incoming_migration.lost(known, 1.0)
 
     def _release(self) -> bool:
         pod = self.target

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    from launcher.main import agent, departure, life, preparation, stopping, watching
+    from launcher.main import agent, life, outgoing_migration, preparation, stopping, watching
     from tests.unit.launcher.main.world import World
 
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
@@ -27,7 +27,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr(agent, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(preparation, "RETRY_SECONDS", 0.01)
     for name in ("PROGRESS_SECONDS", "SETTLE_SECONDS"):
-        monkeypatch.setattr(departure, name, 0.01)
+        monkeypatch.setattr(outgoing_migration, name, 0.01)
     monkeypatch.setattr(life, "PRESS_SECONDS", 0.03)
     world = World(tmp_path)
     async with asyncio.TaskGroup() as group:

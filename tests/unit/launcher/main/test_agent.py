@@ -17,7 +17,7 @@ from launcher.domain.states import State
 from launcher.hypervisor.port import AgentRefused, AgentSilent, HypervisorError, Unavailable
 from launcher.main import agent, agent_answers, applications
 from launcher.main.agent import Agent
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import codec
 from tests.fakes.hypervisor import FakeHypervisor
 
@@ -79,8 +79,8 @@ class Scene:
     async def read(self) -> Any:
         return json.loads(await self.agent.read({MAC: "default"}))
 
-    async def refused(self) -> Refused:
-        with pytest.raises(Refused) as refused:
+    async def refused(self) -> RequestRefused:
+        with pytest.raises(RequestRefused) as refused:
             await self.agent.read({})
         return refused.value
 
@@ -179,11 +179,11 @@ async def test_a_sign_of_life_is_asked_for_and_nothing_else(scene: Scene) -> Non
 async def test_an_agent_that_gives_no_sign_of_life_is_told_with_the_reason(scene: Scene, error: HypervisorError, reason: str) -> None:
     scene.becomes(connected=True)
     scene.hypervisor.answers["guest-ping"] = error
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await scene.agent.ping()
     assert refused.value.reason == reason
     scene.becomes(connected=False)
-    with pytest.raises(Refused, match="no guest agent is connected"):
+    with pytest.raises(RequestRefused, match="no guest agent is connected"):
         await scene.agent.ping()
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from launcher.main import disk_certificates
 from launcher.main.children import Children, CommandFailed
+from launcher.main.disk_servers import ServersSilent
 from launcher.main.made_disks import SourceUnusable
-from launcher.main.servers import ServersSilent
 from tests.mounted import mount
 
 NBD: dict[str, Any] = {"name": "data", "type": "NBD", "source": {"host": "nbd.example", "tlsSecretRef": {"name": "certificates"}}}

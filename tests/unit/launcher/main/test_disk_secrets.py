@@ -44,7 +44,7 @@ async def always_open(*_: object) -> None:
 @pytest.fixture
 def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("apiserver.apis.virt.layout.SOURCES_DIRECTORY", str(tmp_path / "sources"))
-    monkeypatch.setattr("launcher.main.servers._any_answers", always)
+    monkeypatch.setattr("launcher.main.disk_servers._any_answers", always)
     now = tmp_path / "sources/unit/..now"
     now.mkdir(parents=True)
     (now.parent / "..data").symlink_to("..now")
@@ -55,14 +55,14 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_libvirt_is_told_the_password_and_the_name_and_nobody_else_is(world: World, secret: Path) -> None:
     assert secret.exists()
-    await world.pod.handle(messages.Sync(MACHINE))
+    await world.domain.handle(messages.Sync(MACHINE))
 
     assert world.hypervisor.secrets == {secret_uuid("unit"): b"pass\xffword"}
     (given,) = world.hypervisor.created
     (auth,) = ET.fromstring(given).iterfind("devices/disk/source/auth")
     assert auth.get("username") == "initiator-7"
     assert given.count("initiator-7") == 1
-    shown = await world.pod.reads["domainxml"]()
+    shown = await world.domain.reads["domainxml"]()
     assert ("initiator-7" in shown, "pass" in shown, secret_uuid("unit") in shown) == (False, False, True)
     logins = disk_secrets.logins(SPECIFICATION)
     assert ("initiator-7" in repr(logins), "pass\\xffword" in repr(logins)) == (False, False)
@@ -78,7 +78,7 @@ def test_each_disk_has_the_login_of_its_own(secret: Path) -> None:
 
 async def test_the_target_of_a_migration_knows_the_password_before_the_guest_comes(world: World, secret: Path) -> None:
     assert secret.exists()
-    await world.pod.handle(messages.PrepareMigrationTarget("m1", MACHINE))
+    await world.domain.handle(messages.PrepareMigrationTarget("m1", MACHINE))
     assert world.hypervisor.secrets == {secret_uuid("unit"): b"pass\xffword"}
 
 
@@ -118,7 +118,7 @@ async def test_the_key_of_a_user_of_ceph_is_told_to_libvirt_as_what_it_is(
         file.unlink()
     (secret / "key").write_bytes(b"AP9zZWNyZXQ=\n")
     monkeypatch.setattr("launcher.main.rbd_images.look", always_open)
-    await world.pod.handle(messages.Sync(dataclasses.replace(MACHINE, domain={**SPECIFICATION, "devices": {"disks": [IMAGE]}})))
+    await world.domain.handle(messages.Sync(dataclasses.replace(MACHINE, domain={**SPECIFICATION, "devices": {"disks": [IMAGE]}})))
     uuid = secret_uuid("unit")
     assert (world.hypervisor.secrets, world.hypervisor.usages) == ({uuid: b"\x00\xffsecret"}, {uuid: "ceph"})
     (auth,) = ET.fromstring(world.hypervisor.created[0]).iterfind("devices/disk/source/auth")

@@ -144,7 +144,7 @@ class Storage:
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     found = Storage()
-    monkeypatch.setattr("launcher.main.free_space._rooms", found.rooms)
+    monkeypatch.setattr("launcher.main.free_space._free_bytes", found.rooms)
     monkeypatch.setattr("launcher.main.free_space.LOOK_SECONDS", 0.01)
     monkeypatch.setattr("launcher.main.free_space.TRY_SECONDS", (0.02, 0.02))
     monkeypatch.setattr("launcher.main.suspension.RELAPSE_SECONDS", 0)
@@ -163,14 +163,14 @@ def stop(world: World, *errors: tuple[str, str]) -> None:
 
 async def looks(world: World) -> None:
     """Wait until it is known that the guest stands still, and look twice."""
-    known = world.pod._watch.record
+    known = world.domain._watch.record
     await world.until(lambda: known.known.domain is not None and bool(known.known.domain.disk_errors))
     for _ in range(2):
-        await world.pod._room.look()
+        await world.domain._free_space.look()
 
 
 async def test_a_guest_may_go_on_once_there_is_room_and_is_offered_that_again_when_it_stops_again(world: World, storage: Storage) -> None:
-    await world.pod.handle(messages.Sync(DISKLESS))
+    await world.domain.handle(messages.Sync(DISKLESS))
     stop(world, ("vda", NO_SPACE))
     await looks(world)
     assert not world.status.has_room
@@ -179,7 +179,7 @@ async def test_a_guest_may_go_on_once_there_is_room_and_is_offered_that_again_wh
     storage.free["data"] = ENOUGH_BYTES
     await world.until(lambda: world.status.has_room)
     assert world.hypervisor.domains[NAME].state is State.PAUSED  # whether anybody paused the machine is not known here
-    await world.pod.handle(messages.Resume())
+    await world.domain.handle(messages.Resume())
     assert (world.hypervisor.domains[NAME].state, world.status.has_room) == (State.RUNNING, False)
 
     stop(world, ("vda", NO_SPACE))
@@ -188,14 +188,14 @@ async def test_a_guest_may_go_on_once_there_is_room_and_is_offered_that_again_wh
 
 async def test_an_error_that_is_not_of_room_is_nobodys_to_try(world: World, storage: Storage) -> None:
     storage.free["data"] = ENOUGH_BYTES
-    await world.pod.handle(messages.Sync(DISKLESS))
+    await world.domain.handle(messages.Sync(DISKLESS))
     stop(world, ("vda", "I/O error"))
     await looks(world)
     assert not world.status.has_room
 
 
 async def test_disks_that_fail_under_a_guest_that_goes_on_are_named_until_there_is_room(world: World, storage: Storage) -> None:
-    await world.pod.handle(messages.Sync(DISKLESS))
+    await world.domain.handle(messages.Sync(DISKLESS))
     faults = tuple(DiskFault(disk, "I/O error", False, float("-inf")) for disk in ("vda", "vdz"))
     world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], disk_faults=faults)
     world.hypervisor.become(NAME, State.RUNNING, "booted")

@@ -7,11 +7,11 @@ import pytest
 from apiserver.apis.virt.domainxml import told
 from launcher.main import known, requests
 from launcher.main.known import Known
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 
 
 def test_what_libvirt_was_given_is_told_once_there_is_something() -> None:
-    with pytest.raises(Refused, match="no domain was made yet"):
+    with pytest.raises(RequestRefused, match="no domain was made yet"):
         requests.given_xml(Known())
     assert requests.given_xml(known.prepared(Known(), "<domain/>")) == "<domain/>"
 

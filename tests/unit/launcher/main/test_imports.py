@@ -15,7 +15,7 @@ from launcher.main import imports
 from launcher.main.children import Children
 from launcher.main.imports import Imports, Places
 from launcher.main.record import Record
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, World
 
@@ -62,8 +62,8 @@ def play(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.setattr(imports, "COMMAND", (sys.executable, "-S", "-c", program))
 
 
-async def refused(pod: Pod, machine: messages.Machine) -> Refused:
-    with pytest.raises(Refused) as found:
+async def refused(pod: Pod, machine: messages.Machine) -> RequestRefused:
+    with pytest.raises(RequestRefused) as found:
         await pod.imports.ask(machine)
     return found.value
 
@@ -158,6 +158,6 @@ async def test_the_end_of_the_pod_ends_an_import(tmp_path: Path, monkeypatch: py
 
 
 async def test_a_pod_whose_guest_runs_imports_nothing(world: World) -> None:
-    await world.pod.handle(messages.Sync(MACHINE))
-    await world.pod.handle(messages.Import(a_machine("a")))
+    await world.domain.handle(messages.Sync(MACHINE))
+    await world.domain.handle(messages.Import(a_machine("a")))
     assert world.status.imports == ()

@@ -494,13 +494,13 @@ def test_only_a_target_to_which_nothing_comes_yet_stops_waiting(before: Known, u
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 def test_a_guest_that_stayed_goes_on(state: messages.MigrationState) -> None:
     outcome = dataclasses.replace(OUTGOING, state=state)
-    found = known.departed(LEAVING, outcome, 9.0)
+    found = known.outgoing_ended(LEAVING, outcome, 9.0)
     assert found == dataclasses.replace(LEAVING, status=dataclasses.replace(LEAVING.status, migrations=(outcome,), revision=4))
 
 
 def test_a_guest_that_left_has_ended_here() -> None:
     outcome = dataclasses.replace(OUTGOING, state="succeeded")
-    found = known.departed(LEAVING, outcome, 9.0)
+    found = known.outgoing_ended(LEAVING, outcome, 9.0)
     assert found.status.migrations == (outcome,)
     assert found.status.ending == Ending("migrated", "the guest runs on in another pod", "m1", (), 9.0)
     assert found.run == Run(ran=True, migrated_to="m1")

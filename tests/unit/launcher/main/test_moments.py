@@ -10,14 +10,14 @@ import pytest
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError
 from launcher.main import files, known, life
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import NAME, PREPARE, RELEASE, SYNC, World, state_of
 
 
-async def refused(world: World, request: messages.Action) -> Refused:
-    with pytest.raises(Refused) as found:
-        await world.pod.handle(request)
+async def refused(world: World, request: messages.Action) -> RequestRefused:
+    with pytest.raises(RequestRefused) as found:
+        await world.domain.handle(request)
     return found.value
 
 
@@ -34,7 +34,7 @@ async def test_a_sigterm_at_the_last_moment_of_what_is_being_made_ends_the_pod(
 
         async def and_sigterm(*arguments: object, **also: object) -> None:
             await done(*arguments, **also)
-            world.pod.terminate()
+            world.domain.terminate()
 
         monkeypatch.setattr(world.hypervisor, call, and_sigterm)
 
@@ -51,7 +51,7 @@ async def test_a_sigterm_at_the_moment_in_which_an_image_is_missed_ends_the_pod(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def looking(*_arguments: object) -> None:
-        world.pod.terminate()
+        world.domain.terminate()
         raise files.ImagesMissing(("data",))
 
     monkeypatch.setattr(asyncio, "to_thread", looking)
@@ -65,7 +65,7 @@ async def test_a_sigterm_at_the_moment_in_which_a_start_fails_waits_for_no_libvi
 ) -> None:
     async def failing(_name: str, _xml: str, *, validate: bool) -> None:
         del validate
-        world.pod.terminate()
+        world.domain.terminate()
         raise HypervisorError("no such device")
 
     async def hangs(_name: str) -> None:
@@ -87,15 +87,15 @@ async def test_a_second_sigterm_changes_nothing(world: World, monkeypatch: pytes
         await asyncio.Event().wait()
 
     async def destroyed(_name: str) -> None:
-        world.pod.terminate()
+        world.domain.terminate()
 
     monkeypatch.setattr(world.hypervisor, "create", hangs)
     monkeypatch.setattr(world.hypervisor, "destroy", destroyed)
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(refused(world, SYNC))
         await creating.wait()
-        world.pod.terminate()
-        world.pod.terminate()
+        world.domain.terminate()
+        world.domain.terminate()
     assert asked.result().reason == "Conflict"
     await world.ends("destroyed")
 
@@ -103,7 +103,7 @@ async def test_a_second_sigterm_changes_nothing(world: World, monkeypatch: pytes
 async def test_a_copy_that_is_being_released_is_not_destroyed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the only one by then: the source's QEMU is gone. Before, it was, and the guest had no grace period."""
     monkeypatch.setattr(life, "RELEASE_SECONDS", 0.02)
-    await world.pod.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
+    await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
     world.hypervisor.become(NAME, State.PAUSED, "user")
     await world.until(lambda: state_of(world) == "arrived")
     resume, released = world.hypervisor.resume, asyncio.Event()
@@ -114,9 +114,9 @@ async def test_a_copy_that_is_being_released_is_not_destroyed(world: World, monk
 
     monkeypatch.setattr(world.hypervisor, "resume", slowly)
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(RELEASE))
+        group.create_task(world.domain.handle(RELEASE))
         await asyncio.sleep(0.01)
-        world.pod.terminate()
+        world.domain.terminate()
         await asyncio.sleep(0.1)
         assert world.hypervisor.domains[NAME].state is State.PAUSED
         released.set()
@@ -132,24 +132,24 @@ async def test_a_copy_that_arrived_while_libvirtd_was_away_is_not_taken_for_one_
 ) -> None:
     """It may be the only one by then. Before, the target ended at once, on the word of the last look that had succeeded."""
     monkeypatch.setattr(life, "RELEASE_SECONDS", 0.5)
-    await world.pod.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
+    await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
     await asyncio.sleep(0.03)
     world.hypervisor.connect(connected=False)
     world.hypervisor.become(NAME, State.PAUSED, "user")
-    world.pod.terminate()
+    world.domain.terminate()
     await asyncio.sleep(0.05)
     assert not world.over
     world.hypervisor.connect(connected=True)
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     await world.until(lambda: "press power button" in world.hypervisor.calls)
     world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
     await world.ends("shutdown-requested")
 
 
 async def test_a_target_whose_libvirtd_stays_away_ends_when_its_grace_period_does(world: World) -> None:
-    await world.pod.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=0.2)))
+    await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=0.2)))
     world.hypervisor.connect(connected=False)
-    world.pod.terminate()
+    world.domain.terminate()
     await world.until(lambda: world.over)
     assert world.status.ending is None
 
@@ -162,9 +162,9 @@ async def hangs(*_arguments: object, **_also: object) -> None:
 async def test_a_libvirtd_that_hangs_is_given_up_like_one_that_fails(world: World, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """Before, the stop hung with it, half a minute for each question, and the kubelet killed the pod before it could say how it ended."""
     monkeypatch.setattr(life, "GIVE_UP_SECONDS", 0.1)
-    await world.pod.handle(messages.Sync(dataclasses.replace(SYNC.machine, grace_seconds=0.1)))
+    await world.domain.handle(messages.Sync(dataclasses.replace(SYNC.machine, grace_seconds=0.1)))
     monkeypatch.setattr(world.hypervisor, call, hangs)
-    world.pod.terminate()
+    world.domain.terminate()
     await world.ends("destroyed")
     assert world.status.ending is not None
     assert world.status.ending.message == known.GAVE_UP
@@ -174,9 +174,9 @@ async def test_a_guest_whose_agent_hangs_is_destroyed_at_the_end_of_its_grace_pe
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await world.pod.handle(messages.Sync(dataclasses.replace(SYNC.machine, grace_seconds=0.1)))
+    await world.domain.handle(messages.Sync(dataclasses.replace(SYNC.machine, grace_seconds=0.1)))
     world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
     monkeypatch.setattr(world.hypervisor, "press_power_button", hangs)
-    world.pod.terminate()
+    world.domain.terminate()
     await world.ends("destroyed")
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF

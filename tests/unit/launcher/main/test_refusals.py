@@ -6,19 +6,19 @@ import pytest
 
 from launcher.domain import disk_origins
 from launcher.domain.states import State
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import NAME, PREPARE, SYNC, World
 
 
-async def refused(world: World, request: messages.Action) -> Refused:
-    with pytest.raises(Refused) as caught:
-        await world.pod.handle(request)
+async def refused(world: World, request: messages.Action) -> RequestRefused:
+    with pytest.raises(RequestRefused) as caught:
+        await world.domain.handle(request)
     return caught.value
 
 
 async def test_a_pod_that_is_ending_becomes_no_target(world: World) -> None:
-    world.pod.terminate()
+    world.domain.terminate()
 
     assert (await refused(world, PREPARE)).reason == "Conflict"
     assert world.served == []
@@ -26,8 +26,8 @@ async def test_a_pod_that_is_ending_becomes_no_target(world: World) -> None:
 
 
 async def test_a_guest_that_is_asked_to_power_off_is_not_migrated(world: World) -> None:
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Shutdown(60.0))
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Shutdown(60.0))
 
     assert (await refused(world, messages.Migrate("m1"))).reason == "Conflict"
     assert not world.hypervisor.migrating
@@ -36,7 +36,7 @@ async def test_a_guest_that_is_asked_to_power_off_is_not_migrated(world: World) 
 
 async def test_a_guest_with_a_disk_that_stays_behind_is_not_migrated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_origins, "not_migratable", lambda _specification: "disk 'root' is of this node")
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
 
     found = await refused(world, messages.Migrate("m1"))
 
@@ -45,8 +45,8 @@ async def test_a_guest_with_a_disk_that_stays_behind_is_not_migrated(world: Worl
 
 
 async def test_the_source_of_a_migration_has_nothing_to_release(world: World) -> None:
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Migrate("m1"))
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Migrate("m1"))
     await world.until(lambda: world.hypervisor.migrating)
     world.hypervisor.end_migration(NAME)
     await world.ends("migrated")

@@ -20,7 +20,7 @@ from launcher.hypervisor.port import (
 from launcher.main import requests
 from launcher.main.known import Known
 from launcher.main.life import Stopping
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from launcher.protocol.messages import Ending, MigrationStatus, Status
 from tests.unit.launcher.main.test_known import ENDED, LEAVING, MACHINE, OFF, PAUSED, RUNNING, STARTED, described, target
@@ -34,7 +34,7 @@ NOTHING_CAME = Known(over=True)
 def judged(judgement: Callable[[], bool | None]) -> bool | tuple[str, str] | None:
     try:
         return judgement()
-    except Refused as error:
+    except RequestRefused as error:
         return error.reason, str(error)
 
 
@@ -223,7 +223,7 @@ def test_libvirt_is_asked_to_abort_only_what_runs(now: Known, uid: str, expected
     ],
 )
 def test_what_libvirt_could_not_do_is_refused_with_its_words(error: HypervisorError, reason: str) -> None:
-    found = requests.refused(error)
+    found = requests.refusal_of(error)
     assert (found.reason, str(found), found.disks) == (reason, "why", ())
 
 

@@ -12,16 +12,16 @@ import pytest
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError, Observation
 from launcher.main import starting
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, RELEASE, SYNC, World, arrived, state_of
 
 PATIENT = dataclasses.replace(MACHINE, grace_seconds=30.0)
 
 
-async def refused(world: World, request: messages.Action) -> Refused:
-    with pytest.raises(Refused) as found:
-        await world.pod.handle(request)
+async def refused(world: World, request: messages.Action) -> RequestRefused:
+    with pytest.raises(RequestRefused) as found:
+        await world.domain.handle(request)
     return found.value
 
 
@@ -51,10 +51,10 @@ async def test_a_pod_that_becomes_a_target_starts_nothing_meanwhile(world: World
     """Or there would be two QEMU on one disk."""
     go = held(monkeypatch, world.hypervisor, "ready")
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(PREPARE))
+        group.create_task(world.domain.handle(PREPARE))
         await asyncio.sleep(0.02)
         started = group.create_task(refused(world, SYNC))
-        again = group.create_task(world.pod.handle(PREPARE))
+        again = group.create_task(world.domain.handle(PREPARE))
         await asyncio.sleep(0.02)
         assert not again.done()
         go()
@@ -66,7 +66,7 @@ async def test_a_pod_that_becomes_a_target_starts_nothing_meanwhile(world: World
 async def test_a_pod_that_starts_a_guest_becomes_no_target_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     go = held(monkeypatch, world.hypervisor, "ready")
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(SYNC))
+        group.create_task(world.domain.handle(SYNC))
         await asyncio.sleep(0.02)
         prepared = group.create_task(refused(world, PREPARE))
         await asyncio.sleep(0.02)
@@ -78,11 +78,11 @@ async def test_a_pod_that_starts_a_guest_becomes_no_target_meanwhile(world: Worl
 
 async def test_a_guest_is_paused_after_its_start_and_not_within(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The start would let it run again."""
-    go = held(monkeypatch, world.pod.console.connected, "wait")
+    go = held(monkeypatch, world.domain.console.connected, "wait")
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(SYNC))
+        group.create_task(world.domain.handle(SYNC))
         await world.until(lambda: world.status.started)
-        group.create_task(world.pod.handle(messages.Suspend()))
+        group.create_task(world.domain.handle(messages.Suspend()))
         await asyncio.sleep(0.02)
         go()
     assert world.hypervisor.domains[NAME].state is State.PAUSED
@@ -90,11 +90,11 @@ async def test_a_guest_is_paused_after_its_start_and_not_within(world: World, mo
 
 async def test_a_guest_is_resumed_after_its_start_and_not_within(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first line would be lost: nobody reads its serial port yet."""
-    go = held(monkeypatch, world.pod.console.connected, "wait")
+    go = held(monkeypatch, world.domain.console.connected, "wait")
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(messages.Sync(MACHINE, paused=True)))
+        group.create_task(world.domain.handle(messages.Sync(MACHINE, paused=True)))
         await world.until(lambda: world.status.started)
-        group.create_task(world.pod.handle(messages.Resume()))
+        group.create_task(world.domain.handle(messages.Resume()))
         await asyncio.sleep(0.02)
         assert world.hypervisor.domains[NAME].state is State.PAUSED
         go()
@@ -102,11 +102,11 @@ async def test_a_guest_is_resumed_after_its_start_and_not_within(world: World, m
 
 
 async def test_a_guest_does_not_leave_within_its_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = held(monkeypatch, world.pod.console.connected, "wait")
+    go = held(monkeypatch, world.domain.console.connected, "wait")
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(SYNC))
+        group.create_task(world.domain.handle(SYNC))
         await world.until(lambda: world.status.started)
-        group.create_task(world.pod.handle(messages.Migrate("m1")))
+        group.create_task(world.domain.handle(messages.Migrate("m1")))
         await asyncio.sleep(0.02)
         assert not world.hypervisor.migrating
         assert state_of(world) == ""
@@ -124,13 +124,13 @@ async def test_a_guest_that_may_run_already_has_its_grace_period(
 ) -> None:
     """libvirt was asked and has not answered."""
     if paused:
-        await world.pod.handle(messages.Sync(PATIENT, paused=True))
+        await world.domain.handle(messages.Sync(PATIENT, paused=True))
     go = held(monkeypatch, world.hypervisor, "resume")
     async with asyncio.TaskGroup() as group:
-        group.create_task(world.pod.handle(messages.Resume() if paused else messages.Sync(PATIENT)))
+        group.create_task(world.domain.handle(messages.Resume() if paused else messages.Sync(PATIENT)))
         await world.until(lambda: world.status.started)
         await asyncio.sleep(0.03)
-        world.pod.terminate()
+        world.domain.terminate()
         await asyncio.sleep(0.03)
         go()
     assert "destroy" not in world.hypervisor.calls
@@ -141,15 +141,15 @@ async def test_a_guest_that_may_run_already_has_its_grace_period(
 
 async def test_a_guest_whose_serial_port_cannot_be_reached_runs_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starting, "CONSOLE_SECONDS", 0.02)
-    held(monkeypatch, world.pod.console.connected, "wait")
-    await world.pod.handle(SYNC)
+    held(monkeypatch, world.domain.console.connected, "wait")
+    await world.domain.handle(SYNC)
     assert world.hypervisor.domains[NAME].state is State.RUNNING
     assert world.status.ending is None
 
 
 async def test_the_answer_to_a_release_says_that_the_guest_runs(world: World) -> None:
     await arrived(world)
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     assert world.status.domain is not None
     assert world.status.domain.state == "running"
 
@@ -165,9 +165,9 @@ async def test_looks_are_taken_one_after_the_other(world: World, monkeypatch: py
         at_once[0] -= 1
         return await observe(name)
 
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     monkeypatch.setattr(world.hypervisor, "observe", counted)
     for _ in range(3):
-        await world.pod.handle(messages.Suspend())
-        await world.pod.handle(messages.Resume())
+        await world.domain.handle(messages.Suspend())
+        await world.domain.handle(messages.Resume())
     assert at_once[1] == 1

@@ -26,8 +26,8 @@ def test_each_change_of_the_status_is_told_and_nothing_else() -> None:
 
 
 async def test_the_answer_to_a_destruction_says_that_the_guest_is_off(world: World) -> None:
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Destroy())
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Destroy())
     assert world.status.ending is not None
     assert world.status.ending.kind == "destroyed"
 
@@ -35,7 +35,7 @@ async def test_the_answer_to_a_destruction_says_that_the_guest_is_off(world: Wor
 async def test_an_event_is_looked_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or virt-launcher would ask libvirtd without a pause from the first event on."""
     monkeypatch.setattr(watching, "POLL_SECONDS", 60.0)
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     await asyncio.sleep(0.03)
     before = world.hypervisor.calls.count("observe")
     world.hypervisor.become(NAME, State.PAUSED, "I/O error")
@@ -46,7 +46,7 @@ async def test_an_event_is_looked_at_once(world: World, monkeypatch: pytest.Monk
 async def test_a_stop_that_two_ask_for_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """virt-handler asks, and then the kubelet by SIGTERM: people read the log for what became of their guest."""
     caplog.set_level("INFO", logger="launcher")
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Shutdown(30.0))
-    world.pod.terminate()
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Shutdown(30.0))
+    world.domain.terminate()
     assert [each.message for each in caplog.records].count("the guest has to power off") == 1

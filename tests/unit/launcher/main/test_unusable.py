@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.domain import firmware_files
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, World
 
@@ -36,8 +36,8 @@ async def test_a_start_that_cannot_be_is_told_and_ends_the_pod(
     monkeypatch.setattr(firmware_files, "OVMF", tmp_path)
     machine = dataclasses.replace(MACHINE, domain={**MACHINE.domain, **domain})
 
-    with pytest.raises(Refused) as refused:
-        await world.pod.handle(messages.Sync(machine))
+    with pytest.raises(RequestRefused) as refused:
+        await world.domain.handle(messages.Sync(machine))
     assert (refused.value.reason, told in str(refused.value)) == ("Failed", True), str(refused.value)
     await world.ends("start-failed")
     assert world.status.ending is not None

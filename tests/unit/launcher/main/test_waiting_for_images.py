@@ -10,7 +10,7 @@ import pytest
 
 from launcher.domain.disk_origins import Found, Origin
 from launcher.main import files
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, SYNC, World
 
@@ -30,9 +30,9 @@ def full(_directory: int, _origin: Origin) -> None:
     raise files.NoRoom(("data",), "its claim has room for 0 bytes")
 
 
-async def refused(world: World, request: messages.Action) -> Refused:
-    with pytest.raises(Refused) as found:
-        await world.pod.handle(request)
+async def refused(world: World, request: messages.Action) -> RequestRefused:
+    with pytest.raises(RequestRefused) as found:
+        await world.domain.handle(request)
     return found.value
 
 
@@ -45,7 +45,7 @@ async def test_the_pod_goes_on_and_starts_the_guest_once_the_image_is_there(worl
     assert world.hypervisor.created == []
 
     claim.write_bytes(b"\0" * 512)
-    await world.pod.handle(messages.Sync(WITH_CLAIM))
+    await world.domain.handle(messages.Sync(WITH_CLAIM))
 
     assert world.status.domain is not None
     assert str(claim) in world.hypervisor.created[0]
@@ -62,7 +62,7 @@ async def test_a_blank_disk_is_created_as_soon_as_there_is_room_for_it(world: Wo
     monkeypatch.undo()
     monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(claim.parents[1]))
 
-    await world.pod.handle(messages.Sync(machine))
+    await world.domain.handle(messages.Sync(machine))
 
     assert claim.stat().st_size == 1 << 20
     assert str(claim) in world.hypervisor.created[0]
@@ -78,11 +78,11 @@ async def test_a_pod_that_waits_ends_at_once_when_it_is_asked_to(world: World, c
     assert not claim.exists()
     await refused(world, messages.Sync(WITH_CLAIM))
 
-    world.pod.terminate()
+    world.domain.terminate()
 
     await world.ends("destroyed")
     claim.write_bytes(b"\0" * 512)
-    await world.pod.handle(messages.Sync(WITH_CLAIM))
+    await world.domain.handle(messages.Sync(WITH_CLAIM))
     assert world.hypervisor.created == []
 
 
@@ -91,7 +91,7 @@ async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(wor
         raise files.ImagesMissing(("data",))
 
     async def slowly(function: Any, *arguments: Any) -> Any:
-        world.pod.terminate()
+        world.domain.terminate()
         await asyncio.sleep(0.03)
         return function(*arguments)
 
@@ -106,7 +106,7 @@ async def test_a_pod_that_waits_has_no_guest_to_do_anything_to(world: World, cla
     assert not claim.exists()
     await refused(world, messages.Sync(WITH_CLAIM))
     assert (await refused(world, messages.Suspend())).reason == "Conflict"
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     assert MACHINE.name in str(world.status.domain)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from launcher.domain.states import State
 from launcher.main.children import Children
 from launcher.main.console import Console
-from launcher.main.pod import Pod
-from launcher.main.ports import Ports
+from launcher.main.managed_domain import ManagedDomain
+from launcher.main.serial_ports import SerialPorts
 from launcher.protocol import messages
 from tests.fakes.hypervisor import FakeHypervisor
 
@@ -39,10 +39,10 @@ class World:
         self.served: list[messages.Machine] = []
         self.serving_fails: OSError | None = None
         self.dhcp = messages.DhcpStatus()
-        self.pod = Pod(
+        self.domain = ManagedDomain(
             self.hypervisor,
             lambda changed: ConnectedConsole(directory / "serial", changed),
-            lambda changed: Ports(directory, changed),
+            lambda changed: SerialPorts(directory, changed),
             Children(),
             qemu_log=lambda _name: directory / "log",
             serve_addresses=self.serve_addresses,
@@ -52,7 +52,7 @@ class World:
         self.over = False
 
     async def run(self) -> None:
-        await self.pod.run()
+        await self.domain.run()
         self.over = True
 
     def serve_addresses(self, machine: messages.Machine) -> None:
@@ -62,7 +62,7 @@ class World:
 
     @property
     def status(self) -> messages.Status:
-        return self.pod.status
+        return self.domain.status
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(5):
@@ -81,6 +81,6 @@ def state_of(world: World, uid: str = "m1") -> str:
 
 
 async def arrived(world: World) -> None:
-    await world.pod.handle(PREPARE)
+    await world.domain.handle(PREPARE)
     world.hypervisor.become(NAME, State.PAUSED, "user")
     await world.until(lambda: state_of(world) == "arrived")

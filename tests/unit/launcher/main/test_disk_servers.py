@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.main import servers
-from launcher.main.refusal import Refused
+from launcher.main import disk_servers
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import NAME, World
 
@@ -53,9 +53,9 @@ class Answers:
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch, world: World) -> Answers:
     found = Answers()
-    monkeypatch.setattr("launcher.main.servers._any_answers", found.any_answers)
-    monkeypatch.setattr("launcher.main.servers._tables", found.tables)
-    monkeypatch.setattr("launcher.main.servers.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("launcher.main.disk_servers._any_answers", found.any_answers)
+    monkeypatch.setattr("launcher.main.disk_servers._tables", found.tables)
+    monkeypatch.setattr("launcher.main.disk_servers.LOOK_SECONDS", 0.01)
     monkeypatch.setattr("launcher.main.suspension.RELAPSE_SECONDS", 0)
     assert world.status.domain is None
     return found
@@ -69,14 +69,14 @@ async def test_a_start_waits_for_the_servers_of_all_disks(world: World, answers:
     monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
     for ports, missing in ((set(), ("data", "unit")), ({10809}, ("unit",))):
         answers.ports = ports
-        with pytest.raises(Refused) as refused:
-            await world.pod.handle(messages.Sync(MACHINE))
+        with pytest.raises(RequestRefused) as refused:
+            await world.domain.handle(messages.Sync(MACHINE))
         assert (refused.value.reason, refused.value.disks, world.status.ending) == ("NotReady", missing, None)
         assert "disk 'unit': its server does not answer" in str(refused.value)
     assert world.hypervisor.created == []
 
     answers.ports = {10809, 3260}
-    await world.pod.handle(messages.Sync(MACHINE))
+    await world.domain.handle(messages.Sync(MACHINE))
     assert len(world.hypervisor.created) == 1
 
 
@@ -85,7 +85,7 @@ async def test_a_guest_goes_on_when_all_servers_that_stopped_it_are_back(
 ) -> None:
     monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
     answers.ports = {10809, 3260}
-    await world.pod.handle(messages.Sync(MACHINE))
+    await world.domain.handle(messages.Sync(MACHINE))
     answers.connected = [10809, 3260]
     answers.ports = set()
     await asyncio.sleep(0.05)
@@ -110,7 +110,7 @@ async def test_what_servers_did_not_stop_they_do_not_let_go_on(
 ) -> None:
     monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
     answers.ports = {10809, 3260}
-    await world.pod.handle(messages.Sync(MACHINE))
+    await world.domain.handle(messages.Sync(MACHINE))
     stop(world, *errors)
     await asyncio.sleep(0.1)
     assert world.hypervisor.domains[NAME].state is State.PAUSED
@@ -121,16 +121,16 @@ async def test_a_disk_at_a_plugins_socket_is_waited_for_and_looked_at_as_those_o
 ) -> None:
     monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
     listening: set[str] = set()
-    monkeypatch.setattr("launcher.main.servers._listens", listening.__contains__)
+    monkeypatch.setattr("launcher.main.disk_servers._listens", listening.__contains__)
     disks = [{"name": "data", "type": "Plugin", "source": {"plugin": "p", "served": SERVED}}]
     domain = {**MACHINE.domain, "devices": {"disks": [*disks, NBD | {"name": "other"}]}}
     request = messages.Sync(dataclasses.replace(MACHINE, domain=domain))
-    with pytest.raises(Refused) as refused:
-        await world.pod.handle(request)
+    with pytest.raises(RequestRefused) as refused:
+        await world.domain.handle(request)
     assert (refused.value.reason, refused.value.disks) == ("NotReady", ("other", "data"))
     answers.ports, answers.connected = {10809}, [10809]
     listening.add("/var/lib/kubevirt/plugin-disks/data/nbd.sock")
-    await world.pod.handle(request)
+    await world.domain.handle(request)
     listening.clear()
     await world.until(lambda: world.status.servers_silent == ("data",))
     stop(world, ("vda", "I/O error"))
@@ -142,20 +142,20 @@ async def test_a_disk_at_a_plugins_socket_is_waited_for_and_looked_at_as_those_o
 
 def test_a_socket_counts_only_while_somebody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # sun_path is short, paths of tests are long
-    assert not servers._listens("nbd.sock")
+    assert not disk_servers._listens("nbd.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("nbd.sock")
-        assert not servers._listens("nbd.sock")
+        assert not disk_servers._listens("nbd.sock")
         listener.listen(1)
-        assert [servers._listens("nbd.sock") for _ in range(5)] == [True] * 5  # those that nobody accepts fill its queue
-    assert not servers._listens("nbd.sock")
+        assert [disk_servers._listens("nbd.sock") for _ in range(5)] == [True] * 5  # those that nobody accepts fill its queue
+    assert not disk_servers._listens("nbd.sock")
 
 
 def test_a_disk_that_a_plugin_put_into_the_pod_as_a_file_has_no_server() -> None:
     disks = [
         {"name": each, "type": "Plugin", "source": {"plugin": "p", "served": {**SERVED, "protocol": each}}} for each in ("nbd", "file")
     ]
-    found = servers.sockets_of({"devices": {"disks": disks}})
+    found = disk_servers.sockets_of({"devices": {"disks": disks}})
     assert found == {"nbd": "/var/lib/kubevirt/plugin-disks/nbd/nbd.sock"}
 
 
@@ -180,4 +180,4 @@ def stop(world: World, *errors: tuple[str, str]) -> None:
 def test_only_established_connections_count(tables: list[str], missing: set[str]) -> None:
     """The tables are those of proc_pid_net(5): remote address and port in hexadecimal, and 01 for a connection that is established."""
     endpoints = {"a": (("one.example", 10809),), "b": (("two.example", 10809),), "c": (("192.0.2.1", 3260),)}
-    assert set(servers.disconnected(endpoints, tables)) == missing
+    assert set(disk_servers.disconnected(endpoints, tables)) == missing

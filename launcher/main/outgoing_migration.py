@@ -77,7 +77,7 @@ def terms_of(request: messages.Migrate) -> Terms:
     )
 
 
-class Departure:
+class OutgoingMigration:
     """One outgoing migration; ``status`` is its newest state, ``report`` is called with it."""
 
     def __init__(

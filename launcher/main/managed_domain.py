@@ -1,4 +1,4 @@
-"""The pod's one domain: its parts, and which of them carries out which request."""
+"""The one domain that virt-launcher manages: its parts, and which of them carries out which request."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from apiserver.apis.virt import guestinfo, probes
 from apiserver.apis.virt.domainxml import told
 from launcher.hypervisor.port import Hypervisor
 from launcher.main import agent, known, life, requests
-from launcher.main.addresses import Addresses
 from launcher.main.agent import Agent
 from launcher.main.authorized_keys import AuthorizedKeys
 from launcher.main.children import Children
 from launcher.main.console import Console
-from launcher.main.free_space import Room
+from launcher.main.dhcp_watch import DhcpWatch
+from launcher.main.disk_servers import DiskServers
+from launcher.main.free_space import FreeSpace
 from launcher.main.imports import Imports
 from launcher.main.known import Termination
 from launcher.main.making import Making
 from launcher.main.migrations import Migrations
 from launcher.main.passt import Passt
-from launcher.main.ports import Ports
 from launcher.main.preparation import Preparation
 from launcher.main.record import Record
-from launcher.main.servers import Servers
+from launcher.main.serial_ports import SerialPorts
 from launcher.main.starting import Start
 from launcher.main.stopping import Stop
 from launcher.main.suspension import Suspension
 from launcher.main.virtiofs import Filesystems
 from launcher.main.watching import Watch
-from launcher.main.wire import Tell
+from launcher.main.wire import HandleRead
 from launcher.protocol import messages
 
 
-class Pod:
+class ManagedDomain:
     """The pod's domain. ``run`` works until the guest is off for good; ``handle`` and ``terminate`` may be called meanwhile."""
 
     def __init__(
         self,
         hypervisor: Hypervisor,
         console: Callable[[Callable[[], None]], Console],
-        ports: Callable[[Callable[[], None]], Ports],
+        ports: Callable[[Callable[[], None]], SerialPorts],
         children: Children,
         *,
         qemu_log: Callable[[str], Path],
@@ -76,12 +76,12 @@ class Pod:
         self._imports = Imports(children, self._record)
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making)
         self._suspension = Suspension(hypervisor, self._watch)
-        self._servers = Servers(self._watch, self._suspension)
-        self._room = Room(self._watch)
-        self._addresses = Addresses(mend_addresses, self._record)
+        self._disk_servers = DiskServers(self._watch, self._suspension)
+        self._free_space = FreeSpace(self._watch)
+        self._dhcp = DhcpWatch(mend_addresses, self._record)
         self._migrations = Migrations(hypervisor, self._watch, self._making)
         self._stop = Stop(hypervisor, self._watch, self._migrations)
-        self.reads: Mapping[str, Tell] = {
+        self.reads: Mapping[str, HandleRead] = {
             guestinfo.NAME: self._guest_info,
             told.NAME: self._domain_xml,
             probes.PING: self._agent.ping,
@@ -105,9 +105,9 @@ class Pod:
                 self._imports,
                 self._filesystems,
                 self._passt,
-                self._servers,
-                self._room,
-                self._addresses,
+                self._disk_servers,
+                self._free_space,
+                self._dhcp,
             )
             tasks = [group.create_task(part.run()) for part in parts]
             await self._record.over.wait()
@@ -129,7 +129,7 @@ class Pod:
         """Carry a request out.
 
         Raises:
-            Refused: with the reason.
+            RequestRefused: with the reason.
         """
         match request:
             case messages.GetStatus():

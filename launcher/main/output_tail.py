@@ -9,13 +9,13 @@ from typing import Final
 
 from apiserver.apis.meta.lines import one_line
 
-MAX_WORDS: Final = 512
+MAX_BYTES: Final = 512
 READ_BYTES: Final = 64 << 10
 
 
 @dataclass(slots=True)
-class LastWords:
-    """The last words that came out of a pipe."""
+class OutputTail:
+    """The newest output that came out of a pipe."""
 
     reader: int
     """The pipe's end; closed once the other one is, or by ``end``."""
@@ -31,7 +31,7 @@ class LastWords:
             data = os.read(self.reader, READ_BYTES)
         except BlockingIOError:
             return
-        self.kept = (self.kept + data)[-MAX_WORDS:]
+        self.kept = (self.kept + data)[-MAX_BYTES:]
         if not data:
             self._close()
 
@@ -40,7 +40,7 @@ class LastWords:
         if self.reader >= 0:
             self._read()
         self._close()
-        return one_line(self.kept.decode(errors="replace"), MAX_WORDS)
+        return one_line(self.kept.decode(errors="replace"), MAX_BYTES)
 
     def _close(self) -> None:
         if self.reader >= 0:

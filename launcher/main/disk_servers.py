@@ -19,7 +19,7 @@ from launcher.domain.disks import names_by_target
 from launcher.domain.states import State
 from launcher.hypervisor.port import NO_SPACE
 from launcher.main import files, known
-from launcher.main.refusal import Refused
+from launcher.main.refusal import RequestRefused
 from launcher.main.suspension import Suspension
 from launcher.main.watching import Watch
 
@@ -127,7 +127,7 @@ def _tables() -> list[str]:
     return found
 
 
-class Servers:
+class DiskServers:
     """Looks at the servers of the domain's disks."""
 
     def __init__(self, watch: Watch, suspension: Suspension) -> None:
@@ -154,7 +154,7 @@ class Servers:
         if self._may_go_on(machine.domain, (endpoints.keys() | sockets.keys()) - set(silent)):
             try:
                 await self._suspension.resume()
-            except Refused as refused:  # QEMU begins to connect when a request comes, and has that one fail
+            except RequestRefused as refused:  # QEMU begins to connect when a request comes, and has that one fail
                 logger.debug("the guest does not go on yet", extra={"reason": str(refused)})
 
     def _may_go_on(self, specification: Mapping[str, Any], answering: frozenset[str] | set[str]) -> bool:

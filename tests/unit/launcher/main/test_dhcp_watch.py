@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.main.addresses import Addresses
+from launcher.main.dhcp_watch import DhcpWatch
 from launcher.main.record import Record
 from launcher.protocol import messages
 
@@ -14,8 +14,8 @@ def test_each_look_mends_what_is_dead_and_takes_in_how_it_is(tmp_path: Path) -> 
     record = Record(qemu_log=lambda _name: tmp_path / "log", status_changed=lambda: told.append(1))
     states = [messages.DhcpStatus(), messages.DhcpStatus(0, "no bridge", "gone"), messages.DhcpStatus(1, "", "gone")]
     left = list(states)
-    addresses = Addresses(lambda: left.pop(0), record)
+    watch = DhcpWatch(lambda: left.pop(0), record)
     for state in states:
-        addresses.look()
+        watch.look()
         assert record.known.status.dhcp == state
     assert len(told) == 2

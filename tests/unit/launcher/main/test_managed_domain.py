@@ -10,54 +10,54 @@ import pytest
 from launcher.domain.states import State
 from launcher.hypervisor import facts
 from launcher.hypervisor.port import Disks, HypervisorError, MigrationFailed, OperationTimeout, Progress, Terms, Unavailable
-from launcher.main import departure, known, life, requests
-from launcher.main.refusal import Refused
+from launcher.main import known, life, outgoing_migration, requests
+from launcher.main.refusal import RequestRefused
 from launcher.protocol import codec, messages
 from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, RELEASE, SPECIFICATION, SYNC, TAP, World, arrived, state_of
 
 
 async def test_sync_starts_the_domain_once(world: World) -> None:
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     assert world.status.started
     assert world.status.domain is not None
     assert world.status.domain.state == "running"
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     assert len(world.hypervisor.created) == 1
 
 
 async def test_two_syncs_at_once_start_one_domain(world: World) -> None:
     async with asyncio.TaskGroup() as group:
         for _ in range(5):
-            group.create_task(world.pod.handle(SYNC))
+            group.create_task(world.domain.handle(SYNC))
     assert len(world.hypervisor.created) == 1
 
 
 async def test_a_paused_sync_leaves_the_domain_paused(world: World) -> None:
-    await world.pod.handle(messages.Sync(MACHINE, paused=True))
+    await world.domain.handle(messages.Sync(MACHINE, paused=True))
     assert world.status.domain is not None
     assert (world.status.domain.state, world.status.domain.reason) == ("paused", "user")
 
 
 async def test_after_its_end_a_domain_is_never_started_again(world: World) -> None:
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
     await world.ends("shutdown")
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     assert len(world.hypervisor.created) == 1
     assert world.status.domain is None
 
 
 async def test_a_pod_belongs_to_one_virtual_machine(world: World) -> None:
-    await world.pod.handle(SYNC)
-    with pytest.raises(Refused, match="belongs to"):
-        await world.pod.handle(messages.Sync(messages.Machine("default", "testvm", "u-2", SPECIFICATION, "qemu")))
+    await world.domain.handle(SYNC)
+    with pytest.raises(RequestRefused, match="belongs to"):
+        await world.domain.handle(messages.Sync(messages.Machine("default", "testvm", "u-2", SPECIFICATION, "qemu")))
 
 
 async def test_a_failed_start_ends_the_pod_with_the_reason(world: World, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("qemu: no such machine\n")
     world.hypervisor.fail_next = HypervisorError("start domain: no such machine")
-    with pytest.raises(Refused, match="no such machine"):
-        await world.pod.handle(SYNC)
+    with pytest.raises(RequestRefused, match="no such machine"):
+        await world.domain.handle(SYNC)
     await world.ends("start-failed")
     assert world.status.ending is not None
     assert world.status.ending.log == ("qemu: no such machine",)
@@ -65,8 +65,8 @@ async def test_a_failed_start_ends_the_pod_with_the_reason(world: World, tmp_pat
 
 
 async def test_an_invalid_specification_is_a_failed_start(world: World) -> None:
-    with pytest.raises(Refused, match=r"memory\.guest"):
-        await world.pod.handle(messages.Sync(messages.Machine("default", "testvm", "u-1", {"memory": {"guest": "much"}}, "qemu")))
+    with pytest.raises(RequestRefused, match=r"memory\.guest"):
+        await world.domain.handle(messages.Sync(messages.Machine("default", "testvm", "u-1", {"memory": {"guest": "much"}}, "qemu")))
     await world.ends("start-failed")
 
 
@@ -78,40 +78,40 @@ async def test_a_start_of_unknown_outcome_leaves_no_domain(world: World, monkeyp
         raise Unavailable("the connection broke")
 
     monkeypatch.setattr(world.hypervisor, "create", lost)
-    with pytest.raises(Refused):
-        await world.pod.handle(SYNC)
+    with pytest.raises(RequestRefused):
+        await world.domain.handle(SYNC)
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF
     await world.ends("start-failed")
 
 
 async def test_sigterm_without_a_guest_ends_at_once(world: World) -> None:
-    world.pod.terminate()
+    world.domain.terminate()
     await world.ends("destroyed")
     assert world.status.ending is not None
     assert world.status.ending.message == life.NOT_RUN
 
 
 async def test_sigterm_presses_the_button_again_and_again_and_then_destroys(world: World) -> None:
-    await world.pod.handle(SYNC)
-    world.pod.terminate()
+    await world.domain.handle(SYNC)
+    world.domain.terminate()
     assert world.status.stopping
     await world.ends("destroyed")
     assert world.hypervisor.calls.count("press power button") > 2
 
 
 async def test_sigterm_and_a_guest_that_obeys(world: World) -> None:
-    await world.pod.handle(SYNC)
-    world.pod.terminate()
+    await world.domain.handle(SYNC)
+    world.domain.terminate()
     await world.until(lambda: "press power button" in world.hypervisor.calls)
     world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
     await world.ends("shutdown-requested")
 
 
 async def test_the_agent_is_asked_first_where_there_is_one(world: World) -> None:
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
     await world.until(lambda: "guest-info" in world.hypervisor.calls)
-    await world.pod.handle(messages.Shutdown(10))
+    await world.domain.handle(messages.Shutdown(10))
     await world.until(lambda: "press power button" in world.hypervisor.calls)
     assert world.hypervisor.calls.index("ask agent") < world.hypervisor.calls.index("press power button")
 
@@ -132,7 +132,7 @@ async def test_sigterm_ends_what_is_being_made_however_long_it_would_take(
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(refused(world, request_))
         await asyncio.sleep(0.02)
-        world.pod.terminate()
+        world.domain.terminate()
     assert asked.result().reason == "Conflict"
     await world.ends("destroyed")
     assert world.status.ending is not None
@@ -151,7 +151,7 @@ async def test_sigterm_waits_for_no_libvirtd_that_is_to_tidy_up_after_a_failed_s
         asked = group.create_task(refused(world, SYNC))
         await world.until(lambda: world.hypervisor.fail_next is None)
         await asyncio.sleep(0.02)
-        world.pod.terminate()
+        world.domain.terminate()
         await world.ends("destroyed")
     assert asked.result().reason == "Conflict"
 
@@ -160,11 +160,11 @@ async def test_sigterm_between_creation_and_first_instruction_leaves_no_domain(w
     async def stay() -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(world.pod.console.connected, "wait", stay)
+    monkeypatch.setattr(world.domain.console.connected, "wait", stay)
     async with asyncio.TaskGroup() as group:
         group.create_task(refused(world, SYNC))
         await world.until(lambda: NAME in world.hypervisor.domains)
-        world.pod.terminate()
+        world.domain.terminate()
     await world.ends("destroyed")
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF
     assert not {"resume", "press power button"} & set(world.hypervisor.calls)
@@ -172,11 +172,11 @@ async def test_sigterm_between_creation_and_first_instruction_leaves_no_domain(w
 
 @pytest.mark.parametrize("by", ["SIGTERM", "Shutdown"])
 async def test_a_guest_that_never_ran_is_not_started_in_order_to_shut_down(world: World, by: str) -> None:
-    await world.pod.handle(messages.Sync(dataclasses.replace(MACHINE, grace_seconds=3600.0), paused=True))
+    await world.domain.handle(messages.Sync(dataclasses.replace(MACHINE, grace_seconds=3600.0), paused=True))
     if by == "SIGTERM":
-        world.pod.terminate()
+        world.domain.terminate()
     else:
-        await world.pod.handle(messages.Shutdown(3600.0))
+        await world.domain.handle(messages.Shutdown(3600.0))
     await world.ends("destroyed")
     assert not {"resume", "press power button"} & set(world.hypervisor.calls)
     assert world.status.ending is not None
@@ -184,24 +184,24 @@ async def test_a_guest_that_never_ran_is_not_started_in_order_to_shut_down(world
 
 
 async def test_a_guest_that_ran_before_it_was_paused_has_its_grace_period(world: World) -> None:
-    await world.pod.handle(messages.Sync(MACHINE, paused=True))
-    await world.pod.handle(messages.Resume())
-    await world.pod.handle(messages.Suspend())
-    world.pod.terminate()
+    await world.domain.handle(messages.Sync(MACHINE, paused=True))
+    await world.domain.handle(messages.Resume())
+    await world.domain.handle(messages.Suspend())
+    world.domain.terminate()
     await world.until(lambda: "press power button" in world.hypervisor.calls)
     await world.ends("destroyed")
 
 
-async def refused(world: World, request: messages.Action) -> Refused:
-    with pytest.raises(Refused) as found:
-        await world.pod.handle(request)
+async def refused(world: World, request: messages.Action) -> RequestRefused:
+    with pytest.raises(RequestRefused) as found:
+        await world.domain.handle(request)
     return found.value
 
 
 async def test_a_shorter_grace_period_counts_and_a_longer_one_does_not(world: World) -> None:
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Shutdown(0.2))
-    await world.pod.handle(messages.Shutdown(3600))
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Shutdown(0.2))
+    await world.domain.handle(messages.Shutdown(3600))
     await world.ends("destroyed")
 
 
@@ -212,18 +212,18 @@ async def test_a_grace_period_that_is_shortened_bounds_a_call_that_hangs_already
 
     asked = asyncio.Event()
     monkeypatch.setattr(world.hypervisor, "press_power_button", hang)
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Shutdown(3600))
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Shutdown(3600))
     await asked.wait()
-    await world.pod.handle(messages.Shutdown(0.1))
+    await world.domain.handle(messages.Shutdown(0.1))
     await world.ends("destroyed")
 
 
 async def test_destroy_ends_the_run(world: World) -> None:
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Destroy())
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Destroy())
     await world.ends("destroyed")
-    await world.pod.handle(messages.Destroy())
+    await world.domain.handle(messages.Destroy())
 
 
 @pytest.mark.parametrize(
@@ -232,19 +232,19 @@ async def test_destroy_ends_the_run(world: World) -> None:
     ids=lambda r: type(r).__name__,
 )
 async def test_without_a_guest_there_is_nothing_to_do_it_to(world: World, request_: messages.Action) -> None:
-    with pytest.raises(Refused) as refused:
-        await world.pod.handle(request_)
+    with pytest.raises(RequestRefused) as refused:
+        await world.domain.handle(request_)
     assert refused.value.reason == "Conflict"
 
 
 async def test_libvirtd_away_leaves_the_last_status_and_ends_nothing(world: World) -> None:
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     world.hypervisor.connect(connected=False)
     await asyncio.sleep(0.05)
     assert world.status.domain is not None
     assert world.status.ending is None
-    with pytest.raises(Refused) as refused:
-        await world.pod.handle(messages.Suspend())
+    with pytest.raises(RequestRefused) as refused:
+        await world.domain.handle(messages.Suspend())
     assert refused.value.reason == "Timeout"
     world.hypervisor.domains[NAME] = world.hypervisor.domains[NAME].__class__(NAME, "u", "qemu", State.SHUTOFF, "crashed")
     world.hypervisor.connect(connected=True)
@@ -254,7 +254,7 @@ async def test_libvirtd_away_leaves_the_last_status_and_ends_nothing(world: Worl
 async def test_what_the_agent_tells_is_in_the_status(world: World) -> None:
     card = {"name": "eth0", "hardware-address": TAP.mac, "ip-addresses": [{"ip-address": "10.0.2.2"}]}
     world.hypervisor.answers = {"guest-info": {}, "guest-get-host-name": {"host-name": "guest"}, "guest-network-get-interfaces": [card]}
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
     await world.until(lambda: world.status.agent.hostname == "guest")
     assert world.status.interfaces == (messages.InterfaceStatus("default", TAP.mac, "eth0", ("10.0.2.2",)),)
@@ -266,8 +266,8 @@ async def test_what_the_agent_tells_is_in_the_status(world: World) -> None:
 
 
 async def migrating(world: World) -> None:
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Migrate("m1"))
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Migrate("m1"))
     await world.until(lambda: world.hypervisor.migrating)
 
 
@@ -288,10 +288,10 @@ async def test_a_failed_migration_leaves_the_domain_and_its_uid_is_not_tried_aga
     await migrating(world)
     world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
     await world.until(lambda: state_of(world) == "failed")
-    await world.pod.handle(messages.Migrate("m1"))
+    await world.domain.handle(messages.Migrate("m1"))
     assert not world.hypervisor.migrating
     assert world.status.ending is None
-    await world.pod.handle(messages.Migrate("m2"))
+    await world.domain.handle(messages.Migrate("m2"))
     await world.until(lambda: world.hypervisor.migrating)
     world.hypervisor.end_migration(NAME)
     await world.ends("migrated")
@@ -299,15 +299,15 @@ async def test_a_failed_migration_leaves_the_domain_and_its_uid_is_not_tried_aga
 
 async def test_an_aborted_migration_is_cancelled(world: World) -> None:
     await migrating(world)
-    await world.pod.handle(messages.AbortMigration("m1"))
+    await world.domain.handle(messages.AbortMigration("m1"))
     await world.until(lambda: state_of(world) == "cancelled")
-    await world.pod.handle(messages.AbortMigration("m1"))
+    await world.domain.handle(messages.AbortMigration("m1"))
     assert world.status.ending is None
 
 
 async def test_a_migration_has_the_terms_that_it_was_asked_for(world: World) -> None:
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Migrate("m1", 5 << 20, 700, 2, auto_converge=True))
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Migrate("m1", 5 << 20, 700, 2, auto_converge=True))
     await world.until(lambda: world.hypervisor.migrating)
     assert world.hypervisor.terms == [Terms(5 << 20, 700, 2, auto_converge=True)]
     world.hypervisor.end_migration(NAME)
@@ -317,8 +317,8 @@ async def test_a_migration_has_the_terms_that_it_was_asked_for(world: World) -> 
 async def test_disks_that_the_pod_alone_has_leave_with_the_guest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     copied = Disks(("vda",), shallow=True, uri="unix:///disks")
     monkeypatch.setattr(known, "disks_of", lambda machine: copied if machine == MACHINE else None)
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Migrate("m1", relays_disks=True))
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Migrate("m1", relays_disks=True))
     await world.until(lambda: world.hypervisor.migrating)
     assert world.hypervisor.disks == [copied]
     world.hypervisor.end_migration(NAME)
@@ -333,28 +333,28 @@ async def test_disks_that_the_pod_alone_has_leave_with_the_guest(world: World, m
     ],
 )
 def test_terms_that_no_virt_api_admitted_stay_within_those_of_qemu(request_: messages.Migrate, terms: Terms) -> None:
-    assert departure.terms_of(request_) == terms
+    assert outgoing_migration.terms_of(request_) == terms
     parameters, _ = facts.migration_parameters(terms)
     assert parameters.get("bandwidth", 0) <= codec.MAX_INTEGER >> 20
 
 
 async def test_a_guest_is_paused_to_arrive_and_runs_again_if_it_stays(world: World) -> None:
     await migrating(world)
-    await world.pod.handle(messages.PauseForMigration("m1"))
-    await world.pod.handle(messages.PauseForMigration("m1"))
+    await world.domain.handle(messages.PauseForMigration("m1"))
+    await world.domain.handle(messages.PauseForMigration("m1"))
     assert world.hypervisor.calls.count("suspend") == 1
     assert world.status.domain is not None
     assert world.status.domain.state == "paused"
     world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
     await world.until(lambda: state_of(world) == "failed")
     await world.until(lambda: world.status.domain is not None and world.status.domain.state == "running")
-    await world.pod.handle(messages.PauseForMigration("m1"))  # it comes late
+    await world.domain.handle(messages.PauseForMigration("m1"))  # it comes late
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
 async def test_a_guest_that_stays_is_resumed_until_libvirt_can(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await migrating(world)
-    await world.pod.handle(messages.PauseForMigration("m1"))
+    await world.domain.handle(messages.PauseForMigration("m1"))
     resume, tried = world.hypervisor.resume, 0
 
     async def failing(name: str) -> None:
@@ -365,18 +365,18 @@ async def test_a_guest_that_stays_is_resumed_until_libvirt_can(world: World, mon
         await resume(name)
 
     monkeypatch.setattr(world.hypervisor, "resume", failing)
-    await world.pod.handle(messages.AbortMigration("m1"))
+    await world.domain.handle(messages.AbortMigration("m1"))
     await world.until(lambda: state_of(world) == "cancelled")
     assert world.hypervisor.domains[NAME].state is State.RUNNING
     assert tried == 3
 
 
 async def test_a_guest_that_its_user_paused_stays_paused_when_it_does_not_move(world: World) -> None:
-    await world.pod.handle(SYNC)
-    await world.pod.handle(messages.Suspend())
-    await world.pod.handle(messages.Migrate("m1"))
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Suspend())
+    await world.domain.handle(messages.Migrate("m1"))
     await world.until(lambda: world.hypervisor.migrating)
-    await world.pod.handle(messages.PauseForMigration("m1"))
+    await world.domain.handle(messages.PauseForMigration("m1"))
     world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
     await world.until(lambda: state_of(world) == "failed")
     assert (world.hypervisor.domains[NAME].state, world.hypervisor.domains[NAME].reason) == (State.PAUSED, "user")
@@ -384,7 +384,7 @@ async def test_a_guest_that_its_user_paused_stays_paused_when_it_does_not_move(w
 
 async def test_a_guest_that_was_paused_to_arrive_does_not_run_here_again(world: World) -> None:
     await migrating(world)
-    await world.pod.handle(messages.PauseForMigration("m1"))
+    await world.domain.handle(messages.PauseForMigration("m1"))
     resumed = world.hypervisor.calls.count("resume")
     world.hypervisor.end_migration(NAME)
     await world.ends("migrated")
@@ -392,36 +392,36 @@ async def test_a_guest_that_was_paused_to_arrive_does_not_run_here_again(world: 
 
 
 async def test_only_a_guest_that_leaves_is_paused_for_it(world: World) -> None:
-    await world.pod.handle(SYNC)
-    with pytest.raises(Refused, match="no such migration leaves this pod"):
-        await world.pod.handle(messages.PauseForMigration("m1"))
+    await world.domain.handle(SYNC)
+    with pytest.raises(RequestRefused, match="no such migration leaves this pod"):
+        await world.domain.handle(messages.PauseForMigration("m1"))
     assert "suspend" not in world.hypervisor.calls
 
 
 async def test_a_target_is_not_paused_by_its_source(world: World) -> None:
     await arrived(world)
-    with pytest.raises(Refused, match="no such migration leaves this pod"):
-        await world.pod.handle(messages.PauseForMigration("m1"))
+    with pytest.raises(RequestRefused, match="no such migration leaves this pod"):
+        await world.domain.handle(messages.PauseForMigration("m1"))
 
 
 async def test_two_migrations_at_once_are_refused(world: World) -> None:
     await migrating(world)
-    with pytest.raises(Refused):
-        await world.pod.handle(messages.Migrate("m2"))
+    with pytest.raises(RequestRefused):
+        await world.domain.handle(messages.Migrate("m2"))
     world.hypervisor.end_migration(NAME)
 
 
 @pytest.mark.parametrize("by", ["request", "signal"])
 async def test_a_guest_that_is_shut_down_is_not_migrated(world: World, by: str) -> None:
     """It would arrive where nobody knows that it is to end, or end in the middle of its way."""
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     if by == "request":
-        await world.pod.handle(messages.Shutdown(30.0))
+        await world.domain.handle(messages.Shutdown(30.0))
     else:
-        world.pod.terminate()
+        world.domain.terminate()
     await world.until(lambda: "press power button" in world.hypervisor.calls)
-    with pytest.raises(Refused, match="being shut down") as caught:
-        await world.pod.handle(messages.Migrate("m1"))
+    with pytest.raises(RequestRefused, match="being shut down") as caught:
+        await world.domain.handle(messages.Migrate("m1"))
     assert caught.value.reason == "Conflict"
     assert not world.hypervisor.migrating
     assert world.status.migration_of("m1") is None
@@ -466,7 +466,7 @@ async def test_progress_is_in_the_status(world: World) -> None:
 
 async def test_sigterm_during_a_migration_aborts_it_first(world: World) -> None:
     await migrating(world)
-    world.pod.terminate()
+    world.domain.terminate()
     await world.until(lambda: state_of(world) == "cancelled")
     await world.until(lambda: "press power button" in world.hypervisor.calls)
     await world.ends("destroyed")
@@ -481,7 +481,7 @@ async def test_sigterm_while_libvirt_confirms_presses_no_button_and_ends_well(wo
         world.hypervisor.calls.append(f"abort {name} too late")
 
     monkeypatch.setattr(world.hypervisor, "abort_job", too_late)
-    world.pod.terminate()
+    world.domain.terminate()
     await asyncio.sleep(0.1)
     world.hypervisor.end_migration(NAME)
     await world.ends("migrated")
@@ -490,10 +490,10 @@ async def test_sigterm_while_libvirt_confirms_presses_no_button_and_ends_well(wo
 
 
 async def test_sigterm_acts_on_what_is_so_now(world: World) -> None:
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     domain = world.hypervisor.domains[NAME]
     world.hypervisor.domains[NAME] = dataclasses.replace(domain, state=State.SHUTOFF, reason="shutdown")  # and no event tells
-    world.pod.terminate()
+    world.domain.terminate()
     await world.ends("shutdown-requested")
     assert "press power button" not in world.hypervisor.calls
 
@@ -501,8 +501,8 @@ async def test_sigterm_acts_on_what_is_so_now(world: World) -> None:
 async def test_a_guest_that_is_leaving_is_neither_paused_nor_resumed(world: World) -> None:
     await migrating(world)
     for request in (messages.Suspend(), messages.Resume()):
-        with pytest.raises(Refused, match="being migrated"):
-            await world.pod.handle(request)
+        with pytest.raises(RequestRefused, match="being migrated"):
+            await world.domain.handle(request)
     world.hypervisor.end_migration(NAME)
 
 
@@ -534,13 +534,13 @@ async def test_a_migration_that_goes_on_without_us_is_waited_for(world: World, m
 
 
 async def test_success_is_said_only_when_qemu_is_gone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
 
     async def leave_it(name: str, **_way: object) -> None:
         world.hypervisor.become(name, State.PAUSED, "migrating")
 
     monkeypatch.setattr(world.hypervisor, "migrate", leave_it)
-    await world.pod.handle(messages.Migrate("m1"))
+    await world.domain.handle(messages.Migrate("m1"))
     await world.ends("migrated")
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF
 
@@ -549,7 +549,7 @@ async def test_success_is_said_only_when_qemu_is_gone(world: World, monkeypatch:
 
 
 async def test_a_domain_that_arrives_is_the_pods(world: World) -> None:
-    await world.pod.handle(PREPARE)
+    await world.domain.handle(PREPARE)
     assert state_of(world) == "prepared"
     world.hypervisor.become(NAME, State.PAUSED, "starting up")
     await world.until(lambda: state_of(world) == "running")
@@ -557,13 +557,13 @@ async def test_a_domain_that_arrives_is_the_pods(world: World) -> None:
     world.hypervisor.become(NAME, State.PAUSED, "user")
     await world.until(lambda: state_of(world) == "arrived")
     assert not world.status.started
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     assert world.hypervisor.domains[NAME].state is State.RUNNING
     assert state_of(world) == "succeeded"
     await world.until(lambda: world.status.started)
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     assert world.hypervisor.calls.count("resume") == 1
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     assert world.hypervisor.created == []
     world.hypervisor.become(NAME, State.SHUTOFF, "shutdown")
     await world.ends("shutdown")
@@ -580,7 +580,7 @@ async def test_what_a_migration_took_is_known_before_its_domain_is_released(worl
     await world.until(lambda: down() == 45)
     assert state_of(world) == "arrived"
     asked = world.hypervisor.calls.count("progress")
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     assert world.hypervisor.calls.count("progress") == asked
     known = world.status.migration_of("m1")
     assert known is not None
@@ -589,7 +589,7 @@ async def test_what_a_migration_took_is_known_before_its_domain_is_released(worl
 
 async def test_a_libvirt_that_knows_it_after_the_release_only_is_asked_again(world: World) -> None:
     await arrived(world)
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     world.hypervisor.took = Progress(1_200, 2, downtime_milliseconds=45)
     world.hypervisor.become(NAME, State.PAUSED, "user")
 
@@ -608,7 +608,7 @@ async def test_a_libvirt_that_does_not_say_what_a_migration_took_keeps_no_guest_
 
     monkeypatch.setattr(world.hypervisor, "progress", silent)
     await arrived(world)
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     assert state_of(world) == "succeeded"
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
@@ -616,10 +616,10 @@ async def test_a_libvirt_that_does_not_say_what_a_migration_took_keeps_no_guest_
 async def test_nothing_but_a_release_resumes_a_domain_that_arrived(world: World) -> None:
     await arrived(world)
     for request in (SYNC, messages.Resume(), messages.Suspend(), messages.Destroy(), messages.Shutdown(1), messages.AbortMigration("m1")):
-        with contextlib.suppress(Refused):
-            await world.pod.handle(request)
-    with pytest.raises(Refused):
-        await world.pod.handle(messages.ReleaseMigration("m2"))
+        with contextlib.suppress(RequestRefused):
+            await world.domain.handle(request)
+    with pytest.raises(RequestRefused):
+        await world.domain.handle(messages.ReleaseMigration("m2"))
     assert state_of(world) == "arrived"
     assert world.hypervisor.domains[NAME].state is State.PAUSED
 
@@ -630,8 +630,8 @@ async def test_a_domain_that_is_gone_when_it_is_to_be_released_ends_the_pod(worl
     world.hypervisor.vanish(NAME)
     await world.until(lambda: state_of(world) == "failed")
     assert not world.over  # the source may have kept it
-    with pytest.raises(Refused):
-        await world.pod.handle(RELEASE)
+    with pytest.raises(RequestRefused):
+        await world.domain.handle(RELEASE)
     await world.ends("crashed")
     assert world.status.ending is not None
     assert world.status.ending.message == requests.LOST
@@ -639,30 +639,30 @@ async def test_a_domain_that_is_gone_when_it_is_to_be_released_ends_the_pod(worl
 
 async def test_a_guest_that_its_user_paused_is_released_paused(world: World) -> None:
     await arrived(world)
-    await world.pod.handle(messages.ReleaseMigration("m1", paused=True))
+    await world.domain.handle(messages.ReleaseMigration("m1", paused=True))
     assert state_of(world) == "succeeded"
     assert world.hypervisor.domains[NAME].state is State.PAUSED
-    await world.pod.handle(messages.Resume())
+    await world.domain.handle(messages.Resume())
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
 async def test_a_release_that_comes_again_runs_no_guest_that_was_paused_since(world: World) -> None:
     await arrived(world)
-    await world.pod.handle(RELEASE)
-    await world.pod.handle(messages.Suspend())
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
+    await world.domain.handle(messages.Suspend())
+    await world.domain.handle(RELEASE)
     assert world.hypervisor.domains[NAME].state is State.PAUSED
 
 
 async def test_a_release_before_the_arrival_is_refused_and_one_before_it_was_noticed_is_not(world: World) -> None:
-    await world.pod.handle(PREPARE)
+    await world.domain.handle(PREPARE)
     world.hypervisor.become(NAME, State.PAUSED, "migrating")
-    with pytest.raises(Refused) as refused:
-        await world.pod.handle(RELEASE)
+    with pytest.raises(RequestRefused) as refused:
+        await world.domain.handle(RELEASE)
     assert refused.value.reason == "Conflict"
     domain = world.hypervisor.domains[NAME]
     world.hypervisor.domains[NAME] = dataclasses.replace(domain, reason="user")
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     assert state_of(world) == "succeeded"
 
 
@@ -674,20 +674,20 @@ async def test_a_release_that_libvirt_could_not_carry_out_can_be_repeated(world:
             raise HypervisorError(f"resume domain {name}: failed to get the write lock")
 
         patch.setattr(world.hypervisor, "resume", fail)
-        with pytest.raises(Refused, match="write lock"):
-            await world.pod.handle(RELEASE)
+        with pytest.raises(RequestRefused, match="write lock"):
+            await world.domain.handle(RELEASE)
     assert state_of(world) == "arrived"
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     assert state_of(world) == "succeeded"
 
 
 async def test_a_target_that_must_end_waits_a_moment_for_the_release(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(life, "RELEASE_SECONDS", 0.2)
     await arrived(world)
-    world.pod.terminate()
+    world.domain.terminate()
     await asyncio.sleep(0.05)
     assert world.hypervisor.domains[NAME].state is State.PAUSED
-    await world.pod.handle(RELEASE)
+    await world.domain.handle(RELEASE)
     await world.until(lambda: "press power button" in world.hypervisor.calls)
     await world.ends("destroyed")
 
@@ -695,46 +695,46 @@ async def test_a_target_that_must_end_waits_a_moment_for_the_release(world: Worl
 async def test_a_target_that_must_end_destroys_a_copy_that_nobody_releases(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(life, "RELEASE_SECONDS", 0.05)
     await arrived(world)
-    world.pod.terminate()
+    world.domain.terminate()
     await world.until(lambda: world.over)
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF
     assert "press power button" not in world.hypervisor.calls
 
 
 async def test_a_domain_that_does_not_arrive_is_no_ending_and_no_sync_starts_another(world: World) -> None:
-    await world.pod.handle(PREPARE)
+    await world.domain.handle(PREPARE)
     world.hypervisor.become(NAME, State.PAUSED, "starting up")
     await world.until(lambda: state_of(world) == "running")
     world.hypervisor.vanish(NAME)
     await world.until(lambda: state_of(world) == "failed")
-    with pytest.raises(Refused, match="target of a migration"):
-        await world.pod.handle(SYNC)
+    with pytest.raises(RequestRefused, match="target of a migration"):
+        await world.domain.handle(SYNC)
     assert world.hypervisor.created == []
     assert world.status.ending is None
-    world.pod.terminate()
+    world.domain.terminate()
     await world.until(lambda: world.over)
 
 
 async def test_a_target_that_must_end_destroys_what_has_not_arrived(world: World) -> None:
-    await world.pod.handle(PREPARE)
+    await world.domain.handle(PREPARE)
     world.hypervisor.become(NAME, State.PAUSED, "starting up")
     await world.until(lambda: state_of(world) == "running")
-    world.pod.terminate()
+    world.domain.terminate()
     await world.until(lambda: world.over)
     assert "destroy" in world.hypervisor.calls
     assert "press power button" not in world.hypervisor.calls
 
 
 async def test_a_target_waits_no_longer_once_aborted(world: World) -> None:
-    await world.pod.handle(PREPARE)
-    await world.pod.handle(messages.AbortMigration("m1"))
+    await world.domain.handle(PREPARE)
+    await world.domain.handle(messages.AbortMigration("m1"))
     assert state_of(world) == "cancelled"
 
 
 async def test_a_pod_with_a_guest_is_no_target(world: World) -> None:
-    await world.pod.handle(SYNC)
-    with pytest.raises(Refused):
-        await world.pod.handle(PREPARE)
+    await world.domain.handle(SYNC)
+    with pytest.raises(RequestRefused):
+        await world.domain.handle(PREPARE)
 
 
 async def test_addresses_are_served_before_there_is_a_guest_to_ask(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -746,19 +746,19 @@ async def test_addresses_are_served_before_there_is_a_guest_to_ask(world: World,
         await create(name, xml, validate=validate)
 
     monkeypatch.setattr(world.hypervisor, "create", creating)
-    await world.pod.handle(SYNC)
+    await world.domain.handle(SYNC)
     assert created == [1]
     assert world.served == [MACHINE]
 
 
 async def test_addresses_are_served_in_the_target_of_a_migration(world: World) -> None:
-    await world.pod.handle(messages.PrepareMigrationTarget("m-1", MACHINE))
+    await world.domain.handle(messages.PrepareMigrationTarget("m-1", MACHINE))
     assert world.served == [MACHINE]
 
 
 async def test_without_addresses_no_guest_is_started(world: World) -> None:
     world.serving_fails = OSError(98, "serve DHCP on k6t-eth0: Address already in use")
-    with pytest.raises(Refused, match="serve DHCP on k6t-eth0: Address already in use"):
-        await world.pod.handle(SYNC)
+    with pytest.raises(RequestRefused, match="serve DHCP on k6t-eth0: Address already in use"):
+        await world.domain.handle(SYNC)
     assert world.hypervisor.created == []
     await world.ends("start-failed")

@@ -13,7 +13,7 @@ from launcher.protocol import messages
 LOOK_SECONDS: Final = 5.0
 
 
-class Addresses:
+class DhcpWatch:
     """Looks at the server, which lives as long as the pod: nobody else notices that it does not hear the guest any more."""
 
     def __init__(self, mend: Callable[[], messages.DhcpStatus], record: Record) -> None:

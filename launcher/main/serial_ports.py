@@ -10,7 +10,7 @@ from apiserver.apis.virt import layout
 from launcher.main.console import Console
 
 
-class Ports:
+class SerialPorts:
     """The consoles of all further ports that a machine can have; those that it has not are idle."""
 
     def __init__(self, directory: Path, changed: Callable[[], None]) -> None:
