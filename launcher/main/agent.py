@@ -13,29 +13,18 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo
-from launcher.domain.states import State
 from launcher.hypervisor.port import AgentSilent, Hypervisor, HypervisorError, Observation, OperationInvalid, OperationTimeout
-from launcher.main import agent_answers, applications
+from launcher.main import agent_answers, agent_questions, applications
+from launcher.main.agent_questions import Round, Turn
 from launcher.main.refusal import RequestRefused
-from launcher.protocol import messages
+from launcher.main.times import TIMES, Times
 
 logger = logging.getLogger(__name__)
-
-AGENT_SECONDS: Final = 30.0
-"""Between two rounds of questions for the status, unless an agent connects or goes."""
-PAUSE_SECONDS: Final = 1.0
-"""The least between two rounds: a guest may open and close its channel as often as it likes."""
-INFO_SECONDS: Final = 12.0
-"""For all questions of one read; the last may take longer. virt-handler waits for twice as long."""
-TURN_SECONDS: Final = 10.0
-"""The longest that a read waits for the questions of another."""
-APPLICATIONS_SECONDS: Final = 600.0
-"""Between two runs of the guest's package manager."""
 
 
 class Agent:
@@ -49,6 +38,7 @@ class Agent:
         silent: Callable[[str], None],
         gone: Callable[[], None],
         stopping: Callable[[], bool] = lambda: False,
+        times: Times = TIMES,
     ) -> None:
         """Do nothing yet.
 
@@ -58,7 +48,9 @@ class Agent:
             silent: called with the reason at each turn at which an agent is connected and does not answer.
             gone: called at each turn at which no agent is connected.
             stopping: tells whether the guest is to power off.
+            times: how long is waited for what.
         """
+        self._times = times
         self._hypervisor = hypervisor
         self._told = told
         self._silent = silent
@@ -81,17 +73,17 @@ class Agent:
         """Ask until cancelled."""
         while True:
             try:
-                async with asyncio.timeout(AGENT_SECONDS):
+                async with asyncio.timeout(self._times.agent_round):
                     await self._changed.wait()
             except TimeoutError:
                 pass
             self._changed.clear()
-            domain = self._domain
-            if domain is None or not domain.agent_connected:
-                self._gone()
-            elif domain.state is State.RUNNING and not self._stopping():
-                await self._look(domain.name)
-            await asyncio.sleep(PAUSE_SECONDS)
+            match agent_questions.turn(self._domain, stopping=self._stopping()):
+                case Turn.MISS:
+                    self._gone()
+                case Turn.ASK if self._domain is not None:
+                    await self._look(self._domain.name)
+            await asyncio.sleep(self._times.agent_pause)
 
     async def read(self, names: Mapping[str, str]) -> str:
         """Return all that the agent tells now, as JSON of :mod:`apiserver.apis.virt.guestinfo`; ``names``: of interfaces, by MAC address.
@@ -119,7 +111,7 @@ class Agent:
         """Yield the domain of an agent that may be asked, in the reader's turn; what goes wrong meanwhile becomes a refusal."""
         self._require_agent()
         try:
-            async with asyncio.timeout(TURN_SECONDS):
+            async with asyncio.timeout(self._times.agent_turn):
                 await self._turn.acquire()
         except TimeoutError as error:
             raise RequestRefused("Timeout", "the guest agent has not answered an earlier question") from error
@@ -137,8 +129,7 @@ class Agent:
     @property
     def is_ready(self) -> bool:
         """True if an agent is connected, and its guest runs and is to go on."""
-        domain = self._domain
-        return domain is not None and domain.agent_connected and domain.state is State.RUNNING and not self._stopping()
+        return not agent_questions.why_unavailable(self._domain, stopping=self._stopping())
 
     async def do(self, command: str, arguments: Mapping[str, Any]) -> object:
         """Have the agent do something, in its turn among the questions.
@@ -151,18 +142,11 @@ class Agent:
             return await self._hypervisor.ask_agent(self._require_agent(), command, arguments)
 
     def _require_agent(self) -> str:
-        domain = self._domain
-        if domain is None or not domain.active:
-            raise RequestRefused("Conflict", "the guest does not run")
-        if self._stopping():
-            raise RequestRefused("Conflict", "the guest is being shut down")
-        if not domain.agent_connected:
-            raise RequestRefused(
-                "Conflict", "no guest agent is connected: the package qemu-guest-agent has to be installed and to run in the guest"
-            )
-        if domain.state is not State.RUNNING:
-            raise RequestRefused("Conflict", f"the guest is {domain.state.name.lower()}, and its agent with it")
-        return domain.name
+        """Return the name of the domain whose agent may be asked."""
+        reason = agent_questions.why_unavailable(self._domain, stopping=self._stopping())
+        if reason or self._domain is None:
+            raise RequestRefused("Conflict", reason)
+        return self._domain.name
 
     async def _look(self, name: str) -> None:
         try:
@@ -188,46 +172,28 @@ class Agent:
         Raises:
             HypervisorError: it does not answer the first question.
         """
-        found: Object = {}
-        problems: dict[str, str] = {}
-        truncated: list[str] = []
-        silence = ""
-        until = asyncio.get_running_loop().time() + INFO_SECONDS
+        asked = Round()
+        until = asyncio.get_running_loop().time() + self._times.agent_limit
         for field in fields:
             command, _ = agent_answers.QUESTIONS[field]
-            if problem := silence or self._not_asked(command, found.get("agent"), until):
-                problems[field] = problem
+            late = asyncio.get_running_loop().time() >= until
+            if reason := agent_questions.why_not_asked(asked, command, stopping=self._stopping(), late=late):
+                asked = agent_questions.passed_over(asked, field, reason)
                 continue
             try:
-                found[field], more = agent_answers.field_of(field, await self._hypervisor.ask_agent(name, command))
+                answer = await self._hypervisor.ask_agent(name, command)
             except OperationInvalid as error:
                 if field == fields[0] and isinstance(error, AgentSilent):
                     raise
-                silence = str(error) if isinstance(error, AgentSilent) else ""
-                problems[field] = str(error)
+                asked = agent_questions.refused(asked, field, error)
             else:
-                truncated += [field] if more else []
-        return {
-            **{field: value for field, value in found.items() if value is not None},
-            "unavailable": [{"field": field, "reason": reason} for field, reason in problems.items()],
-            "truncated": truncated,
-        }
-
-    def _not_asked(self, command: str, agent: Any, until: float) -> str:  # noqa: ANN401 - any JSON value
-        """Return why a question is not asked; empty if it is."""
-        if self._stopping():
-            return "the guest is being shut down"
-        if asyncio.get_running_loop().time() >= until:
-            return "the guest agent was too slow to be asked for it"
-        commands = (agent or {}).get("commands")
-        if commands and command not in commands:
-            return f"the guest agent has no {command}, or its configuration forbids it"
-        return ""
+                asked = agent_questions.answered(asked, field, answer)
+        return agent_questions.told(asked)
 
     async def _listed(self, name: str, commands: tuple[str, ...]) -> list[Object] | str:
         """Return the guest's packages, or why there is no list."""
         now = asyncio.get_running_loop().time()
-        if self._applications is not None and now - self._applications[0] < APPLICATIONS_SECONDS:
+        if self._applications is not None and now - self._applications[0] < self._times.packages:
             return self._applications[1]
         if missing := [each for each in applications.NEEDED if each not in commands]:
             return f"the guest agent has no {missing[0]}, or its configuration forbids it"
@@ -237,38 +203,8 @@ class Agent:
 
         known: list[Object] | str
         try:
-            known = await applications.listed(ask)
+            known = await applications.listed(ask, self._times)
         except (applications.NotListed, OperationInvalid, OperationTimeout) as error:
             known = str(error)
         self._applications = (now, known)
         return known
-
-
-def status_of(told: Object) -> messages.AgentStatus:
-    """Return the status of an agent that told this."""
-    system = told.get("os") or {}
-    return messages.AgentStatus(
-        connected=True,
-        version=(told.get("agent") or {}).get("version") or "",
-        hostname=told.get("hostname") or "",
-        os_id=system.get("id") or "",
-        os_name=system.get("prettyName") or system.get("name") or "",
-        os_version=system.get("versionId") or system.get("version") or "",
-        kernel_release=system.get("kernelRelease") or "",
-        timezone=(told.get("timezone") or {}).get("name") or "",
-    )
-
-
-def interfaces_of(told: Object, names: Mapping[str, str]) -> tuple[messages.InterfaceStatus, ...]:
-    """Return the guest's interfaces, with the name in the specification for each whose MAC address stands there."""
-    return tuple(
-        messages.InterfaceStatus(
-            names.get(each.get("mac", ""), ""), each.get("mac", ""), each.get("device", ""), tuple(each.get("ipAddresses") or ())
-        )
-        for each in told.get("interfaces") or ()
-    )
-
-
-def names_of(machine: messages.Machine | None) -> Mapping[str, str]:
-    """Return the names of a machine's interfaces by their MAC addresses."""
-    return {interface.mac.lower(): interface.name for interface in machine.interfaces} if machine else {}

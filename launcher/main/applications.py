@@ -14,14 +14,12 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import Object
 from launcher.hypervisor.port import AgentRefused
 from launcher.main import agent_answers
+from launcher.main.times import TIMES, Times
 
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "dpkg-query": ("--show", "--showformat=${Package}\\t${Version}\\n"),
     "rpm": ("--query", "--all", "--queryformat", "%{NAME}\\t%{VERSION}-%{RELEASE}\\n"),
 }
-SECONDS: Final = 5.0
-"""For the command to end. It is not ended by us: the agent cannot."""
-LOOK_SECONDS: Final = 0.25
 MAX_TEXT: Final = 1 << 20
 NEEDED: Final = ("guest-exec", "guest-exec-status")
 
@@ -33,7 +31,7 @@ class NotListed(Exception):
     """There is no list; the text says why."""
 
 
-async def listed(ask: Ask) -> list[Object]:
+async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:
     """Return the packages, unbounded in number.
 
     Raises:
@@ -47,22 +45,22 @@ async def listed(ask: Ask) -> list[Object]:
         except AgentRefused as refused:
             reasons.append(str(refused))
             continue
-        return agent_answers.packages(await _output(ask, path, agent_answers.members(begun).get("pid")))
+        return agent_answers.packages(await _output(ask, path, agent_answers.members(begun).get("pid"), times))
     raise NotListed("; ".join(reasons))
 
 
-async def _output(ask: Ask, path: str, pid: object) -> str:
+async def _output(ask: Ask, path: str, pid: object, times: Times) -> str:
     if type(pid) is not int:
         raise NotListed(f"{path} in the guest: the agent names no process")
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(times.packages_limit):
             while True:
                 found = agent_answers.members(await ask("guest-exec-status", {"pid": pid}))
                 if found.get("exited") is True:
                     break
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(times.packages_look)
     except TimeoutError as error:
-        raise NotListed(f"{path} in the guest has not ended within {SECONDS:.0f} s") from error
+        raise NotListed(f"{path} in the guest has not ended within {times.packages_limit:.0f} s") from error
     if found.get("exitcode") != 0:
         raise NotListed(f"{path} in the guest failed")
     try:

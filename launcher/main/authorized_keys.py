@@ -7,8 +7,10 @@ a user are that user's, and no others. What cannot be set is tried again, and to
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,14 +22,11 @@ from launcher.hypervisor.port import AgentRefused, HypervisorError
 from launcher.main import made_disks, mounted
 from launcher.main.agent import Agent
 from launcher.main.refusal import RequestRefused
+from launcher.main.times import TIMES, Times
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 5.0
-"""Between two looks at what is mounted: the kubelet takes up to two minutes to change it."""
-RETRY_SECONDS: Final = 30.0
-"""Between two tries after a failure."""
 MAX_PROBLEM: Final = 256
 """Characters of the reason of a failure."""
 NOISE: Final = ": Success"
@@ -48,6 +47,21 @@ def positions_of(machine: messages.Machine | None) -> Mapping[str, tuple[int, ..
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """State of the keys of the guest that runs."""
+
+    versions: Mapping[int, str] | None = None
+    """Of what was mounted when the guest was given its keys, by position."""
+    retry: float = 0.0
+    """The event loop's time, in seconds, before which nothing is tried again after a failure."""
+
+
+def is_due(kept: Kept, versions: Mapping[int, str], now: float) -> bool:
+    """Return whether keys have to be set: some are mounted that the guest has not, and the last try is not too fresh."""
+    return bool(versions) and versions != kept.versions and now >= kept.retry
+
+
 class AuthorizedKeys:
     """Keeps the keys of the guest's users as the Secrets have them."""
 
@@ -57,6 +71,7 @@ class AuthorizedKeys:
         *,
         machine: Callable[[], messages.Machine | None],
         told: Callable[[messages.AuthorizedKeysStatus], None],
+        times: Times = TIMES,
     ) -> None:
         """Do nothing yet.
 
@@ -64,36 +79,35 @@ class AuthorizedKeys:
             agent: of the guest.
             machine: returns the machine whose guest is this pod's, or None while there is none.
             told: called with how it went.
+            times: how long is waited for what.
         """
+        self._times = times
         self._agent = agent
         self._machine = machine
         self._told = told
-        self._set: Mapping[int, str] | None = None
-        """The versions of what is mounted whose keys the guest has."""
-        self._again = 0.0
-        """The event loop's time, in seconds, before which nothing is tried again after a failure."""
+        self._kept = Kept()
 
     async def run(self) -> None:
         """Keep them until cancelled."""
         while True:
             await self._look(positions_of(self._machine()))
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._times.keys_look)
 
     async def _look(self, positions: Mapping[str, tuple[int, ...]]) -> None:
         if not self._agent.is_ready:
-            self._set, self._again = None, 0.0  # the next one may be of another system
+            self._kept = Kept()  # the next one may be of another system
             return
         versions = {each: mounted.version(_directory(each)) for of_user in positions.values() for each in of_user}
         now = asyncio.get_running_loop().time()
-        if not positions or versions == self._set or now < self._again:
+        if not is_due(self._kept, versions, now):
             return
         problem = await self._bring(positions)
         if problem:
             logger.warning("public keys cannot be set in the guest", extra={"error": problem})
-            self._again = now + RETRY_SECONDS
+            self._kept = dataclasses.replace(self._kept, retry=now + self._times.keys_retry)
             self._told(messages.AuthorizedKeysStatus("failed", problem))
         else:
-            self._set = versions
+            self._kept = dataclasses.replace(self._kept, versions=versions)
             self._told(messages.AuthorizedKeysStatus("synchronized"))
 
     async def _bring(self, positions: Mapping[str, tuple[int, ...]]) -> str:

@@ -1,7 +1,7 @@
 """All that is known of the pod's one domain, and what each fact makes of it.
 
 ``Known`` is frozen; every function takes one, and a fact: an observation, a request that was admitted, the outcome of a migration. It
-returns the next one, or what has to be done. Nothing here waits, reads a clock or asks libvirt: ``record`` holds the newest one, and
+returns the next one. Nothing here waits, reads a clock or asks libvirt: ``record`` holds the newest one, and
 the modules that do things tell it facts.
 
 Times called ``now`` are Unix time where they end up in the status, and the event loop's seconds where they are held against a deadline.
@@ -10,25 +10,20 @@ Times called ``now`` are Unix time where they end up in the status, and the even
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 from typing import Any, Final
 
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.virt import layout
-from apiserver.apis.virt.hardware import consoles, cpu
-from launcher.dhcp import lease
-from launcher.domain import copied_disks, disk_caches, disks, document, filling, migratability
+from apiserver.apis.virt.hardware import consoles
+from launcher.domain import document
 from launcher.domain.states import NAMES, State
-from launcher.hypervisor.port import NO_SPACE, Disks, Observation, Progress
-from launcher.main import incoming_migration, life
+from launcher.hypervisor.port import NO_SPACE, Observation, Progress
+from launcher.main import incoming_migration, life, machines
 from launcher.protocol import messages
 
 MAX_PROBLEM: Final = 256
 MEASURE_SECONDS: Final = 60.0
-GAVE_UP: Final = "libvirtd did not power the guest off; the end of the pod does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +84,7 @@ def adopted(known: Known, machine: messages.Machine) -> Known:
 
 def importing(known: Known, imports: tuple[messages.ImportStatus, ...]) -> Known:
     """Return what is known once imports are so far."""
-    return _with_status(known, imports=imports)
+    return with_status(known, imports=imports)
 
 
 def disowned(known: Known) -> Known:
@@ -112,120 +107,20 @@ def prepared(known: Known, xml: str = "") -> Known:
     known = dataclasses.replace(known, xml=xml)
     if known.machine is None:
         return known
-    return _with_status(known, not_migratable=not_migratable(known.machine) or _cached(known.machine, xml))
-
-
-def not_migratable(machine: messages.Machine) -> str:
-    """Return why a machine cannot be migrated live, or an empty string."""
-    if reason := migratability.not_migratable(machine.domain) or lease.not_migratable(machine):
-        return reason
-    return filling.not_migratable(machine.domain_xml, copied_disks.names(machine.domain)) if machine.domain_xml else ""
-
-
-def _cached(machine: messages.Machine, xml: str) -> str:
-    """Return which disk is in its node's page cache, of a machine without XML of its author's, for which ``filling`` says so."""
-    if not xml or machine.domain_xml:
-        return ""
-    return disk_caches.not_migratable(xml, _disk_names(machine), disk_caches.shared(machine.domain))
-
-
-def disks_of(machine: messages.Machine) -> Disks:
-    """Return what is done with the disks when the guest leaves: those that this pod alone has are copied."""
-    names = copied_disks.names(machine.domain)
-    targets = tuple(target for target, name in _disk_names(machine).items() if name in names)
-    is_shared = bool(disk_caches.shared(machine.domain))
-    return Disks(
-        targets, copied_disks.is_shallow(machine.domain), is_shared, f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DISKS_SOCKET}"
-    )
+    return with_status(known, not_migratable=machines.not_migratable(known.machine, xml))
 
 
 def created(known: Known) -> Known:
     """Return what is known once the domain is there, before its first instruction."""
-    return _with_status(known, started=True)
+    return with_status(known, started=True)
 
 
 def set_running(known: Known) -> Known:
     """Return what is known from the moment at which libvirt is asked to let the processors run: from then on they may have."""
-    return _with_status(dataclasses.replace(known, run=dataclasses.replace(known.run, ran=True)), has_room=False)
+    return with_status(dataclasses.replace(known, run=dataclasses.replace(known.run, ran=True)), has_room=False)
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------------------
-
-
-class Termination(Enum):
-    """The effect of a SIGTERM."""
-
-    ABANDON = "abandon what is being made"
-    END = "end at once"
-    POWER_OFF = "power the guest off within its grace period"
-
-
-def termination(known: Known) -> Termination:
-    """Return what a SIGTERM asks for: a guest that never ran has nothing to lose."""
-    if known.making and not known.run.ran:
-        return Termination.ABANDON
-    return Termination.END if known.machine is None else Termination.POWER_OFF
-
-
-def asked_to_stop(known: Known, grace_seconds: float, now: float) -> Known:
-    """Return what is known once the guest has to power off.
-
-    A shorter grace period than the one that counts replaces it, a longer one does not. A guest that never ran has none, unless it may yet
-    come with a migration.
-    """
-    if not known.run.ran and known.arriving is None:
-        grace_seconds = 0.0
-    stopping = known.stopping or life.Stopping(now + grace_seconds, now)
-    stopping = dataclasses.replace(stopping, deadline=min(now + grace_seconds, stopping.deadline))
-    known = dataclasses.replace(known, stopping=stopping, run=dataclasses.replace(known.run, asked_to_stop=True))
-    told = known.status.grace_seconds
-    return _with_status(known, stopping=True, grace_seconds=grace_seconds if told is None else min(told, grace_seconds))
-
-
-def next_step(known: Known, now: float, *, fresh: bool, operating: bool) -> life.Step:
-    """Return the next step of a guest that has to power off.
-
-    Args:
-        known: what is known.
-        now: in the event loop's seconds.
-        fresh: ``known.domain`` is what is so now: a guest that moves is not ours to press buttons of.
-        operating: a request is being carried out, which may find that a domain came, or release it.
-    """
-    if known.stopping is None or known.ended:
-        return life.Step.WAIT
-    # What came since the last look that succeeded may be the only guest there is, so an old look is enough at the deadline only.
-    nothing_came = known.domain is None or not known.domain.active
-    if not known.status.started and not operating and nothing_came and (fresh or now >= known.stopping.deadline):
-        return life.Step.END
-    incoming = known.arriving.state if known.arriving is not None else None
-    leaving = known.leaving is not None
-    step = life.next_step(now, known.stopping, known.domain, leaving=leaving, incoming=incoming, operating=operating)
-    return step if fresh or step is life.Step.GIVE_UP else life.Step.WAIT
-
-
-def patience(known: Known, now: float) -> float | None:
-    """Return how long libvirt may take for what is asked of it at ``now``, both in the event loop's seconds; None: as long as it takes.
-
-    A call that hangs keeps neither the end of the grace period waiting nor the moment at which libvirtd is given up.
-    """
-    if known.stopping is None:
-        return None
-    deadline = known.stopping.deadline
-    return deadline if now < deadline else deadline + life.GIVE_UP_SECONDS
-
-
-def begun(known: Known, step: life.Step, now: float) -> Known:
-    """Return what is known from the moment at which a step is taken; ``now`` is in the event loop's seconds."""
-    match step:
-        case life.Step.ASK_AGENT | life.Step.PRESS_BUTTON if known.stopping is not None:
-            stopping = dataclasses.replace(known.stopping, attempts=known.stopping.attempts + 1, last_attempt=now)
-            return dataclasses.replace(known, stopping=stopping)
-        case life.Step.DESTROY:
-            return destroying(_ignored(known, now))
-        case life.Step.END:
-            return dataclasses.replace(known, over=True)
-        case _:
-            return known
 
 
 def destroying(known: Known) -> Known:
@@ -233,25 +128,19 @@ def destroying(known: Known) -> Known:
     return dataclasses.replace(known, run=dataclasses.replace(known.run, destroyed=True))
 
 
-def _ignored(known: Known, now: float) -> Known:
-    if known.stopping is None or not known.stopping.attempts or known.run.destroyed:
-        return known
-    return dataclasses.replace(known, run=dataclasses.replace(known.run, ignored_seconds=now - known.stopping.since))
-
-
 def ended(known: Known, kind: messages.EndingKind, message: str, now: float) -> Known:
     """Return what is known once the domain's run is over; the first ending counts. ``now`` is Unix time."""
     if not known.ended:
         ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
         ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED)
-        known = _with_status(known, ending=ending, domain=None)
+        known = with_status(known, ending=ending, domain=None)
     return dataclasses.replace(known, over=True)
 
 
 def with_log(known: Known, log: tuple[str, ...]) -> Known:
     """Return what is known with QEMU's last words in the ending."""
     ending = known.status.ending
-    return _with_status(known, ending=dataclasses.replace(ending, log=log)) if ending is not None else known
+    return with_status(known, ending=dataclasses.replace(ending, log=log)) if ending is not None else known
 
 
 # --- looks at the domain ---------------------------------------------------------------------------------------------------------
@@ -269,24 +158,16 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
     if known.arriving is not None:
         known = with_migration(known, incoming_migration.advanced(known.arriving, seen, now))
     kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
-    names = _disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
+    names = machines.disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
     fault, full = life.fault_of(seen, names), any(error == NO_SPACE for _, error in seen.disk_errors)
-    model = _cpu_model(known.machine)
+    model = machines.cpu_model(known.machine)
     domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, fault, full, cpu_model=model, cid=seen.cid)
     room = known.status.has_room and seen.state is State.PAUSED
-    return _with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs, has_room=room)
-
-
-def _cpu_model(machine: messages.Machine | None) -> str:
-    return "" if machine is None or machine.domain_xml else cpu.model(machine.domain)
-
-
-def _disk_names(machine: messages.Machine) -> Mapping[str, str]:
-    return filling.names_by_target(machine.domain_xml) if machine.domain_xml else disks.names_by_target(machine.domain)
+    return with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs, has_room=room)
 
 
 def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Known:
-    known = _with_status(known, domain=None)
+    known = with_status(known, domain=None)
     if known.arriving is not None:
         gone = incoming_migration.lost(known.arriving, now)
         over = known.over or (gone is not known.arriving and known.stopping is not None)
@@ -298,65 +179,65 @@ def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Kn
 
 def agent_answered(known: Known, agent: messages.AgentStatus, interfaces: tuple[messages.InterfaceStatus, ...]) -> Known:
     """Return what is known after an answer of the guest's agent."""
-    return _with_status(known, agent=agent, interfaces=interfaces)
+    return with_status(known, agent=agent, interfaces=interfaces)
 
 
 def servers_silent(known: Known, names: tuple[str, ...]) -> Known:
     """Return what is known after a look at the servers of disks: those whose server does not answer."""
-    return _with_status(known, servers_silent=names)
+    return with_status(known, servers_silent=names)
 
 
 def disks_failed(known: Known, faults: tuple[messages.DiskFault, ...]) -> Known:
     """Return what is known after a look at disks: those that fail while the guest goes on."""
-    return _with_status(known, disk_faults=faults)
+    return with_status(known, disk_faults=faults)
 
 
 def room_found(known: Known) -> Known:
     """Return what is known once it is worth a try to let a guest go on that stands still for want of room."""
-    return _with_status(known, has_room=True)
+    return with_status(known, has_room=True)
 
 
 def keys_told(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
     """Return what is known once it was tried to set public keys in the guest."""
-    return _with_status(known, authorized_keys=status)
+    return with_status(known, authorized_keys=status)
 
 
 def agent_silent(known: Known, problem: str) -> Known:
     """Return what is known while an agent is connected that does not answer: what it said last stays."""
-    return _with_status(known, agent=dataclasses.replace(known.status.agent, connected=True, problem=one_line(problem, MAX_PROBLEM)))
+    return with_status(known, agent=dataclasses.replace(known.status.agent, connected=True, problem=one_line(problem, MAX_PROBLEM)))
 
 
 def agent_gone(known: Known) -> Known:
     """Return what is known while no agent is connected: what it said last stays."""
-    return _with_status(known, agent=dataclasses.replace(known.status.agent, connected=False, problem=""))
+    return with_status(known, agent=dataclasses.replace(known.status.agent, connected=False, problem=""))
 
 
 def filesystem_lost(known: Known, name: str) -> Known:
     """Return what is known once nobody serves a file system of the guest any more."""
     told = known.status.lost_filesystems
-    return known if known.ended or known.over or name in told else _with_status(known, lost_filesystems=(*told, name))
+    return known if known.ended or known.over or name in told else with_status(known, lost_filesystems=(*told, name))
 
 
 def dhcp_looked_at(known: Known, status: messages.DhcpStatus) -> Known:
     """Return what is known once the server that tells the guest its addresses was looked at."""
-    return known if status == known.status.dhcp or known.over else _with_status(known, dhcp=status)
+    return known if status == known.status.dhcp or known.over else with_status(known, dhcp=status)
 
 
 def passt_ended(known: Known, problem: str) -> Known:
     """Return what is known once passt, which makes the connections of the guest, has ended."""
     if known.ended or known.over:
         return known
-    return _with_status(known, passt_ends=known.status.passt_ends + 1, passt_problem=one_line(problem, MAX_PROBLEM))
+    return with_status(known, passt_ends=known.status.passt_ends + 1, passt_problem=one_line(problem, MAX_PROBLEM))
 
 
 def passt_works_again(known: Known) -> Known:
     """Return what is known once another one has taken its place."""
-    return known if known.ended or known.over else _with_status(known, passt_problem="")
+    return known if known.ended or known.over else with_status(known, passt_problem="")
 
 
 def viewed(known: Known, consoles: int) -> Known:
     """Return what is known with this number of viewers of the console."""
-    return _with_status(known, consoles=consoles)
+    return with_status(known, consoles=consoles)
 
 
 # --- migrations ------------------------------------------------------------------------------------------------------------------
@@ -364,7 +245,7 @@ def viewed(known: Known, consoles: int) -> Known:
 
 def with_migration(known: Known, changed: messages.MigrationStatus) -> Known:
     """Return what is known after a migration changed; a domain that was released here is the pod's own from then on."""
-    known = _with_status(known, migrations=life.with_migration(known.status.migrations, changed))
+    known = with_status(known, migrations=life.with_migration(known.status.migrations, changed))
     return set_running(created(known)) if (changed.direction, changed.state) == ("incoming", "succeeded") else known
 
 
@@ -409,7 +290,8 @@ def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) 
     return ended(with_migration(known, outcome), "migrated", "the guest runs on in another pod", now)
 
 
-def _with_status(known: Known, **changes: Any) -> Known:  # noqa: ANN401  # members of Status
+def with_status(known: Known, **changes: Any) -> Known:  # noqa: ANN401  # members of Status
+    """Return what is known with these members of the status changed: another revision, unless nothing is another one."""
     changed = dataclasses.replace(known.status, **changes)
     if changed == known.status:
         return known

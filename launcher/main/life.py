@@ -14,14 +14,9 @@ from typing import Final
 from launcher.domain.network_disks import without_users
 from launcher.domain.states import State
 from launcher.hypervisor.port import Observation
+from launcher.main.times import TIMES, Times
 from launcher.protocol import messages
 
-PRESS_SECONDS: Final = 3.0
-"""A guest that is still booting ignores the power button, so it is pressed again and again."""
-GIVE_UP_SECONDS: Final = 8.0
-"""Seconds after the deadline at which our exit takes QEMU with it, when libvirtd cannot even destroy."""
-RELEASE_SECONDS: Final = 5.0
-"""A domain that is complete in a target that has to end waits this long for its release to begin: the source may be gone already."""
 NOT_RUN: Final = "the pod was asked to end before its guest ran"
 STANDS_STILL: Final = frozenset({"user", "I/O error", "watchdog"})
 """libvirt's reasons for a pause in which a guest can be left for good, and has to be resumed in order to shut down."""
@@ -64,6 +59,7 @@ def next_step(
     leaving: bool,
     incoming: messages.MigrationState | None = None,
     operating: bool = False,
+    times: Times = TIMES,
 ) -> Step:
     """Return what brings the guest nearer to being off.
 
@@ -77,13 +73,14 @@ def next_step(
         leaving: an outgoing migration runs.
         incoming: the state of the migration by which the domain comes here; None once it was released, and in every other pod.
         operating: a request is being carried out, which may be the release.
+        times: how long is waited for what.
     """
     if domain is None or not domain.active:
         return Step.WAIT
-    if now >= stopping.deadline + GIVE_UP_SECONDS:
+    if now >= stopping.deadline + times.give_up:
         return Step.GIVE_UP
     if incoming is not None:
-        patience = stopping.deadline if operating else min(stopping.since + RELEASE_SECONDS, stopping.deadline)
+        patience = stopping.deadline if operating else min(stopping.since + times.release, stopping.deadline)
         return Step.WAIT if incoming == "arrived" and now < patience else Step.DESTROY
     if now >= stopping.deadline:
         return Step.DESTROY
@@ -91,7 +88,7 @@ def next_step(
         return Step.ABORT_MIGRATION
     if (domain.state is State.PAUSED and domain.reason in STANDS_STILL) or domain.state is State.PMSUSPENDED:
         return Step.RESUME
-    if domain.state is State.SHUTDOWN or now < stopping.last_attempt + PRESS_SECONDS:
+    if domain.state is State.SHUTDOWN or now < stopping.last_attempt + times.press:
         return Step.WAIT
     if domain.agent_connected and stopping.attempts % 2 == 0:
         return Step.ASK_AGENT

@@ -11,25 +11,27 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo, probes
 from apiserver.apis.virt.domainxml import told
 from launcher.hypervisor.port import Hypervisor
-from launcher.main import agent, known, life, requests
+from launcher.main import agent_status, known, life, power_off, requests
 from launcher.main.agent import Agent
 from launcher.main.authorized_keys import AuthorizedKeys
 from launcher.main.children import Children
 from launcher.main.console import Console
 from launcher.main.dhcp_watch import DhcpWatch
-from launcher.main.disk_servers import DiskServers
-from launcher.main.free_space import FreeSpace
+from launcher.main.disk_server_watch import DiskServerWatch
+from launcher.main.disk_servers import NETWORK, Network
+from launcher.main.free_space import FreeSpace, Measure, free_bytes
 from launcher.main.imports import Imports
-from launcher.main.known import Termination
 from launcher.main.making import Making
 from launcher.main.migrations import Migrations
 from launcher.main.passt import Passt
+from launcher.main.power_off import Termination
 from launcher.main.preparation import Preparation
 from launcher.main.record import Record
 from launcher.main.serial_ports import SerialPorts
 from launcher.main.starting import Start
 from launcher.main.stopping import Stop
 from launcher.main.suspension import Suspension
+from launcher.main.times import TIMES, Times
 from launcher.main.virtiofs import Filesystems
 from launcher.main.watching import Watch
 from launcher.main.wire import HandleRead
@@ -50,6 +52,9 @@ class ManagedDomain:
         serve_addresses: Callable[[messages.Machine], None],
         mend_addresses: Callable[[], messages.DhcpStatus],
         status_changed: Callable[[], None],
+        network: Network = NETWORK,
+        measure: Measure = free_bytes,
+        times: Times = TIMES,
     ) -> None:
         """Do nothing yet.
 
@@ -62,25 +67,35 @@ class ManagedDomain:
             serve_addresses: answers the guest's DHCP from then on; OSError where that cannot be.
             mend_addresses: begins anew where that has stopped, and returns how it is.
             status_changed: called whenever ``status`` is another one.
+            network: by which the servers of disks are reached.
+            measure: returns the free space of disks.
+            times: how long its parts wait for what.
         """
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
         self.console = console(self._viewers_changed)
         self.ports = ports(self._viewers_changed)
-        self._agent = Agent(hypervisor, told=self._agent_told, silent=self._agent_silent, gone=self._agent_gone, stopping=self._is_stopping)
-        self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, told=self._keys_told)
-        self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent)
+        self._agent = Agent(
+            hypervisor,
+            told=self._agent_told,
+            silent=self._agent_silent,
+            gone=self._agent_gone,
+            stopping=self._is_stopping,
+            times=times,
+        )
+        self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, told=self._keys_told, times=times)
+        self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent, times)
         self._filesystems = Filesystems(children, look=self._watch.look, lost=self._filesystem_lost)
         self._passt = Passt(children, lost=self._passt_ended, found=self._passt_works_again)
-        preparation = Preparation(hypervisor, children, self._filesystems, self._passt, serve_addresses)
+        preparation = Preparation(hypervisor, children, self._filesystems, self._passt, serve_addresses, network, times)
         self._making = Making(hypervisor, self._record, preparation)
-        self._imports = Imports(children, self._record)
-        self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making)
-        self._suspension = Suspension(hypervisor, self._watch)
-        self._disk_servers = DiskServers(self._watch, self._suspension)
-        self._free_space = FreeSpace(self._watch)
+        self._imports = Imports(children, self._record, times=times)
+        self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times)
+        self._suspension = Suspension(hypervisor, self._watch, times)
+        self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
+        self._free_space = FreeSpace(self._watch, times, measure)
         self._dhcp = DhcpWatch(mend_addresses, self._record)
-        self._migrations = Migrations(hypervisor, self._watch, self._making)
-        self._stop = Stop(hypervisor, self._watch, self._migrations)
+        self._migrations = Migrations(hypervisor, self._watch, self._making, times)
+        self._stop = Stop(hypervisor, self._watch, self._migrations, times)
         self.reads: Mapping[str, HandleRead] = {
             guestinfo.NAME: self._guest_info,
             told.NAME: self._domain_xml,
@@ -117,7 +132,7 @@ class ManagedDomain:
     def terminate(self) -> None:
         """Power the guest off within its grace period and end: SIGTERM. A guest that never ran has nothing to lose: end at once."""
         now = self._record.known
-        match known.termination(now):
+        match power_off.termination(now):
             case Termination.ABANDON:
                 self._making.abandon()
             case Termination.END:
@@ -177,8 +192,8 @@ class ManagedDomain:
         self._record.take(known.viewed, self.console.viewers + self.ports.viewers)
 
     def _agent_told(self, told: Object) -> None:
-        names = agent.names_of(self._record.known.machine)
-        self._record.take(known.agent_answered, agent.status_of(told), agent.interfaces_of(told, names))
+        names = agent_status.names_of(self._record.known.machine)
+        self._record.take(known.agent_answered, agent_status.status_of(told), agent_status.interfaces_of(told, names))
 
     def _agent_silent(self, problem: str) -> None:
         self._record.take(known.agent_silent, problem)
@@ -187,7 +202,7 @@ class ManagedDomain:
         return self._record.known.stopping is not None
 
     async def _guest_info(self) -> str:
-        return await self._agent.read(agent.names_of(self._record.known.machine))
+        return await self._agent.read(agent_status.names_of(self._record.known.machine))
 
     def _own_machine(self) -> messages.Machine | None:
         """Return the machine whose guest runs here and is not on its way."""

@@ -6,11 +6,12 @@ import asyncio
 import time
 
 from launcher.hypervisor.port import NO_DISKS, Hypervisor, HypervisorError
-from launcher.main import known, requests
+from launcher.main import known, machines, requests
 from launcher.main.making import Making
 from launcher.main.outgoing_migration import OutgoingMigration
 from launcher.main.preparation import StartFailure
 from launcher.main.refusal import RequestRefused
+from launcher.main.times import TIMES, Times
 from launcher.main.watching import Watch
 from launcher.protocol import messages
 
@@ -18,8 +19,9 @@ from launcher.protocol import messages
 class Migrations:
     """Carries out the requests of both sides of a migration."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch, making: Making) -> None:
+    def __init__(self, hypervisor: Hypervisor, watch: Watch, making: Making, times: Times = TIMES) -> None:
         self._hypervisor = hypervisor
+        self._times = times
         self._watch = watch
         self._record = watch.record
         self._making = making
@@ -83,8 +85,8 @@ class Migrations:
         async with self._record.operation:
             if requests.is_to_migrate(self._record.known, request):
                 now = self._record.known
-                disks = known.disks_of(now.machine) if now.machine is not None else NO_DISKS
-                self._outgoing = OutgoingMigration(self._hypervisor, now.name, request, disks, self._report)
+                disks = machines.disks_of(now.machine) if now.machine is not None else NO_DISKS
+                self._outgoing = OutgoingMigration(self._hypervisor, now.name, request, disks, self._report, self._times)
                 self._tasks.create_task(self._run_outgoing(self._outgoing))
 
     async def pause(self, uid: str) -> None:

@@ -26,16 +26,14 @@ from launcher.hypervisor.port import (
     OperationInvalid,
     Terms,
 )
+from launcher.main.times import TIMES, Times
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
 
-PROGRESS_SECONDS: Final = 0.5
 MAX_DOWNTIME_MILLISECONDS: Final = 2_000_000
 MAX_CONNECTIONS: Final = 255
 """Both are QEMU's limits (``migration/options.c``)."""
-SETTLE_SECONDS: Final = 0.1
-"""Between two looks at a domain whose whereabouts libvirt has not settled yet."""
 
 
 class Finding(Enum):
@@ -87,7 +85,9 @@ class OutgoingMigration:
         request: messages.Migrate,
         disks: Disks,
         report: Callable[[messages.MigrationStatus], None],
+        times: Times = TIMES,
     ) -> None:
+        self._times = times
         self.status = messages.MigrationStatus(request.migration_uid, "outgoing", "running", start_time=time.time())
         self._terms = terms_of(request)
         self._disks = disks
@@ -145,7 +145,7 @@ class OutgoingMigration:
                     return
                 except HypervisorError as error:
                     logger.warning("the guest that stays cannot be resumed yet", extra={"error": str(error)})
-                    await asyncio.sleep(SETTLE_SECONDS)
+                    await asyncio.sleep(self._times.settle)
                 else:
                     return
 
@@ -188,7 +188,7 @@ class OutgoingMigration:
                         continue
             except HypervisorError as error:
                 logger.info("what became of the migration is not known yet", extra={"error": str(error)})
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(self._times.settle)
 
     async def _look(self, *, returned: bool) -> Finding:
         seen = await self._hypervisor.observe(self._name)
@@ -197,7 +197,7 @@ class OutgoingMigration:
 
     async def _report_progress(self) -> None:
         while True:
-            await asyncio.sleep(PROGRESS_SECONDS)
+            await asyncio.sleep(self._times.progress)
             try:
                 progress = await self._hypervisor.progress(self._name)
             except HypervisorError:

@@ -27,6 +27,8 @@ from launcher.main import (
     zones,
 )
 from launcher.main.children import Children, CommandFailed
+from launcher.main.disk_servers import Network
+from launcher.main.times import TIMES, Times
 from launcher.main.virtiofs import Filesystems
 from launcher.protocol import messages
 
@@ -34,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 READY_SECONDS: Final = 60.0
 """libvirtd asks QEMU what it can do at its first start: 0.3 s alone, several on a loaded node."""
-RETRY_SECONDS: Final = 0.5
 
 StartFailure = (
     InvalidSpecification,
@@ -61,9 +62,13 @@ class Preparation:
         filesystems: Filesystems,
         guests_passt: passt.Passt,
         serve_addresses: Callable[[messages.Machine], None],
+        network: Network,
+        times: Times = TIMES,
     ) -> None:
         """Do nothing yet; the arguments are those of ``ManagedDomain``, what serves file systems, and what starts passt."""
         self._hypervisor = hypervisor
+        self._times = times
+        self._network = network
         self._children = children
         self._filesystems = filesystems
         self._passt = guests_passt
@@ -82,7 +87,7 @@ class Preparation:
         if not arriving:
             await asyncio.to_thread(blank_disks.create, machine.domain)
         found = await asyncio.to_thread(files.look, machine.domain)
-        await disk_servers.require(machine.domain)
+        await disk_servers.require(machine.domain, self._network)
         await disk_certificates.prepare(self._children, machine.domain)
         await rbd_images.look(self._children, machine.domain)
         taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
@@ -122,7 +127,7 @@ class Preparation:
                     try:
                         await self._hypervisor.destroy(name)
                     except (Unavailable, OperationTimeout):
-                        await asyncio.sleep(RETRY_SECONDS)
+                        await asyncio.sleep(self._times.undo_retry)
                     else:
                         return
         except (TimeoutError, HypervisorError) as error:

@@ -7,7 +7,8 @@ from typing import Final
 from launcher.domain import copied_disks
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError, Observation, OperationInvalid, OperationTimeout, Unavailable
-from launcher.main.known import Known, not_migratable
+from launcher.main import machines
+from launcher.main.known import Known
 from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 
@@ -84,7 +85,7 @@ def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> boo
         return False
     if known.machine is not None or known.over:
         raise RequestRefused("Conflict", "this pod is no empty target")
-    if reason := not_migratable(request.machine):
+    if reason := machines.not_migratable(request.machine):
         raise RequestRefused("Invalid", reason)
     _require_relay_of_disks(request.machine, "prepare for a migration", relays_disks=request.relays_disks)
     return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Final
 
 from launcher.hypervisor.port import DomainExists, Hypervisor
 from launcher.main import disk_secrets, files, known, requests
@@ -14,19 +13,21 @@ from launcher.main.making import Making
 from launcher.main.preparation import StartFailure
 from launcher.main.refusal import RequestRefused
 from launcher.main.serial_ports import SerialPorts
+from launcher.main.times import TIMES, Times
 from launcher.main.watching import Watch
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
 
-CONSOLE_SECONDS: Final = 5.0
-
 
 class Start:
     """Starts the domain."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch, console: Console, ports: SerialPorts, making: Making) -> None:
+    def __init__(
+        self, hypervisor: Hypervisor, watch: Watch, console: Console, ports: SerialPorts, making: Making, times: Times = TIMES
+    ) -> None:
         self._hypervisor = hypervisor
+        self._times = times
         self._watch = watch
         self._record = watch.record
         self._console = console
@@ -66,7 +67,7 @@ class Start:
         await self._hypervisor.create(name, disk_secrets.revealed(xml, logins), validate=bool(request.machine.domain_xml))
         self._record.take(known.created)
         try:
-            async with asyncio.timeout(CONSOLE_SECONDS):
+            async with asyncio.timeout(self._times.console):
                 if ports := self._record.known.serial_ports:
                     self._console.attach()
                     self._ports.attach(ports)

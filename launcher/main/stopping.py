@@ -7,24 +7,23 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
 from launcher.hypervisor.port import Hypervisor, HypervisorError
-from launcher.main import known, requests
+from launcher.main import known, power_off, requests
 from launcher.main.life import Step
 from launcher.main.migrations import Migrations
+from launcher.main.times import TIMES, Times
 from launcher.main.watching import Watch
 
 logger = logging.getLogger(__name__)
-
-STOP_SECONDS: Final = 0.5
 
 
 class Stop:
     """Powers the guest off once that was requested."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch, migrations: Migrations) -> None:
+    def __init__(self, hypervisor: Hypervisor, watch: Watch, migrations: Migrations, times: Times = TIMES) -> None:
         self._hypervisor = hypervisor
+        self._times = times
         self._watch = watch
         self._record = watch.record
         self._migrations = migrations
@@ -36,7 +35,7 @@ class Stop:
         """Have the guest power off within its grace period; of several, the one that ends first counts."""
         if not self._requested.is_set():  # virt-handler asks, and so does the pod's SIGTERM
             logger.info("the guest has to power off", extra={"grace_seconds": grace_seconds})
-        self._record.take(known.asked_to_stop, grace_seconds, asyncio.get_running_loop().time())
+        self._record.take(power_off.requested, grace_seconds, asyncio.get_running_loop().time())
         self._requested.set()
         if self._timeout is not None and not self._timeout.expired():
             self._timeout.reschedule(self._patience())
@@ -60,14 +59,15 @@ class Stop:
         while True:
             fresh = await self._look()
             now = asyncio.get_running_loop().time()
-            step = known.next_step(self._record.known, now, fresh=fresh, operating=self._record.operation.locked())
+            operating = self._record.operation.locked()
+            step = power_off.next_step(self._record.known, now, fresh=fresh, operating=operating, times=self._times)
             try:
                 if step is not Step.WAIT:
                     async with self._limit():
                         await self._take(step)
             except (HypervisorError, TimeoutError) as error:
                 logger.warning("powering the guest off", extra={"step": step.value, "error": repr(error)})
-            await asyncio.sleep(STOP_SECONDS)
+            await asyncio.sleep(self._times.stop)
 
     async def _look(self) -> bool:
         """Look, since what is known may be as old as the last event; return whether that could be done in time."""
@@ -88,10 +88,10 @@ class Stop:
                 self._timeout = None
 
     def _patience(self) -> float | None:
-        return known.patience(self._record.known, asyncio.get_running_loop().time())
+        return power_off.patience(self._record.known, asyncio.get_running_loop().time(), self._times)
 
     async def _take(self, step: Step) -> None:
-        self._record.take(known.begun, step, asyncio.get_running_loop().time())
+        self._record.take(power_off.begun, step, asyncio.get_running_loop().time())
         name = self._record.known.name
         match step:
             case Step.ASK_AGENT | Step.PRESS_BUTTON:
@@ -103,7 +103,7 @@ class Stop:
             case Step.DESTROY:
                 await self._hypervisor.destroy(name)
             case Step.GIVE_UP:
-                self._record.take(known.ended, "destroyed", known.GAVE_UP, time.time())
+                self._record.take(known.ended, "destroyed", power_off.GAVE_UP, time.time())
             case Step.WAIT | Step.END:
                 return
         await self._watch.look()

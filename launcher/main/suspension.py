@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from launcher.hypervisor.port import Hypervisor, HypervisorError
 from launcher.main import known, requests
+from launcher.main.times import TIMES, Times
 from launcher.main.watching import Watch
-
-RELAPSE_SECONDS: Final = 0.5
-"""A guest whose disk fails repeats the request that failed as soon as it runs."""
 
 
 class Suspension:
     """Changes whether the guest's processors run."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch) -> None:
+    def __init__(self, hypervisor: Hypervisor, watch: Watch, times: Times = TIMES) -> None:
         self._hypervisor = hypervisor
+        self._times = times
         self._watch = watch
         self._record = watch.record
 
@@ -51,6 +49,6 @@ class Suspension:
                 raise requests.refusal_of(error) from error
         await self._watch.look()
         if requests.may_stop_again(before):
-            await asyncio.sleep(RELAPSE_SECONDS)
+            await asyncio.sleep(self._times.relapse)
             await self._watch.look()
             requests.require_that_it_runs(self._record.known, before)

@@ -14,11 +14,10 @@ from launcher.main.agent import Agent
 from launcher.main.console import Console
 from launcher.main.record import Record
 from launcher.main.serial_ports import SerialPorts
+from launcher.main.times import TIMES, Times
 
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS: Final = 10.0
-"""Events tell of every change; this heals what an event that never came would leave."""
 FIGURES_SECONDS: Final = 0.5
 """For the figures of a migration, which libvirt has in its memory."""
 
@@ -26,8 +25,11 @@ FIGURES_SECONDS: Final = 0.5
 class Watch:
     """Looks at the domain; what is seen goes into the record, and to console and agent, which follow the domain."""
 
-    def __init__(self, hypervisor: Hypervisor, record: Record, console: Console, ports: SerialPorts, agent: Agent) -> None:
+    def __init__(
+        self, hypervisor: Hypervisor, record: Record, console: Console, ports: SerialPorts, agent: Agent, times: Times = TIMES
+    ) -> None:
         self._hypervisor = hypervisor
+        self._times = times
         self.record = record
         self._console = console
         self._ports = ports
@@ -40,7 +42,7 @@ class Watch:
         """Watch until cancelled."""
         while True:
             try:
-                async with asyncio.timeout(POLL_SECONDS):
+                async with asyncio.timeout(self._times.look):
                     await self._changed.wait()
             except TimeoutError:
                 pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -155,6 +155,15 @@ class FakeHypervisor:
         return answer
 
     # --- the world ---
+
+    def intercept(self, method: str, around: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]) -> None:
+        """Have ``around`` called in place of a method of the port, with the call that it may make: libvirtd hangs, fails or is late."""
+        done = getattr(self, method)
+
+        async def intercepted(*arguments: Any, **also: Any) -> Any:
+            return await around(lambda: done(*arguments, **also))
+
+        setattr(self, method, intercepted)
 
     def connect(self, *, connected: bool) -> None:
         """Come back, or go away."""

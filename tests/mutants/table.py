@@ -100,6 +100,8 @@ MODULES: Final = (
     _module("launcher/main/incoming_migration.py", "launcher/main/test_incoming_migration.py"),
     _module("launcher/main/life.py", "launcher/main/test_life.py"),
     _module("launcher/main/known.py", "launcher/main/test_known.py"),
+    _module("launcher/main/machines.py", "launcher/main/test_machines.py", "launcher/main/test_known.py"),
+    _module("launcher/main/power_off.py", "launcher/main/test_power_off.py"),
     _module("launcher/main/requests.py", "launcher/main/test_requests.py"),
     _module("apiserver/endpoints/filters/authorization.py", "apiserver/endpoints/filters/test_authorization.py"),
     _module(

@@ -13,24 +13,33 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from launcher.main.times import Times
     from tests.unit.launcher.main.world import World
 
 
 @pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    from launcher.main import agent, life, outgoing_migration, preparation, stopping, watching
+async def world(tmp_path: Path, times: Times) -> AsyncIterator[World]:
     from tests.unit.launcher.main.world import World
 
-    monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(stopping, "STOP_SECONDS", 0.01)
-    monkeypatch.setattr(agent, "AGENT_SECONDS", 0.01)
-    monkeypatch.setattr(agent, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(preparation, "RETRY_SECONDS", 0.01)
-    for name in ("PROGRESS_SECONDS", "SETTLE_SECONDS"):
-        monkeypatch.setattr(outgoing_migration, name, 0.01)
-    monkeypatch.setattr(life, "PRESS_SECONDS", 0.03)
-    world = World(tmp_path)
+    world = World(tmp_path, times)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(world.run())
         yield world
         task.cancel()
+
+
+@pytest.fixture
+def times() -> Times:
+    """Return the times of the world's parts; a test that needs others gives them as its parameter ``times``."""
+    from tests.unit.launcher.main.world import QUICK
+
+    return QUICK
+
+
+@pytest.fixture
+def overlays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory of the pod's overlays, of which none is made where it exists."""
+    from apiserver.apis.virt import layout
+
+    monkeypatch.setattr(layout, "OVERLAYS_DIRECTORY", str(tmp_path))  # of the pod, whose file system no test has
+    return tmp_path

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,9 +17,10 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo
 from launcher.domain.states import State
 from launcher.hypervisor.port import AgentRefused, AgentSilent, HypervisorError, Unavailable
-from launcher.main import agent, agent_answers, applications
+from launcher.main import agent_answers, agent_status
 from launcher.main.agent import Agent
 from launcher.main.refusal import RequestRefused
+from launcher.main.times import Times
 from launcher.protocol import codec
 from tests.fakes.hypervisor import FakeHypervisor
 
@@ -56,10 +59,13 @@ ALL = {
 }
 
 
+RARE = Times(agent_round=60.0, agent_pause=0.0)
+
+
 class Scene:
     """A guest whose agent is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, times: Times) -> None:
         self.hypervisor = FakeHypervisor()
         self.hypervisor.answers = dict(ALL)
         self.seen: asyncio.Queue[Object | str | None] = asyncio.Queue()
@@ -70,6 +76,7 @@ class Scene:
             silent=self.seen.put_nowait,
             gone=lambda: self.seen.put_nowait(None),
             stopping=lambda: self.stopping,
+            times=times,
         )
 
     def becomes(self, *, connected: bool, state: State = State.RUNNING) -> None:
@@ -93,10 +100,13 @@ class Scene:
 
 
 @pytest.fixture
-def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    monkeypatch.setattr(agent, "AGENT_SECONDS", 60.0)
-    monkeypatch.setattr(agent, "PAUSE_SECONDS", 0.0)
-    return Scene()
+def times() -> Times:
+    return RARE
+
+
+@pytest.fixture
+def scene(times: Times) -> Scene:
+    return Scene(times)
 
 
 async def test_an_agent_is_asked_as_soon_as_it_connects_and_missed_as_soon_as_it_leaves(scene: Scene) -> None:
@@ -116,11 +126,11 @@ async def test_the_status_is_asked_for_what_it_shows_and_no_more(scene: Scene) -
         scene.becomes(connected=True)
         told = await scene.seen.get()
     assert isinstance(told, dict)
-    status = agent.status_of(told)
+    status = agent_status.status_of(told)
     assert (status.connected, status.version, status.hostname, status.problem) == (True, "7.2.22", "web-1", "")
     assert (status.os_id, status.os_name, status.os_version) == ("debian", "Debian GNU/Linux 12 (bookworm)", "12")
     assert (status.kernel_release, status.timezone) == ("6.1.0", "CET")
-    (card,) = agent.interfaces_of(told, {MAC: "default"})
+    (card,) = agent_status.interfaces_of(told, {MAC: "default"})
     assert (card.name, card.mac, card.guest_device, card.ip_addresses) == ("default", MAC, "eth0", ("10.0.2.2", "fd00::2"))
     asked = {command for command, _ in scene.hypervisor.questions}
     assert not asked & {"guest-get-users", "guest-get-fsinfo", "guest-exec"}
@@ -242,9 +252,8 @@ async def test_a_guest_with_another_package_manager_is_asked_by_that(scene: Scen
     assert (await scene.read())["applications"] == [{"name": "bash", "version": "5.2-1"}]
 
 
-async def test_a_command_that_does_not_end_is_left(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(applications, "SECONDS", 0.05)
-    monkeypatch.setattr(applications, "LOOK_SECONDS", 0.01)
+@pytest.mark.parametrize("times", [dataclasses.replace(RARE, packages_limit=0.05, packages_look=0.01)])
+async def test_a_command_that_does_not_end_is_left(scene: Scene) -> None:
     scene.hypervisor.answers |= executed("") | {"guest-exec-status": {"exited": False}}
     scene.becomes(connected=True)
     assert "has not ended" in (await scene.read())["unavailable"][0]["reason"]
@@ -314,8 +323,8 @@ async def test_who_cannot_be_asked_is_told_with_the_reason(scene: Scene) -> None
         assert (await scene.refused()).reason == reason
 
 
-async def test_one_reader_asks_at_a_time_and_another_does_not_wait_for_ever(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "TURN_SECONDS", 0.01)
+@pytest.mark.parametrize("times", [dataclasses.replace(RARE, agent_turn=0.01)])
+async def test_one_reader_asks_at_a_time_and_another_does_not_wait_for_ever(scene: Scene) -> None:
     scene.becomes(connected=True)
     async with scene.agent._turn:
         refused = await scene.refused()
@@ -347,12 +356,12 @@ async def test_a_guest_that_is_to_power_off_is_asked_no_more(scene: Scene) -> No
     assert "guest-get-host-name" not in [command for command, _ in scene.hypervisor.questions]
 
 
-async def test_an_agent_that_is_slow_is_not_asked_everything(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("times", [dataclasses.replace(RARE, agent_limit=1.0)])
+async def test_an_agent_that_is_slow_is_not_asked_everything(scene: Scene) -> None:
     def slow(_: object) -> object:
-        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: late)
+        time.sleep(1.0)  # it is the event loop's clock that counts
         return ANSWERS["guest-get-osinfo"]
 
-    late = asyncio.get_running_loop().time() + 2 * agent.INFO_SECONDS
     scene.hypervisor.answers["guest-get-osinfo"] = slow
     scene.becomes(connected=True)
     found = await scene.agent._answers("guest", ("agent", "os", "hostname", "users"))
@@ -362,17 +371,16 @@ async def test_an_agent_that_is_slow_is_not_asked_everything(scene: Scene, monke
     ]
 
 
-async def test_packages_are_listed_again_after_ten_minutes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "APPLICATIONS_SECONDS", 0.0)
+@pytest.mark.parametrize("times", [dataclasses.replace(RARE, packages=0.0)])
+async def test_packages_are_listed_again_after_ten_minutes(scene: Scene) -> None:
     scene.becomes(connected=True)
     for version in ("1", "2"):
         scene.hypervisor.answers |= executed(f"a\t{version}\n")
         assert (await scene.read())["applications"] == [{"name": "a", "version": version}]
 
 
-async def test_a_command_is_looked_at_now_and_then(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(applications, "SECONDS", 0.3)
-    monkeypatch.setattr(applications, "LOOK_SECONDS", 0.1)
+@pytest.mark.parametrize("times", [dataclasses.replace(RARE, packages_limit=0.3, packages_look=0.1)])
+async def test_a_command_is_looked_at_now_and_then(scene: Scene) -> None:
     scene.hypervisor.answers |= executed("") | {"guest-exec-status": {"exited": False}}
     scene.becomes(connected=True)
     await scene.read()
@@ -417,7 +425,7 @@ ANY = st.recursive(
 
 @given(st.fixed_dictionaries(dict.fromkeys([*ANSWERS, "guest-exec", "guest-exec-status"], ANY)))
 def test_whatever_a_guest_answers_is_bounded_and_printable(answers: dict[str, object]) -> None:
-    scene = Scene()
+    scene = Scene(RARE)
     scene.hypervisor.answers = answers
     scene.becomes(connected=True)
     info = asyncio.run(scene.read())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt import layout
 from launcher.domain.states import State
 from launcher.hypervisor.port import AgentRefused, AgentSilent
-from launcher.main import agent, authorized_keys
 from launcher.main.agent import Agent
-from launcher.main.authorized_keys import COMMAND, AuthorizedKeys, positions_of
+from launcher.main.authorized_keys import COMMAND, MAX_PROBLEM, AuthorizedKeys, Kept, is_due, positions_of
+from launcher.main.times import Times
 from launcher.protocol import messages
 from launcher.protocol.messages import AccessCredential, AuthorizedKeysStatus
 from tests.fakes.hypervisor import FakeHypervisor
@@ -31,18 +33,22 @@ def by_agent(*users: str) -> AccessCredential:
     return AccessCredential("qemuGuestAgent", users)
 
 
+OFTEN = Times(keys_look=0.01, agent_round=60.0)
+TRIED_AGAIN = dataclasses.replace(OFTEN, keys_retry=0.02)
+
+
 class Scene:
     """A guest whose agent sets keys."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, times: Times) -> None:
         self.secrets = directory
         self.machine: messages.Machine | None = a_machine(AccessCredential("noCloud"), by_agent("root", "core"), by_agent("core"))
         self.users: dict[str, list[str]] = {}
         self.told: list[AuthorizedKeysStatus] = []
         self.hypervisor = FakeHypervisor()
         self.hypervisor.answers = {COMMAND: self.set}
-        self.agent = Agent(self.hypervisor, told=lambda _: None, silent=lambda _: None, gone=lambda: None)
-        self.keys = AuthorizedKeys(self.agent, machine=lambda: self.machine, told=self.told.append)
+        self.agent = Agent(self.hypervisor, told=lambda _: None, silent=lambda _: None, gone=lambda: None, times=times)
+        self.keys = AuthorizedKeys(self.agent, machine=lambda: self.machine, told=self.told.append, times=times)
 
     def set(self, arguments: Mapping[str, Any]) -> object:
         assert arguments["reset"] is True
@@ -64,11 +70,14 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    monkeypatch.setattr("apiserver.apis.virt.layout.ACCESS_CREDENTIALS_DIRECTORY", str(tmp_path))
-    monkeypatch.setattr(authorized_keys, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(agent, "AGENT_SECONDS", 60.0)
-    return Scene(tmp_path)
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: Times) -> Scene:
+    monkeypatch.setattr(layout, "ACCESS_CREDENTIALS_DIRECTORY", str(tmp_path))  # of the pod, whose file system no test has
+    return Scene(tmp_path, times)
+
+
+@pytest.fixture
+def times() -> Times:
+    return OFTEN
 
 
 @asynccontextmanager
@@ -125,12 +134,12 @@ async def test_nothing_is_set_in_a_guest_that_stands_still_or_is_another_pods(sc
         await scene.until(lambda: scene.told)
 
 
-async def test_a_refusal_is_told_without_the_keys_and_tried_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("times", [TRIED_AGAIN])
+async def test_a_refusal_is_told_without_the_keys_and_tried_again(scene: Scene) -> None:
     for position in (1, 2):
         mount(scene.secrets / str(position), {"a": KEY.encode()})
     words = iter([AgentRefused(f"invalid key '{KEY.split()[1]}'"), AgentRefused("user 'root'\ndoes not exist"), {}, {}])
     scene.hypervisor.answers = {COMMAND: lambda arguments: next(words) if arguments["username"] == "root" else {}}
-    monkeypatch.setattr(authorized_keys, "RETRY_SECONDS", 0.02)
     async with kept(scene):
         scene.become()
         await scene.until(lambda: len(scene.told) == 3)
@@ -159,7 +168,7 @@ async def test_a_user_whom_the_guest_does_not_have_keeps_no_other_from_the_keys(
     message = scene.told[0].message
     assert message.startswith("user nosuchuser0: failed to lookup user 'nosuchuser0'; user nosuchuser1: failed")
     assert message.endswith("; set for debian, core")
-    assert len(message) <= authorized_keys.MAX_PROBLEM
+    assert len(message) <= MAX_PROBLEM
 
 
 async def test_an_agent_that_does_not_answer_is_not_asked_for_each_user(scene: Scene) -> None:
@@ -200,7 +209,8 @@ async def test_a_secret_that_changes_while_its_keys_are_set_is_read_again(scene:
         await scene.until(lambda: scene.users.get("root") == ["ssh-rsa NEW"] and scene.users.get("core") == ["ssh-rsa NEW"])
 
 
-async def test_a_guest_that_stops_meanwhile_is_tried_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("times", [TRIED_AGAIN])
+async def test_a_guest_that_stops_meanwhile_is_tried_again(scene: Scene) -> None:
     for position in (1, 2):
         mount(scene.secrets / str(position), {"a": KEY.encode()})
 
@@ -208,7 +218,6 @@ async def test_a_guest_that_stops_meanwhile_is_tried_again(scene: Scene, monkeyp
         scene.become(State.PAUSED)
         return scene.set(arguments)
 
-    monkeypatch.setattr(authorized_keys, "RETRY_SECONDS", 0.02)
     scene.hypervisor.answers = {COMMAND: pause}
     async with kept(scene):
         scene.become()
@@ -262,3 +271,19 @@ async def test_a_failure_is_not_repeated_all_the_time(scene: Scene) -> None:
     assert len(scene.told) == 1
     assert scene.told[0].message == "spec.accessCredentials[1]: line 1 of the value of 'a' in its Secret is no public key"
     assert scene.sets == 0
+
+
+@pytest.mark.parametrize(
+    ("kept", "versions", "due"),
+    [
+        (Kept(), {1: "a"}, True),
+        (Kept(), {}, False),
+        (Kept({1: "a"}), {1: "a"}, False),
+        (Kept({1: "a"}), {1: "b"}, True),
+        (Kept({1: "a"}), {1: "a", 2: ""}, True),
+        (Kept(retry=10.5), {1: "a"}, False),
+        (Kept(retry=10.0), {1: "a"}, True),
+    ],
+)
+def test_keys_are_due_when_others_are_mounted_and_no_try_is_too_fresh(kept: Kept, versions: dict[int, str], *, due: bool) -> None:
+    assert is_due(kept, versions, 10.0) is due

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import shutil
 from pathlib import Path
@@ -32,19 +31,9 @@ SPECIFICATION: dict[str, Any] = {
 MACHINE = messages.Machine("default", "testvm", "u-1", SPECIFICATION, "qemu", (), 0.4)
 
 
-async def always(_: object) -> bool:
-    await asyncio.sleep(0)
-    return True
-
-
-async def always_open(*_: object) -> None:
-    await asyncio.sleep(0)
-
-
 @pytest.fixture
 def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("apiserver.apis.virt.layout.SOURCES_DIRECTORY", str(tmp_path / "sources"))
-    monkeypatch.setattr("launcher.main.disk_servers._any_answers", always)
     now = tmp_path / "sources/unit/..now"
     now.mkdir(parents=True)
     (now.parent / "..data").symlink_to("..now")
@@ -55,6 +44,7 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_libvirt_is_told_the_password_and_the_name_and_nobody_else_is(world: World, secret: Path) -> None:
     assert secret.exists()
+    world.network.ports = {3260}
     await world.domain.handle(messages.Sync(MACHINE))
 
     assert world.hypervisor.secrets == {secret_uuid("unit"): b"pass\xffword"}
@@ -77,6 +67,7 @@ def test_each_disk_has_the_login_of_its_own(secret: Path) -> None:
 
 
 async def test_the_target_of_a_migration_knows_the_password_before_the_guest_comes(world: World, secret: Path) -> None:
+    world.network.ports = {3260}
     assert secret.exists()
     await world.domain.handle(messages.PrepareMigrationTarget("m1", MACHINE))
     assert world.hypervisor.secrets == {secret_uuid("unit"): b"pass\xffword"}
@@ -111,13 +102,11 @@ IMAGE: dict[str, Any] = {
 }
 
 
-async def test_the_key_of_a_user_of_ceph_is_told_to_libvirt_as_what_it_is(
-    world: World, secret: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_key_of_a_user_of_ceph_is_told_to_libvirt_as_what_it_is(world: World, secret: Path) -> None:
+    world.network.ports = {3300, 6789}
     for file in secret.iterdir():
         file.unlink()
     (secret / "key").write_bytes(b"AP9zZWNyZXQ=\n")
-    monkeypatch.setattr("launcher.main.rbd_images.look", always_open)
     await world.domain.handle(messages.Sync(dataclasses.replace(MACHINE, domain={**SPECIFICATION, "devices": {"disks": [IMAGE]}})))
     uuid = secret_uuid("unit")
     assert (world.hypervisor.secrets, world.hypervisor.usages) == ({uuid: b"\x00\xffsecret"}, {uuid: "ceph"})

@@ -12,9 +12,11 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.main import disk_servers
+from launcher.main.disk_servers import NETWORK
 from launcher.main.refusal import RequestRefused
+from launcher.main.times import Times
 from launcher.protocol import messages
-from tests.unit.launcher.main.world import NAME, World
+from tests.unit.launcher.main.world import HEAD, NAME, QUICK, FakeNetwork, World, connection
 
 NBD: dict[str, Any] = {"name": "data", "type": "NBD", "source": {"host": "nbd.example"}}
 ISCSI: dict[str, Any] = {"name": "unit", "type": "ISCSI", "source": {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-01.example:vms"}}
@@ -28,45 +30,21 @@ MACHINE = messages.Machine(
     0.4,
 )
 SERVED: dict[str, Any] = {"protocol": "nbd", "size": 512, "export": "", "liveMigration": True}
-HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
-
-
-def connection(port: int, state: str = "01", address: str = "0100007F") -> str:
-    return f"   0: 0100007F:C350 {address}:{port:04X} {state} 00000000:00000000 00:00000000 00000000   107        0 1 1"
-
-
-class Answers:
-    """Servers that answer or do not."""
-
-    def __init__(self) -> None:
-        self.ports: set[int] = set()
-        self.connected: list[int] = []
-
-    async def any_answers(self, endpoints: tuple[tuple[str, int], ...]) -> bool:
-        await asyncio.sleep(0)
-        return any(port in self.ports for _, port in endpoints)
-
-    def tables(self) -> list[str]:
-        return ["\n".join([HEAD, *map(connection, self.connected)])]
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch, world: World) -> Answers:
-    found = Answers()
-    monkeypatch.setattr("launcher.main.disk_servers._any_answers", found.any_answers)
-    monkeypatch.setattr("launcher.main.disk_servers._tables", found.tables)
-    monkeypatch.setattr("launcher.main.disk_servers.LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("launcher.main.suspension.RELAPSE_SECONDS", 0)
+def times() -> Times:
+    return dataclasses.replace(QUICK, relapse=0.0, servers_look=0.01)
+
+
+@pytest.fixture
+def answers(world: World, overlays: Path) -> FakeNetwork:
+    (overlays / "blank.qcow2").touch()
     assert world.status.domain is None
-    return found
+    return world.network
 
 
-async def no_overlays(*_: object) -> None:
-    await asyncio.sleep(0)
-
-
-async def test_a_start_waits_for_the_servers_of_all_disks(world: World, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
+async def test_a_start_waits_for_the_servers_of_all_disks(world: World, answers: FakeNetwork) -> None:
     for ports, missing in ((set(), ("data", "unit")), ({10809}, ("unit",))):
         answers.ports = ports
         with pytest.raises(RequestRefused) as refused:
@@ -80,10 +58,7 @@ async def test_a_start_waits_for_the_servers_of_all_disks(world: World, answers:
     assert len(world.hypervisor.created) == 1
 
 
-async def test_a_guest_goes_on_when_all_servers_that_stopped_it_are_back(
-    world: World, answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
+async def test_a_guest_goes_on_when_all_servers_that_stopped_it_are_back(world: World, answers: FakeNetwork) -> None:
     answers.ports = {10809, 3260}
     await world.domain.handle(messages.Sync(MACHINE))
     answers.connected = [10809, 3260]
@@ -106,9 +81,8 @@ async def test_a_guest_goes_on_when_all_servers_that_stopped_it_are_back(
 
 @pytest.mark.parametrize("errors", [(("vda", "I/O error"), ("vdc", "no space left")), ()], ids=["another disk too", "no disk"])
 async def test_what_servers_did_not_stop_they_do_not_let_go_on(
-    world: World, answers: Answers, monkeypatch: pytest.MonkeyPatch, errors: tuple[tuple[str, str], ...]
+    world: World, answers: FakeNetwork, errors: tuple[tuple[str, str], ...]
 ) -> None:
-    monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
     answers.ports = {10809, 3260}
     await world.domain.handle(messages.Sync(MACHINE))
     stop(world, *errors)
@@ -116,12 +90,8 @@ async def test_what_servers_did_not_stop_they_do_not_let_go_on(
     assert world.hypervisor.domains[NAME].state is State.PAUSED
 
 
-async def test_a_disk_at_a_plugins_socket_is_waited_for_and_looked_at_as_those_of_other_servers(
-    world: World, answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
-    listening: set[str] = set()
-    monkeypatch.setattr("launcher.main.disk_servers._listens", listening.__contains__)
+async def test_a_disk_at_a_plugins_socket_is_waited_for_and_looked_at_as_those_of_other_servers(world: World, answers: FakeNetwork) -> None:
+    listening = answers.listening
     disks = [{"name": "data", "type": "Plugin", "source": {"plugin": "p", "served": SERVED}}]
     domain = {**MACHINE.domain, "devices": {"disks": [*disks, NBD | {"name": "other"}]}}
     request = messages.Sync(dataclasses.replace(MACHINE, domain=domain))
@@ -142,13 +112,13 @@ async def test_a_disk_at_a_plugins_socket_is_waited_for_and_looked_at_as_those_o
 
 def test_a_socket_counts_only_while_somebody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # sun_path is short, paths of tests are long
-    assert not disk_servers._listens("nbd.sock")
+    assert not NETWORK.listens("nbd.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("nbd.sock")
-        assert not disk_servers._listens("nbd.sock")
+        assert not NETWORK.listens("nbd.sock")
         listener.listen(1)
-        assert [disk_servers._listens("nbd.sock") for _ in range(5)] == [True] * 5  # those that nobody accepts fill its queue
-    assert not disk_servers._listens("nbd.sock")
+        assert [NETWORK.listens("nbd.sock") for _ in range(5)] == [True] * 5  # those that nobody accepts fill its queue
+    assert not NETWORK.listens("nbd.sock")
 
 
 def test_a_disk_that_a_plugin_put_into_the_pod_as_a_file_has_no_server() -> None:

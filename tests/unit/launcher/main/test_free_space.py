@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,10 +11,11 @@ import pytest
 from apiserver.apis.virt import layout
 from launcher.domain.states import State
 from launcher.hypervisor.port import NO_SPACE, DiskFault, Observation
-from launcher.main import free_space as room
-from launcher.main.free_space import ENOUGH_BYTES, Tries
+from launcher.main import free_space, full_disks
+from launcher.main.full_disks import ENOUGH_BYTES, Tries
+from launcher.main.times import Times
 from launcher.protocol import messages
-from tests.unit.launcher.main.world import NAME, World
+from tests.unit.launcher.main.world import NAME, QUICK, World
 
 CLAIM: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
 BLANK: dict[str, Any] = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "1Mi"}}
@@ -37,13 +37,13 @@ PAUSED = Observation(NAME, "u", "qemu", State.PAUSED, "I/O error", disk_errors=(
     ],
 )
 def test_only_a_guest_that_lacks_nothing_but_room_is_waited_for(seen: Observation | None, full: bool) -> None:
-    assert room.is_full(seen) is full
+    assert full_disks.is_full(seen) is full
 
 
 def test_tries_become_rarer_and_never_end() -> None:
     tries, now, pauses = Tries(), 100.0, []
     for _ in range(20):
-        tries = room.next_tries(dataclasses.replace(tries, offered=True), now, full=True, tried=True)
+        tries = full_disks.next_tries(dataclasses.replace(tries, offered=True), now, full=True, tried=True)
         pauses.append(tries.next - now)
         now = tries.next
     assert pauses[:7] == [10, 20, 40, 80, 160, 300, 300]
@@ -52,13 +52,13 @@ def test_tries_become_rarer_and_never_end() -> None:
 
 def test_what_nobody_took_up_is_no_failure_and_stays_offered() -> None:
     offered = Tries(2, offered=True, next=50.0)
-    assert room.next_tries(offered, 60.0, full=True, tried=False) == Tries(2, offered=True, next=50.0, stood=60.0)
+    assert full_disks.next_tries(offered, 60.0, full=True, tried=False) == Tries(2, offered=True, next=50.0, stood=60.0)
 
 
 def test_a_guest_that_ran_for_a_while_begins_anew_and_one_that_stops_again_soon_does_not() -> None:
     failed = Tries(3, offered=True, next=200.0, stood=100.0)
-    assert room.next_tries(failed, 159.0, full=False, tried=True) == Tries(3, offered=False, next=200.0, stood=100.0)
-    assert room.next_tries(failed, 160.0, full=False, tried=True) == Tries()
+    assert full_disks.next_tries(failed, 159.0, full=False, tried=True) == Tries(3, offered=False, next=200.0, stood=100.0)
+    assert full_disks.next_tries(failed, 160.0, full=False, tried=True) == Tries()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_guest_that_ran_for_a_while_begins_anew_and_one_that_stops_again_soon_
     ],
 )
 def test_a_try_is_worth_it_where_file_systems_have_room(rooms: dict[str, int], now: float, worth: bool) -> None:
-    assert room.is_worth_a_try(Tries(next=10.0), now, frozenset({"data", "more"}), rooms) is worth
+    assert full_disks.is_worth_a_try(Tries(next=10.0), now, frozenset({"data", "more"}), rooms) is worth
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_try_is_worth_it_where_file_systems_have_room(rooms: dict[str, int], n
 @pytest.mark.parametrize("ignored", [True, False])
 def test_an_error_is_told_as_long_as_it_means_anything(full: bool, rooms: dict[str, int], age: float, told: bool, ignored: bool) -> None:
     fault = DiskFault("vda", "I/O error", ignored, 1000.0)
-    found = room.faults_to_tell({"data": fault}, {"data": 1000.0} if full else {}, rooms, 1000.0 + age)
+    found = full_disks.faults_to_tell({"data": fault}, {"data": 1000.0} if full else {}, rooms, 1000.0 + age)
     assert found == ((messages.DiskFault("data", full=full, ignored=ignored),) if told else ())
 
 
@@ -110,46 +110,34 @@ def test_an_error_is_told_as_long_as_it_means_anything(full: bool, rooms: dict[s
 def test_what_was_for_want_of_room_is_seen_at_the_file_system(
     error: str, before: dict[str, float], rooms: dict[str, int], full: dict[str, float]
 ) -> None:
-    found = room.full_disks({**before, "gone": 107.0}, {"data": DiskFault("vda", error, False, 107.0)}, rooms, 110.0)
+    found = full_disks.full_since({**before, "gone": 107.0}, {"data": DiskFault("vda", error, False, 107.0)}, rooms, 110.0)
     assert found == full
 
 
 def test_disks_lie_where_what_the_guest_writes_goes() -> None:
-    assert room.places(DOMAIN) == {
+    assert free_space.places(DOMAIN) == {
         "data": PurePosixPath(layout.DISKS_DIRECTORY, "data"),
         "scratch": PurePosixPath(layout.OVERLAYS_DIRECTORY),
     }
-    assert room.places({"devices": {"disks": [{"name": "a", "type": "Unknown", "source": {}}]}}) == {}
+    assert free_space.places({"devices": {"disks": [{"name": "a", "type": "Unknown", "source": {}}]}}) == {}
 
 
 def test_a_device_and_what_is_not_there_tell_no_room(tmp_path: Path) -> None:
-    assert (room.free(PurePosixPath(tmp_path)) or 0) > 0
-    assert room.free(PurePosixPath(tmp_path / "absent")) is None
-
-
-async def no_overlays(*_: object) -> None:
-    await asyncio.sleep(0)
-
-
-class Storage:
-    """What the file systems of disks have left."""
-
-    def __init__(self) -> None:
-        self.free: dict[str, int] = {"data": 0}
-
-    def rooms(self, _specification: object, names: frozenset[str]) -> dict[str, int]:
-        return {name: self.free[name] for name in names if name in self.free}
+    assert (free_space.free(PurePosixPath(tmp_path)) or 0) > 0
+    assert free_space.free(PurePosixPath(tmp_path / "absent")) is None
 
 
 @pytest.fixture
-def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
-    found = Storage()
-    monkeypatch.setattr("launcher.main.free_space._free_bytes", found.rooms)
-    monkeypatch.setattr("launcher.main.free_space.LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("launcher.main.free_space.TRY_SECONDS", (0.02, 0.02))
-    monkeypatch.setattr("launcher.main.suspension.RELAPSE_SECONDS", 0)
-    monkeypatch.setattr("launcher.main.files.make_overlays", no_overlays)
-    return found
+def times() -> Times:
+    return dataclasses.replace(QUICK, relapse=0.0, space_look=0.01, space_try=(0.02, 0.02))
+
+
+@pytest.fixture
+def storage(world: World, overlays: Path) -> dict[str, int]:
+    """Return what the file systems of disks have left."""
+    (overlays / "data.qcow2").touch()
+    world.free["data"] = 0
+    return world.free
 
 
 DISKLESS = dataclasses.replace(MACHINE, domain={"memory": {"guest": "128Mi"}, "devices": {"disks": [BLANK | {"name": "data"}]}})
@@ -169,14 +157,16 @@ async def looks(world: World) -> None:
         await world.domain._free_space.look()
 
 
-async def test_a_guest_may_go_on_once_there_is_room_and_is_offered_that_again_when_it_stops_again(world: World, storage: Storage) -> None:
+async def test_a_guest_may_go_on_once_there_is_room_and_is_offered_that_again_when_it_stops_again(
+    world: World, storage: dict[str, int]
+) -> None:
     await world.domain.handle(messages.Sync(DISKLESS))
     stop(world, ("vda", NO_SPACE))
     await looks(world)
     assert not world.status.has_room
     assert world.hypervisor.domains[NAME].state is State.PAUSED
 
-    storage.free["data"] = ENOUGH_BYTES
+    storage["data"] = ENOUGH_BYTES
     await world.until(lambda: world.status.has_room)
     assert world.hypervisor.domains[NAME].state is State.PAUSED  # whether anybody paused the machine is not known here
     await world.domain.handle(messages.Resume())
@@ -186,19 +176,19 @@ async def test_a_guest_may_go_on_once_there_is_room_and_is_offered_that_again_wh
     await world.until(lambda: world.status.has_room)
 
 
-async def test_an_error_that_is_not_of_room_is_nobodys_to_try(world: World, storage: Storage) -> None:
-    storage.free["data"] = ENOUGH_BYTES
+async def test_an_error_that_is_not_of_room_is_nobodys_to_try(world: World, storage: dict[str, int]) -> None:
+    storage["data"] = ENOUGH_BYTES
     await world.domain.handle(messages.Sync(DISKLESS))
     stop(world, ("vda", "I/O error"))
     await looks(world)
     assert not world.status.has_room
 
 
-async def test_disks_that_fail_under_a_guest_that_goes_on_are_named_until_there_is_room(world: World, storage: Storage) -> None:
+async def test_disks_that_fail_under_a_guest_that_goes_on_are_named_until_there_is_room(world: World, storage: dict[str, int]) -> None:
     await world.domain.handle(messages.Sync(DISKLESS))
     faults = tuple(DiskFault(disk, "I/O error", False, float("-inf")) for disk in ("vda", "vdz"))
     world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], disk_faults=faults)
     world.hypervisor.become(NAME, State.RUNNING, "booted")
     await world.until(lambda: world.status.disk_faults == (messages.DiskFault("data", full=True),))
-    storage.free["data"] = ENOUGH_BYTES
+    storage["data"] = ENOUGH_BYTES
     await world.until(lambda: world.status.disk_faults == ())

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from launcher.main import imports
 from launcher.main.children import Children
-from launcher.main.imports import Imports, Places
+from launcher.main.import_plans import Directories
+from launcher.main.imports import Imports
 from launcher.main.record import Record
 from launcher.main.refusal import RequestRefused
+from launcher.main.times import Times
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, World
 
@@ -32,10 +33,22 @@ class Pod:
     """The imports of a pod, and what is known of them."""
 
     def __init__(self, directory: Path) -> None:
-        self.places = Places(directory / "disks", directory / "devices", directory / "secrets", directory / "authorities")
+        self.directories = Directories(directory / "disks", directory / "devices", directory / "secrets", directory / "authorities")
+        self.program = directory / "program.py"
         self.record = Record(qemu_log=lambda _: directory / "log", status_changed=lambda: None)
         self.children = Children()
-        self.imports = Imports(self.children, self.record, self.places)
+        self.imports = Imports(
+            self.children,
+            self.record,
+            directories=self.directories,
+            command=(sys.executable, "-S", str(self.program)),
+            times=Times(import_retry=(0.01, 0.01)),
+        )
+
+    def play(self, program: str) -> None:
+        """Have this program run in the importer's place from now on."""
+        self.program.with_suffix(".new").write_text(program)
+        self.program.with_suffix(".new").rename(self.program)
 
     @property
     def told(self) -> list[tuple[str, str]]:
@@ -48,18 +61,13 @@ class Pod:
 
 
 @pytest.fixture
-async def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pod]:
-    monkeypatch.setattr(imports, "BACKOFF_SECONDS", (0.01, 0.01))
+async def pod(tmp_path: Path) -> AsyncIterator[Pod]:
     made = Pod(tmp_path)
     with made.children.reaping():
         async with asyncio.TaskGroup() as group:
             task = group.create_task(made.imports.run())
             yield made
             task.cancel()
-
-
-def play(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    monkeypatch.setattr(imports, "COMMAND", (sys.executable, "-S", "-c", program))
 
 
 async def refused(pod: Pod, machine: messages.Machine) -> RequestRefused:
@@ -73,16 +81,16 @@ async def test_a_machine_without_imports_waits_for_nothing(pod: Pod) -> None:
     assert pod.told == []
 
 
-async def test_a_claim_that_has_a_disk_is_left_alone(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, "raise SystemExit(1)")
-    (pod.places.disks / "a").mkdir(parents=True)
-    (pod.places.disks / "a" / "disk.img").symlink_to("/nowhere")
+async def test_a_claim_that_has_a_disk_is_left_alone(pod: Pod) -> None:
+    pod.play("raise SystemExit(1)")
+    (pod.directories.disks / "a").mkdir(parents=True)
+    (pod.directories.disks / "a" / "disk.img").symlink_to("/nowhere")
     await pod.imports.ask(a_machine("a"))
     assert pod.told == []
 
 
-async def test_imports_run_to_their_end_and_the_request_is_refused_until_then(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, f"import sys; sys.stdin.read(); {SAYS_DONE}")
+async def test_imports_run_to_their_end_and_the_request_is_refused_until_then(pod: Pod) -> None:
+    pod.play(f"import sys; sys.stdin.read(); {SAYS_DONE}")
     answer = await refused(pod, a_machine("a", "b"))
     assert (answer.reason, answer.disks) == ("NotReady", ("a", "b"))
     await pod.until(("a", "Succeeded"), ("b", "Succeeded"))
@@ -90,17 +98,17 @@ async def test_imports_run_to_their_end_and_the_request_is_refused_until_then(po
     await pod.imports.ask(a_machine("a", "b"))
 
 
-async def test_the_importer_is_given_its_plan(pod: Pod, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    play(monkeypatch, f"import sys; open({str(tmp_path / 'plan')!r}, 'w').write(sys.stdin.read()); {SAYS_DONE}")
+async def test_the_importer_is_given_its_plan(pod: Pod, tmp_path: Path) -> None:
+    pod.play(f"import sys; open({str(tmp_path / 'plan')!r}, 'w').write(sys.stdin.read()); {SAYS_DONE}")
     given = {"url": "http://h/", "secretRef": {"name": "s"}, "caConfigMapRef": {"name": "c", "key": "k"}}
     await refused(pod, a_machine("a", http=given, size="1Gi"))
     await pod.until(("a", "Succeeded"))
     assert json.loads((tmp_path / "plan").read_text()) == {
-        "directory": str(pod.places.disks / "a"),
+        "directory": str(pod.directories.disks / "a"),
         "source": {"http": given, "size": "1Gi"},
         "size": 1 << 30,
-        "secret": str(pod.places.secrets / "a"),
-        "authorities": str(pod.places.authorities / "a" / "ca.crt"),
+        "secret": str(pod.directories.secrets / "a"),
+        "authorities": str(pod.directories.authorities / "a" / "ca.crt"),
     }
 
 
@@ -117,8 +125,8 @@ async def test_the_importer_is_given_its_plan(pod: Pod, monkeypatch: pytest.Monk
         ("print('[]'); print('{\"phase\": \"Downloading\"}'); print('{\"phase\": [], \"bytes\": 1}'); print('null')", "the importer ended"),
     ],
 )
-async def test_what_fails_is_told_and_tried_again(pod: Pod, monkeypatch: pytest.MonkeyPatch, program: str, words: str) -> None:
-    play(monkeypatch, program)
+async def test_what_fails_is_told_and_tried_again(pod: Pod, program: str, words: str) -> None:
+    pod.play(program)
     await refused(pod, a_machine("a"))
     async with asyncio.timeout(40):
         while pod.record.known.status.imports[0].failures < 2:
@@ -126,15 +134,14 @@ async def test_what_fails_is_told_and_tried_again(pod: Pod, monkeypatch: pytest.
     (status,) = pod.record.known.status.imports
     assert status.message.startswith(words)
     assert status.message.isprintable()
-    play(monkeypatch, SAYS_DONE)
+    pod.play(SAYS_DONE)
     await pod.until(("a", "Succeeded"))
     assert pod.record.known.status.imports[0].message == ""
 
 
-async def test_one_import_runs_at_a_time(pod: Pod, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_one_import_runs_at_a_time(pod: Pod, tmp_path: Path) -> None:
     running = str(tmp_path / "running")
-    play(
-        monkeypatch,
+    pod.play(
         f"import os, time; os.close(os.open({running!r}, os.O_CREAT | os.O_EXCL)); time.sleep(0.3); os.unlink({running!r}); {SAYS_DONE}",
     )
     await refused(pod, a_machine("a", "b", "c"))
@@ -142,9 +149,9 @@ async def test_one_import_runs_at_a_time(pod: Pod, monkeypatch: pytest.MonkeyPat
     assert [each.failures for each in pod.record.known.status.imports] == [0, 0, 0]
 
 
-async def test_the_end_of_the_pod_ends_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, 'import time; print(\'{"phase": "Converting", "bytes": 0, "total": null}\', flush=True); time.sleep(600)')
+async def test_the_end_of_the_pod_ends_an_import(tmp_path: Path) -> None:
     pod = Pod(tmp_path)
+    pod.play('import time; print(\'{"phase": "Converting", "bytes": 0, "total": null}\', flush=True); time.sleep(600)')
     with pod.children.reaping():
         async with asyncio.TaskGroup() as group:
             task = group.create_task(pod.imports.run())

@@ -10,6 +10,7 @@ from launcher.domain.states import State
 from launcher.hypervisor.port import Observation
 from launcher.main import life
 from launcher.main.life import Run, Step, Stopping
+from launcher.main.times import TIMES
 from launcher.protocol import messages
 
 RUNNING = Observation("d", "u", "qemu", State.RUNNING, "booted")
@@ -47,9 +48,9 @@ def stopping(deadline: float = 10, attempts: int = 0, last_attempt: float = floa
         (Observation("d", "u", "qemu", State.SHUTDOWN, "user"), stopping(), Step.WAIT),
         (RUNNING, stopping(5), Step.DESTROY),
         (RUNNING, stopping(4), Step.DESTROY),
-        (RUNNING, stopping(5.5 - life.GIVE_UP_SECONDS), Step.DESTROY),
-        (RUNNING, stopping(5 - life.GIVE_UP_SECONDS), Step.GIVE_UP),
-        (RUNNING, stopping(-life.GIVE_UP_SECONDS), Step.GIVE_UP),
+        (RUNNING, stopping(5.5 - TIMES.give_up), Step.DESTROY),
+        (RUNNING, stopping(5 - TIMES.give_up), Step.GIVE_UP),
+        (RUNNING, stopping(-TIMES.give_up), Step.GIVE_UP),
     ],
 )
 def test_the_next_step_towards_off(domain: Observation | None, how_far: Stopping, expected: Step) -> None:
@@ -68,7 +69,7 @@ def test_a_guest_that_is_leaving_has_to_stay_before_anybody_presses_its_buttons(
         (INCOMING, "running", stopping(), Step.DESTROY),
         (PAUSED, "arrived", stopping(), Step.WAIT),
         (PAUSED, "arrived", stopping(40, since=1), Step.WAIT),
-        (PAUSED, "arrived", stopping(40, since=5 - life.RELEASE_SECONDS), Step.DESTROY),
+        (PAUSED, "arrived", stopping(40, since=5 - TIMES.release), Step.DESTROY),
         (PAUSED, "arrived", stopping(40, since=-1), Step.DESTROY),
         (PAUSED, "arrived", stopping(5), Step.DESTROY),
         (PAUSED, "cancelled", stopping(), Step.DESTROY),
@@ -84,7 +85,7 @@ def test_a_copy_that_was_not_released_is_never_resumed_or_asked(
 @pytest.mark.parametrize(
     ("domain", "incoming", "how_far", "expected"),
     [
-        (PAUSED, "arrived", stopping(40, since=5 - life.RELEASE_SECONDS), Step.WAIT),
+        (PAUSED, "arrived", stopping(40, since=5 - TIMES.release), Step.WAIT),
         (PAUSED, "arrived", stopping(5), Step.DESTROY),
         (INCOMING, "running", stopping(), Step.DESTROY),
     ],

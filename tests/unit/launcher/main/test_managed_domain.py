@@ -10,10 +10,24 @@ import pytest
 from launcher.domain.states import State
 from launcher.hypervisor import facts
 from launcher.hypervisor.port import Disks, HypervisorError, MigrationFailed, OperationTimeout, Progress, Terms, Unavailable
-from launcher.main import known, life, outgoing_migration, requests
+from launcher.main import life, outgoing_migration, requests
 from launcher.main.refusal import RequestRefused
 from launcher.protocol import codec, messages
-from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, RELEASE, SPECIFICATION, SYNC, TAP, World, arrived, state_of
+from tests.unit.launcher.main.world import (
+    MACHINE,
+    NAME,
+    PREPARE,
+    QUICK,
+    RELEASE,
+    SPECIFICATION,
+    SYNC,
+    TAP,
+    Call,
+    World,
+    arrived,
+    hangs,
+    state_of,
+)
 
 
 async def test_sync_starts_the_domain_once(world: World) -> None:
@@ -70,14 +84,12 @@ async def test_an_invalid_specification_is_a_failed_start(world: World) -> None:
     await world.ends("start-failed")
 
 
-async def test_a_start_of_unknown_outcome_leaves_no_domain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    create = world.hypervisor.create
-
-    async def lost(name: str, xml: str, *, validate: bool) -> None:
-        await create(name, xml, validate=validate)
+async def test_a_start_of_unknown_outcome_leaves_no_domain(world: World) -> None:
+    async def lost(create: Call) -> None:
+        await create()
         raise Unavailable("the connection broke")
 
-    monkeypatch.setattr(world.hypervisor, "create", lost)
+    world.hypervisor.intercept("create", lost)
     with pytest.raises(RequestRefused):
         await world.domain.handle(SYNC)
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF
@@ -116,19 +128,13 @@ async def test_the_agent_is_asked_first_where_there_is_one(world: World) -> None
     assert world.hypervisor.calls.index("ask agent") < world.hypervisor.calls.index("press power button")
 
 
-async def hangs(*_arguments: object, **_also: object) -> None:
-    await asyncio.Event().wait()
-
-
 @pytest.mark.parametrize(
     ("request_", "call"),
     [(SYNC, "ready"), (SYNC, "create"), (messages.PrepareMigrationTarget("m1", MACHINE), "ready")],
     ids=["start, libvirtd", "start, domain", "target, libvirtd"],
 )
-async def test_sigterm_ends_what_is_being_made_however_long_it_would_take(
-    world: World, monkeypatch: pytest.MonkeyPatch, call: str, request_: messages.Action
-) -> None:
-    monkeypatch.setattr(world.hypervisor, call, hangs)
+async def test_sigterm_ends_what_is_being_made_however_long_it_would_take(world: World, call: str, request_: messages.Action) -> None:
+    world.hypervisor.intercept(call, hangs)
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(refused(world, request_))
         await asyncio.sleep(0.02)
@@ -139,13 +145,13 @@ async def test_sigterm_ends_what_is_being_made_however_long_it_would_take(
     assert world.status.ending.message == life.NOT_RUN
 
 
-async def test_sigterm_waits_for_no_libvirtd_that_is_to_tidy_up_after_a_failed_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sigterm_waits_for_no_libvirtd_that_is_to_tidy_up_after_a_failed_start(world: World) -> None:
     """Before, for a minute: the stop waited for the start, and the start for libvirtd."""
 
-    async def away(_name: str) -> None:
+    async def away(_destroy: Call) -> None:
         raise Unavailable("libvirtd is away")
 
-    monkeypatch.setattr(world.hypervisor, "destroy", away)
+    world.hypervisor.intercept("destroy", away)
     world.hypervisor.fail_next = HypervisorError("no such device")
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(refused(world, SYNC))
@@ -156,11 +162,8 @@ async def test_sigterm_waits_for_no_libvirtd_that_is_to_tidy_up_after_a_failed_s
     assert asked.result().reason == "Conflict"
 
 
-async def test_sigterm_between_creation_and_first_instruction_leaves_no_domain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stay() -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(world.domain.console.connected, "wait", stay)
+async def test_sigterm_between_creation_and_first_instruction_leaves_no_domain(world: World) -> None:
+    world.hold_console()
     async with asyncio.TaskGroup() as group:
         group.create_task(refused(world, SYNC))
         await world.until(lambda: NAME in world.hypervisor.domains)
@@ -205,13 +208,13 @@ async def test_a_shorter_grace_period_counts_and_a_longer_one_does_not(world: Wo
     await world.ends("destroyed")
 
 
-async def test_a_grace_period_that_is_shortened_bounds_a_call_that_hangs_already(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hang(_name: str, *, agent: bool = False) -> None:
+async def test_a_grace_period_that_is_shortened_bounds_a_call_that_hangs_already(world: World) -> None:
+    async def hang(_press: Call) -> None:
         asked.set()
         await asyncio.Event().wait()
 
     asked = asyncio.Event()
-    monkeypatch.setattr(world.hypervisor, "press_power_button", hang)
+    world.hypervisor.intercept("press_power_button", hang)
     await world.domain.handle(SYNC)
     await world.domain.handle(messages.Shutdown(3600))
     await asked.wait()
@@ -314,13 +317,13 @@ async def test_a_migration_has_the_terms_that_it_was_asked_for(world: World) -> 
     await world.ends("migrated")
 
 
-async def test_disks_that_the_pod_alone_has_leave_with_the_guest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    copied = Disks(("vda",), shallow=True, uri="unix:///disks")
-    monkeypatch.setattr(known, "disks_of", lambda machine: copied if machine == MACHINE else None)
-    await world.domain.handle(SYNC)
+async def test_disks_that_the_pod_alone_has_leave_with_the_guest(world: World, overlays: Path) -> None:
+    (overlays / "scratch.qcow2").touch()
+    blank = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "1Mi"}}
+    await world.domain.handle(messages.Sync(dataclasses.replace(MACHINE, domain={**SPECIFICATION, "devices": {"disks": [blank]}})))
     await world.domain.handle(messages.Migrate("m1", relays_disks=True))
     await world.until(lambda: world.hypervisor.migrating)
-    assert world.hypervisor.disks == [copied]
+    assert world.hypervisor.disks == [Disks(("vda",), shallow=True, uri="unix:///run/kubevirt/migration/disks.sock")]
     world.hypervisor.end_migration(NAME)
     await world.ends("migrated")
 
@@ -352,19 +355,19 @@ async def test_a_guest_is_paused_to_arrive_and_runs_again_if_it_stays(world: Wor
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
-async def test_a_guest_that_stays_is_resumed_until_libvirt_can(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guest_that_stays_is_resumed_until_libvirt_can(world: World) -> None:
     await migrating(world)
     await world.domain.handle(messages.PauseForMigration("m1"))
-    resume, tried = world.hypervisor.resume, 0
+    tried = 0
 
-    async def failing(name: str) -> None:
+    async def failing(resume: Call) -> None:
         nonlocal tried
         tried += 1
         if tried < 3:
             raise OperationTimeout("resume: no answer")
-        await resume(name)
+        await resume()
 
-    monkeypatch.setattr(world.hypervisor, "resume", failing)
+    world.hypervisor.intercept("resume", failing)
     await world.domain.handle(messages.AbortMigration("m1"))
     await world.until(lambda: state_of(world) == "cancelled")
     assert world.hypervisor.domains[NAME].state is State.RUNNING
@@ -472,15 +475,15 @@ async def test_sigterm_during_a_migration_aborts_it_first(world: World) -> None:
     await world.ends("destroyed")
 
 
-async def test_sigterm_while_libvirt_confirms_presses_no_button_and_ends_well(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sigterm_while_libvirt_confirms_presses_no_button_and_ends_well(world: World) -> None:
     """The domain is complete on the target and paused here; what was last observed may say that it runs."""
     await migrating(world)
     world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], state=State.PAUSED, reason="migrating")
 
-    async def too_late(name: str) -> None:
-        world.hypervisor.calls.append(f"abort {name} too late")
+    async def too_late(_abort: Call) -> None:
+        world.hypervisor.calls.append("abort, too late")
 
-    monkeypatch.setattr(world.hypervisor, "abort_job", too_late)
+    world.hypervisor.intercept("abort_job", too_late)
     world.domain.terminate()
     await asyncio.sleep(0.1)
     world.hypervisor.end_migration(NAME)
@@ -517,14 +520,14 @@ async def test_a_domain_that_libvirt_left_paused_without_an_outcome_goes_on_here
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
-async def test_a_migration_that_goes_on_without_us_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_migration_that_goes_on_without_us_is_waited_for(world: World) -> None:
     """The connection to libvirtd broke, libvirtd did not."""
     await migrating(world)
 
-    async def progress(name: str, *, completed: bool = False) -> Progress | None:
-        return Progress(1, 2) if world.hypervisor.domains[name].state is State.RUNNING else None
+    async def progress(_progress: Call) -> Progress | None:
+        return Progress(1, 2) if world.hypervisor.domains[NAME].state is State.RUNNING else None
 
-    monkeypatch.setattr(world.hypervisor, "progress", progress)
+    world.hypervisor.intercept("progress", progress)
     world.hypervisor.end_migration(NAME, Unavailable("the connection broke"))
     await asyncio.sleep(0.05)
     assert state_of(world) == "running"
@@ -533,13 +536,13 @@ async def test_a_migration_that_goes_on_without_us_is_waited_for(world: World, m
     assert state_of(world) == "succeeded"
 
 
-async def test_success_is_said_only_when_qemu_is_gone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_success_is_said_only_when_qemu_is_gone(world: World) -> None:
     await world.domain.handle(SYNC)
 
-    async def leave_it(name: str, **_way: object) -> None:
-        world.hypervisor.become(name, State.PAUSED, "migrating")
+    async def leave_it(_migrate: Call) -> None:
+        world.hypervisor.become(NAME, State.PAUSED, "migrating")
 
-    monkeypatch.setattr(world.hypervisor, "migrate", leave_it)
+    world.hypervisor.intercept("migrate", leave_it)
     await world.domain.handle(messages.Migrate("m1"))
     await world.ends("migrated")
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF
@@ -600,13 +603,11 @@ async def test_a_libvirt_that_knows_it_after_the_release_only_is_asked_again(wor
     await world.until(lambda: took() == ("succeeded", 45))
 
 
-async def test_a_libvirt_that_does_not_say_what_a_migration_took_keeps_no_guest_waiting(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def silent(name: str, *, completed: bool = False) -> Progress | None:
-        raise Unavailable(f"ask for the migration of domain {name}: not connected")
+async def test_a_libvirt_that_does_not_say_what_a_migration_took_keeps_no_guest_waiting(world: World) -> None:
+    async def silent(_progress: Call) -> None:
+        raise Unavailable("ask for the migration of the domain: not connected")
 
-    monkeypatch.setattr(world.hypervisor, "progress", silent)
+    world.hypervisor.intercept("progress", silent)
     await arrived(world)
     await world.domain.handle(RELEASE)
     assert state_of(world) == "succeeded"
@@ -666,23 +667,27 @@ async def test_a_release_before_the_arrival_is_refused_and_one_before_it_was_not
     assert state_of(world) == "succeeded"
 
 
-async def test_a_release_that_libvirt_could_not_carry_out_can_be_repeated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_release_that_libvirt_could_not_carry_out_can_be_repeated(world: World) -> None:
     await arrived(world)
-    with monkeypatch.context() as patch:
+    tried = 0
 
-        async def fail(name: str) -> None:
-            raise HypervisorError(f"resume domain {name}: failed to get the write lock")
+    async def failing(resume: Call) -> None:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            raise HypervisorError("resume domain: failed to get the write lock")
+        await resume()
 
-        patch.setattr(world.hypervisor, "resume", fail)
-        with pytest.raises(RequestRefused, match="write lock"):
-            await world.domain.handle(RELEASE)
+    world.hypervisor.intercept("resume", failing)
+    with pytest.raises(RequestRefused, match="write lock"):
+        await world.domain.handle(RELEASE)
     assert state_of(world) == "arrived"
     await world.domain.handle(RELEASE)
     assert state_of(world) == "succeeded"
 
 
-async def test_a_target_that_must_end_waits_a_moment_for_the_release(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life, "RELEASE_SECONDS", 0.2)
+@pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=0.2)])
+async def test_a_target_that_must_end_waits_a_moment_for_the_release(world: World) -> None:
     await arrived(world)
     world.domain.terminate()
     await asyncio.sleep(0.05)
@@ -692,8 +697,8 @@ async def test_a_target_that_must_end_waits_a_moment_for_the_release(world: Worl
     await world.ends("destroyed")
 
 
-async def test_a_target_that_must_end_destroys_a_copy_that_nobody_releases(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life, "RELEASE_SECONDS", 0.05)
+@pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=0.05)])
+async def test_a_target_that_must_end_destroys_a_copy_that_nobody_releases(world: World) -> None:
     await arrived(world)
     world.domain.terminate()
     await world.until(lambda: world.over)
@@ -737,15 +742,14 @@ async def test_a_pod_with_a_guest_is_no_target(world: World) -> None:
         await world.domain.handle(PREPARE)
 
 
-async def test_addresses_are_served_before_there_is_a_guest_to_ask(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_addresses_are_served_before_there_is_a_guest_to_ask(world: World) -> None:
     created: list[int] = []
-    create = world.hypervisor.create
 
-    async def creating(name: str, xml: str, *, validate: bool) -> None:
+    async def creating(create: Call) -> None:
         created.append(len(world.served))
-        await create(name, xml, validate=validate)
+        await create()
 
-    monkeypatch.setattr(world.hypervisor, "create", creating)
+    world.hypervisor.intercept("create", creating)
     await world.domain.handle(SYNC)
     assert created == [1]
     assert world.served == [MACHINE]

@@ -9,10 +9,10 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError
-from launcher.main import files, known, life
+from launcher.main import life, power_off
 from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
-from tests.unit.launcher.main.world import NAME, PREPARE, RELEASE, SYNC, World, state_of
+from tests.unit.launcher.main.world import NAME, PREPARE, QUICK, RELEASE, SYNC, Call, World, hangs, state_of
 
 
 async def refused(world: World, request: messages.Action) -> RequestRefused:
@@ -22,23 +22,14 @@ async def refused(world: World, request: messages.Action) -> RequestRefused:
 
 
 @pytest.mark.parametrize("request_", [messages.Sync(SYNC.machine, paused=True), SYNC, PREPARE], ids=["paused", "running", "target"])
-async def test_a_sigterm_at_the_last_moment_of_what_is_being_made_ends_the_pod(
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-    request_: messages.Action,
-) -> None:
+async def test_a_sigterm_at_the_last_moment_of_what_is_being_made_ends_the_pod(world: World, request_: messages.Action) -> None:
     """Before, it was forgotten: nothing was waited for any more that it could have broken off."""
 
-    def terminated(call: str) -> None:
-        done = getattr(world.hypervisor, call)
+    async def and_sigterm(call: Call) -> None:
+        await call()
+        world.domain.terminate()
 
-        async def and_sigterm(*arguments: object, **also: object) -> None:
-            await done(*arguments, **also)
-            world.domain.terminate()
-
-        monkeypatch.setattr(world.hypervisor, call, and_sigterm)
-
-    terminated("ready" if request_ is PREPARE else "create")
+    world.hypervisor.intercept("ready" if request_ is PREPARE else "create", and_sigterm)
     assert (await refused(world, request_)).reason == "Conflict"
     await world.ends("destroyed")
     assert world.status.ending is not None
@@ -46,51 +37,39 @@ async def test_a_sigterm_at_the_last_moment_of_what_is_being_made_ends_the_pod(
     assert not [domain for domain in world.hypervisor.domains.values() if domain.active]
 
 
-async def test_a_sigterm_at_the_moment_in_which_an_image_is_missed_ends_the_pod(
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def looking(*_arguments: object) -> None:
-        world.domain.terminate()
-        raise files.ImagesMissing(("data",))
-
-    monkeypatch.setattr(asyncio, "to_thread", looking)
-    assert (await refused(world, SYNC)).reason == "Conflict"
+async def test_a_sigterm_at_the_moment_in_which_a_disk_is_missed_ends_the_pod(world: World) -> None:
+    world.network.looked = world.domain.terminate
+    source = {"plugin": "p", "served": {"protocol": "nbd", "size": 512, "export": "", "liveMigration": True}}
+    domain = {**SYNC.machine.domain, "devices": {"disks": [{"name": "data", "type": "Plugin", "source": source}]}}
+    assert (await refused(world, messages.Sync(dataclasses.replace(SYNC.machine, domain=domain)))).reason == "Conflict"
     await world.ends("destroyed")
 
 
-async def test_a_sigterm_at_the_moment_in_which_a_start_fails_waits_for_no_libvirtd(
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def failing(_name: str, _xml: str, *, validate: bool) -> None:
-        del validate
+async def test_a_sigterm_at_the_moment_in_which_a_start_fails_waits_for_no_libvirtd(world: World) -> None:
+    async def failing(_create: Call) -> None:
         world.domain.terminate()
         raise HypervisorError("no such device")
 
-    async def hangs(_name: str) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(world.hypervisor, "create", failing)
-    monkeypatch.setattr(world.hypervisor, "destroy", hangs)
+    world.hypervisor.intercept("create", failing)
+    world.hypervisor.intercept("destroy", hangs)
     async with asyncio.timeout(3):
         await refused(world, SYNC)
     await world.ends("destroyed")
 
 
-async def test_a_second_sigterm_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_sigterm_changes_nothing(world: World) -> None:
     """Before, a RuntimeError out of the signal's handler."""
     creating = asyncio.Event()
 
-    async def hangs(*_arguments: object, **_also: object) -> None:
+    async def hanging(_create: Call) -> None:
         creating.set()
         await asyncio.Event().wait()
 
-    async def destroyed(_name: str) -> None:
+    async def destroyed(_destroy: Call) -> None:
         world.domain.terminate()
 
-    monkeypatch.setattr(world.hypervisor, "create", hangs)
-    monkeypatch.setattr(world.hypervisor, "destroy", destroyed)
+    world.hypervisor.intercept("create", hanging)
+    world.hypervisor.intercept("destroy", destroyed)
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(refused(world, SYNC))
         await creating.wait()
@@ -100,19 +79,19 @@ async def test_a_second_sigterm_changes_nothing(world: World, monkeypatch: pytes
     await world.ends("destroyed")
 
 
-async def test_a_copy_that_is_being_released_is_not_destroyed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=0.02)])
+async def test_a_copy_that_is_being_released_is_not_destroyed(world: World) -> None:
     """It is the only one by then: the source's QEMU is gone. Before, it was, and the guest had no grace period."""
-    monkeypatch.setattr(life, "RELEASE_SECONDS", 0.02)
     await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
     world.hypervisor.become(NAME, State.PAUSED, "user")
     await world.until(lambda: state_of(world) == "arrived")
-    resume, released = world.hypervisor.resume, asyncio.Event()
+    released = asyncio.Event()
 
-    async def slowly(name: str) -> None:
+    async def slowly(resume: Call) -> None:
         await released.wait()
-        await resume(name)
+        await resume()
 
-    monkeypatch.setattr(world.hypervisor, "resume", slowly)
+    world.hypervisor.intercept("resume", slowly)
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(RELEASE))
         await asyncio.sleep(0.01)
@@ -126,12 +105,9 @@ async def test_a_copy_that_is_being_released_is_not_destroyed(world: World, monk
     await world.ends("shutdown-requested")
 
 
-async def test_a_copy_that_arrived_while_libvirtd_was_away_is_not_taken_for_one_that_never_came(
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=0.5)])
+async def test_a_copy_that_arrived_while_libvirtd_was_away_is_not_taken_for_one_that_never_came(world: World) -> None:
     """It may be the only one by then. Before, the target ended at once, on the word of the last look that had succeeded."""
-    monkeypatch.setattr(life, "RELEASE_SECONDS", 0.5)
     await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
     await asyncio.sleep(0.03)
     world.hypervisor.connect(connected=False)
@@ -154,29 +130,22 @@ async def test_a_target_whose_libvirtd_stays_away_ends_when_its_grace_period_doe
     assert world.status.ending is None
 
 
-async def hangs(*_arguments: object, **_also: object) -> None:
-    await asyncio.Event().wait()
-
-
+@pytest.mark.parametrize("times", [dataclasses.replace(QUICK, give_up=0.1)])
 @pytest.mark.parametrize("call", ["destroy", "observe"])
-async def test_a_libvirtd_that_hangs_is_given_up_like_one_that_fails(world: World, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+async def test_a_libvirtd_that_hangs_is_given_up_like_one_that_fails(world: World, call: str) -> None:
     """Before, the stop hung with it, half a minute for each question, and the kubelet killed the pod before it could say how it ended."""
-    monkeypatch.setattr(life, "GIVE_UP_SECONDS", 0.1)
     await world.domain.handle(messages.Sync(dataclasses.replace(SYNC.machine, grace_seconds=0.1)))
-    monkeypatch.setattr(world.hypervisor, call, hangs)
+    world.hypervisor.intercept(call, hangs)
     world.domain.terminate()
     await world.ends("destroyed")
     assert world.status.ending is not None
-    assert world.status.ending.message == known.GAVE_UP
+    assert world.status.ending.message == power_off.GAVE_UP
 
 
-async def test_a_guest_whose_agent_hangs_is_destroyed_at_the_end_of_its_grace_period(
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_guest_whose_agent_hangs_is_destroyed_at_the_end_of_its_grace_period(world: World) -> None:
     await world.domain.handle(messages.Sync(dataclasses.replace(SYNC.machine, grace_seconds=0.1)))
     world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
-    monkeypatch.setattr(world.hypervisor, "press_power_button", hangs)
+    world.hypervisor.intercept("press_power_button", hangs)
     world.domain.terminate()
     await world.ends("destroyed")
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF

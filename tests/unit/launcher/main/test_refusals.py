@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from launcher.domain import disk_origins
 from launcher.domain.states import State
 from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
@@ -34,13 +35,18 @@ async def test_a_guest_that_is_asked_to_power_off_is_not_migrated(world: World) 
     assert world.status.migrations == ()
 
 
-async def test_a_guest_with_a_disk_that_stays_behind_is_not_migrated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_origins, "not_migratable", lambda _specification: "disk 'root' is of this node")
-    await world.domain.handle(SYNC)
+async def test_a_guest_with_a_disk_that_stays_behind_is_not_migrated(world: World) -> None:
+    world.network.ports = {10809}
+    cached = {"name": "root", "type": "NBD", "source": {"host": "nbd.example"}, "driver": {"cache": "writeback"}}
+    machine = dataclasses.replace(SYNC.machine, domain={**SYNC.machine.domain, "devices": {"disks": [cached]}})
+    await world.domain.handle(messages.Sync(machine))
 
     found = await refused(world, messages.Migrate("m1"))
 
-    assert (found.reason, str(found)) == ("Invalid", "cannot migrate: disk 'root' is of this node")
+    assert (found.reason, str(found)) == (
+        "Invalid",
+        "cannot migrate: the page cache of its node has data of the disk 'root' (driver.cache)",
+    )
     assert not world.hypervisor.migrating
 
 

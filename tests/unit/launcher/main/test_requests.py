@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from launcher.domain import disk_origins
 from launcher.hypervisor.port import (
     DomainNotFound,
     HypervisorError,
@@ -133,10 +132,11 @@ def test_an_empty_pod_becomes_a_target_once(now: Known, uid: str, expected: obje
     assert judged(lambda: requests.is_to_prepare(now, messages.PrepareMigrationTarget(uid, MACHINE))) == expected
 
 
-def test_a_domain_that_cannot_leave_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_origins, "not_migratable", lambda _domain: "disk 'root' is of this node")
-    found = judged(lambda: requests.is_to_prepare(Known(), messages.PrepareMigrationTarget("m1", MACHINE)))
-    assert found == ("Invalid", "disk 'root' is of this node")
+def test_a_domain_that_cannot_leave_is_not_waited_for() -> None:
+    of_node = {"name": "root", "type": "HostDisk", "source": {"path": "/x"}}
+    machine = dataclasses.replace(MACHINE, domain={"devices": {"disks": [of_node]}})
+    found = judged(lambda: requests.is_to_prepare(Known(), messages.PrepareMigrationTarget("m1", machine)))
+    assert found == ("Invalid", "the disk 'root' is a file of its node")
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import HypervisorError, Observation
-from launcher.main import starting
+from launcher.hypervisor.port import HypervisorError
 from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
-from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, RELEASE, SYNC, World, arrived, state_of
+from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, QUICK, RELEASE, SYNC, Call, World, arrived, state_of
 
 PATIENT = dataclasses.replace(MACHINE, grace_seconds=30.0)
 
@@ -25,20 +24,20 @@ async def refused(world: World, request: messages.Action) -> RequestRefused:
     return found.value
 
 
-def held(monkeypatch: pytest.MonkeyPatch, owner: object, call: str) -> Callable[[], None]:
-    """Have ``call`` begin only once the function that is returned was called."""
-    go, done = asyncio.Event(), getattr(owner, call)
+def held(world: World, method: str) -> Callable[[], None]:
+    """Have a method of the hypervisor begin only once the function that is returned was called."""
+    go = asyncio.Event()
 
-    async def wait(*arguments: Any, **also: Any) -> Any:
+    async def wait(call: Call) -> Any:
         await go.wait()
-        return await done(*arguments, **also)
+        return await call()
 
-    monkeypatch.setattr(owner, call, wait)
+    world.hypervisor.intercept(method, wait)
     return go.set
 
 
-async def test_a_second_sync_has_the_outcome_of_the_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = held(monkeypatch, world.hypervisor, "ready")
+async def test_a_second_sync_has_the_outcome_of_the_first(world: World) -> None:
+    go = held(world, "ready")
     world.hypervisor.fail_next = HypervisorError("no such device")
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(refused(world, SYNC)) for _ in range(2)]
@@ -47,9 +46,9 @@ async def test_a_second_sync_has_the_outcome_of_the_first(world: World, monkeypa
     assert [task.result().reason for task in asked] == ["Failed", "Failed"]
 
 
-async def test_a_pod_that_becomes_a_target_starts_nothing_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_that_becomes_a_target_starts_nothing_meanwhile(world: World) -> None:
     """Or there would be two QEMU on one disk."""
-    go = held(monkeypatch, world.hypervisor, "ready")
+    go = held(world, "ready")
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(PREPARE))
         await asyncio.sleep(0.02)
@@ -63,8 +62,8 @@ async def test_a_pod_that_becomes_a_target_starts_nothing_meanwhile(world: World
     assert world.served == [MACHINE]
 
 
-async def test_a_pod_that_starts_a_guest_becomes_no_target_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = held(monkeypatch, world.hypervisor, "ready")
+async def test_a_pod_that_starts_a_guest_becomes_no_target_meanwhile(world: World) -> None:
+    go = held(world, "ready")
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(SYNC))
         await asyncio.sleep(0.02)
@@ -76,9 +75,9 @@ async def test_a_pod_that_starts_a_guest_becomes_no_target_meanwhile(world: Worl
     assert state_of(world) == ""
 
 
-async def test_a_guest_is_paused_after_its_start_and_not_within(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guest_is_paused_after_its_start_and_not_within(world: World) -> None:
     """The start would let it run again."""
-    go = held(monkeypatch, world.domain.console.connected, "wait")
+    go = world.hold_console()
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(SYNC))
         await world.until(lambda: world.status.started)
@@ -88,9 +87,9 @@ async def test_a_guest_is_paused_after_its_start_and_not_within(world: World, mo
     assert world.hypervisor.domains[NAME].state is State.PAUSED
 
 
-async def test_a_guest_is_resumed_after_its_start_and_not_within(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guest_is_resumed_after_its_start_and_not_within(world: World) -> None:
     """Its first line would be lost: nobody reads its serial port yet."""
-    go = held(monkeypatch, world.domain.console.connected, "wait")
+    go = world.hold_console()
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(messages.Sync(MACHINE, paused=True)))
         await world.until(lambda: world.status.started)
@@ -101,8 +100,8 @@ async def test_a_guest_is_resumed_after_its_start_and_not_within(world: World, m
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
-async def test_a_guest_does_not_leave_within_its_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = held(monkeypatch, world.domain.console.connected, "wait")
+async def test_a_guest_does_not_leave_within_its_start(world: World) -> None:
+    go = world.hold_console()
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(SYNC))
         await world.until(lambda: world.status.started)
@@ -118,14 +117,13 @@ async def test_a_guest_does_not_leave_within_its_start(world: World, monkeypatch
 @pytest.mark.parametrize("paused", [False, True], ids=["started", "resumed"])
 async def test_a_guest_that_may_run_already_has_its_grace_period(
     world: World,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     paused: bool,
 ) -> None:
     """libvirt was asked and has not answered."""
     if paused:
         await world.domain.handle(messages.Sync(PATIENT, paused=True))
-    go = held(monkeypatch, world.hypervisor, "resume")
+    go = held(world, "resume")
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(messages.Resume() if paused else messages.Sync(PATIENT)))
         await world.until(lambda: world.status.started)
@@ -139,9 +137,9 @@ async def test_a_guest_that_may_run_already_has_its_grace_period(
     await world.ends("shutdown-requested")
 
 
-async def test_a_guest_whose_serial_port_cannot_be_reached_runs_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "CONSOLE_SECONDS", 0.02)
-    held(monkeypatch, world.domain.console.connected, "wait")
+@pytest.mark.parametrize("times", [dataclasses.replace(QUICK, console=0.02)])
+async def test_a_guest_whose_serial_port_cannot_be_reached_runs_all_the_same(world: World) -> None:
+    world.hold_console()
     await world.domain.handle(SYNC)
     assert world.hypervisor.domains[NAME].state is State.RUNNING
     assert world.status.ending is None
@@ -154,19 +152,19 @@ async def test_the_answer_to_a_release_says_that_the_guest_runs(world: World) ->
     assert world.status.domain.state == "running"
 
 
-async def test_looks_are_taken_one_after_the_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_looks_are_taken_one_after_the_other(world: World) -> None:
     """Or what an older one saw could be taken in after what a newer one did."""
-    observe, at_once = world.hypervisor.observe, [0, 0]
+    at_once = [0, 0]
 
-    async def counted(name: str) -> Observation | None:
+    async def counted(observe: Call) -> Any:
         at_once[0] += 1
         at_once[1] = max(at_once)
         await asyncio.sleep(0.005)
         at_once[0] -= 1
-        return await observe(name)
+        return await observe()
 
     await world.domain.handle(SYNC)
-    monkeypatch.setattr(world.hypervisor, "observe", counted)
+    world.hypervisor.intercept("observe", counted)
     for _ in range(3):
         await world.domain.handle(messages.Suspend())
         await world.domain.handle(messages.Resume())

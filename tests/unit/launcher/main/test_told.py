@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from launcher.domain.states import State
-from launcher.main import known, watching
+from launcher.main import known
 from launcher.main.record import Record
 from launcher.protocol import messages
-from tests.unit.launcher.main.world import MACHINE, NAME, SYNC, World
+from tests.unit.launcher.main.world import MACHINE, NAME, QUICK, SYNC, World
 
 
 def test_each_change_of_the_status_is_told_and_nothing_else() -> None:
@@ -32,9 +33,9 @@ async def test_the_answer_to_a_destruction_says_that_the_guest_is_off(world: Wor
     assert world.status.ending.kind == "destroyed"
 
 
-async def test_an_event_is_looked_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("times", [dataclasses.replace(QUICK, look=60.0)])
+async def test_an_event_is_looked_at_once(world: World) -> None:
     """Or virt-launcher would ask libvirtd without a pause from the first event on."""
-    monkeypatch.setattr(watching, "POLL_SECONDS", 60.0)
     await world.domain.handle(SYNC)
     await asyncio.sleep(0.03)
     before = world.hypervisor.calls.count("observe")

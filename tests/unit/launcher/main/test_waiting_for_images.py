@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from launcher.domain.disk_origins import Found, Origin
-from launcher.main import files
 from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, SYNC, World
@@ -24,10 +22,6 @@ def claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(tmp_path / "disks"))
     (tmp_path / "disks/data").mkdir(parents=True)
     return tmp_path / "disks/data/disk.img"
-
-
-def full(_directory: int, _origin: Origin) -> None:
-    raise files.NoRoom(("data",), "its claim has room for 0 bytes")
 
 
 async def refused(world: World, request: messages.Action) -> RequestRefused:
@@ -51,18 +45,18 @@ async def test_the_pod_goes_on_and_starts_the_guest_once_the_image_is_there(worl
     assert str(claim) in world.hypervisor.created[0]
 
 
-async def test_a_blank_disk_is_created_as_soon_as_there_is_room_for_it(world: World, claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = messages.Machine("default", "testvm", "u-1", {**CLAIM, "devices": {"disks": [CREATED]}}, "qemu", (), 0.4)
-    monkeypatch.setattr("launcher.main.blank_disks._create_in", full)
+async def test_a_blank_disk_is_created_as_soon_as_there_is_room_for_it(world: World, claim: Path) -> None:
+    def start(size: str) -> messages.Sync:
+        disk = {**CREATED, "source": {"name": "c", "create": {"size": size}}}
+        return messages.Sync(messages.Machine("default", "testvm", "u-1", {**CLAIM, "devices": {"disks": [disk]}}, "qemu", (), 0.4))
+
     for _ in range(2):
-        answer = await refused(world, messages.Sync(machine))
+        answer = await refused(world, start("1Ei"))
         assert (answer.reason, answer.disks, answer.full) == ("NotReady", ("data",), True)
     assert world.status.ending is None
     assert not claim.exists()
-    monkeypatch.undo()
-    monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(claim.parents[1]))
 
-    await world.domain.handle(messages.Sync(machine))
+    await world.domain.handle(start("1Mi"))
 
     assert claim.stat().st_size == 1 << 20
     assert str(claim) in world.hypervisor.created[0]
@@ -86,19 +80,14 @@ async def test_a_pod_that_waits_ends_at_once_when_it_is_asked_to(world: World, c
     assert world.hypervisor.created == []
 
 
-async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def look(_specification: object) -> dict[str, Found]:
-        raise files.ImagesMissing(("data",))
-
-    async def slowly(function: Any, *arguments: Any) -> Any:
+async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(world: World, claim: Path) -> None:
+    assert not claim.exists()
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(refused(world, messages.Sync(WITH_CLAIM)))
+        await asyncio.sleep(0)
+        assert world.domain._record.known.making
         world.domain.terminate()
-        await asyncio.sleep(0.03)
-        return function(*arguments)
-
-    monkeypatch.setattr(files, "look", look)
-    monkeypatch.setattr(asyncio, "to_thread", slowly)
-    assert (await refused(world, messages.Sync(WITH_CLAIM))).reason == "Conflict"
-
+    assert asked.result().reason == "Conflict"
     await world.ends("destroyed")
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from launcher.domain.states import State
 from launcher.main.children import Children
 from launcher.main.console import Console
+from launcher.main.disk_servers import Network
 from launcher.main.managed_domain import ManagedDomain
 from launcher.main.serial_ports import SerialPorts
+from launcher.main.times import Times
 from launcher.protocol import messages
 from tests.fakes.hypervisor import FakeHypervisor
 
@@ -22,34 +24,108 @@ MACHINE = messages.Machine("default", "testvm", "u-1", SPECIFICATION, "qemu", (T
 SYNC = messages.Sync(MACHINE)
 PREPARE = messages.PrepareMigrationTarget("m1", MACHINE)
 RELEASE = messages.ReleaseMigration("m1")
+QUICK = Times(
+    look=0.01,
+    undo_retry=0.01,
+    stop=0.01,
+    press=0.03,
+    progress=0.01,
+    settle=0.01,
+    agent_round=0.01,
+    agent_pause=0.0,
+)
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
+"""Of the kernel's tables of connections."""
+
+
+def connection(port: int, state: str = "01", address: str = "0100007F") -> str:
+    return f"   0: 0100007F:C350 {address}:{port:04X} {state} 00000000:00000000 00:00000000 00000000   107        0 1 1"
 
 
 class ConnectedConsole(Console):
-    """A console whose serial port is there as soon as it is wanted."""
+    """A console whose serial port is there as soon as it is wanted, or as soon as a test says so."""
+
+    is_held = False
 
     def attach(self) -> None:
-        self.connected.set()
+        if not self.is_held:
+            self.connected.set()
+
+
+class IdleChildren(Children):
+    """Commands that succeed and do nothing."""
+
+    async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+        await asyncio.sleep(0)
+        return ""
+
+
+Call = Callable[[], Awaitable[Any]]
+"""The call of the hypervisor that another one is made in place of."""
+
+
+async def hangs(_call: object) -> None:
+    """Never answer: what is to be called instead of a method of the hypervisor."""
+    await asyncio.Event().wait()
+
+
+class FakeNetwork(Network):
+    """Servers that answer or do not, by their ports, and sockets at which somebody listens or does not."""
+
+    def __init__(self) -> None:
+        self.ports: set[int] = set()
+        self.connected: list[int] = []
+        self.listening: set[str] = set()
+        self.looked: Callable[[], None] = lambda: None
+        """Called at each look at a socket."""
+
+    async def answers(self, host: str, port: int) -> bool:
+        await asyncio.sleep(0)
+        return bool(host) and port in self.ports
+
+    def listens(self, path: str) -> bool:
+        self.looked()
+        return path in self.listening
+
+    def connections(self) -> list[str]:
+        return ["\n".join([HEAD, *map(connection, self.connected)])]
 
 
 class World:
     """A pod over the double."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, times: Times = QUICK) -> None:
+        self.network = FakeNetwork()
+        self.free: dict[str, int] = {}
+        """Bytes that are free where disks lie."""
         self.hypervisor = FakeHypervisor()
         self.served: list[messages.Machine] = []
         self.serving_fails: OSError | None = None
         self.dhcp = messages.DhcpStatus()
+        self._directory = directory
         self.domain = ManagedDomain(
             self.hypervisor,
-            lambda changed: ConnectedConsole(directory / "serial", changed),
+            self._console,
             lambda changed: SerialPorts(directory, changed),
-            Children(),
+            IdleChildren(),
             qemu_log=lambda _name: directory / "log",
             serve_addresses=self.serve_addresses,
             mend_addresses=lambda: self.dhcp,
             status_changed=lambda: None,
+            network=self.network,
+            measure=lambda _specification, names: {name: self.free[name] for name in names if name in self.free},
+            times=times,
         )
         self.over = False
+
+    def _console(self, changed: Callable[[], None]) -> Console:
+        self.console = ConnectedConsole(self._directory / "serial", changed)
+        return self.console
+
+    def hold_console(self) -> Callable[[], None]:
+        """Have the serial port be there only once the function that is returned was called."""
+        self.console.is_held = True
+        return self.console.connected.set
 
     async def run(self) -> None:
         await self.domain.run()

@@ -1,0 +1,64 @@
+"""Reports of the importer, line by line (``importer.reporting``), and what its end means.
+
+The importer sees what strangers wrote: whatever is no report of its own is taken for none.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from apiserver.apis.meta.lines import one_line
+from launcher.protocol import messages
+
+MAX_MESSAGE: Final = 512
+MAX_BYTES: Final = 1 << 62
+
+_PHASES: Final = frozenset(get_args(messages.ImportPhase))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an import is."""
+
+    phase: messages.ImportPhase
+    transferred_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How an import ended."""
+
+    failure: str
+    """Empty: it succeeded."""
+
+
+def read(line: bytes) -> Progress | Result | None:
+    """Return what a line reports; None if that is nothing.
+
+    Raises:
+        ValueError: the line is no report.
+    """
+    try:
+        said = json.loads(line)
+        if "result" in said:
+            return Result("" if said["result"] == "Succeeded" else one_line(str(said.get("message") or "it failed"), MAX_MESSAGE))
+        if said["phase"] in _PHASES:
+            return Progress(said["phase"], _bytes(said["bytes"]), _bytes(said["total"]))
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"no report: {type(error).__name__}") from error
+    return None
+
+
+def failure(code: int, result: Result | None) -> str:
+    """Return why an import failed whose process ended with this code after this result; empty if it succeeded."""
+    if result is not None and (result.failure or code == 0):
+        return result.failure
+    return f"the importer ended with {code}, and said nothing" + (": memory?" if code == -signal.SIGKILL else "")
+
+
+def _bytes(said: object) -> int:
+    return min(max(said, 0), MAX_BYTES) if isinstance(said, int) else 0

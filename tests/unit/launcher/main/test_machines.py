@@ -1,0 +1,28 @@
+"""Facts that follow from the machine alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from launcher.hypervisor.port import Disks
+from launcher.main import machines
+from launcher.protocol import messages
+
+MACHINE = messages.Machine("default", "testvm", "u-1", {}, "qemu")
+
+
+def test_an_address_of_ipam_keeps_a_guest_in_its_pod() -> None:
+    lan = messages.Interface("lan", "52:54:00:c0:ff:ef", "tapx", lease=messages.Lease("192.168.7.9/24", "169.254.75.1"))
+    machine = messages.Machine("default", "testvm", "u-1", {}, "qemu", (lan,))
+    assert "interface 'lan' has an address that IPAM gave" in machines.not_migratable(machine)
+    assert machines.not_migratable(dataclasses.replace(machine, interfaces=(dataclasses.replace(lan, lease=None),))) == ""
+
+
+def test_disks_that_the_pod_alone_has_are_named_as_libvirt_names_them() -> None:
+    claim = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
+    blank = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "1Mi"}}
+    machine = dataclasses.replace(
+        MACHINE, domain={"devices": {"disks": [claim, blank, {**blank, "name": "more", "target": {"bus": "scsi"}}]}}
+    )
+    assert machines.disks_of(machine) == Disks(("vdb", "sda"), shallow=True, shared=True, uri="unix:///run/kubevirt/migration/disks.sock")
+    assert machines.disks_of(MACHINE) == Disks((), shallow=True, uri="unix:///run/kubevirt/migration/disks.sock")
