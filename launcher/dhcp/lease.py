@@ -8,6 +8,7 @@ import ipaddress
 import re
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +46,27 @@ def bridge_of(interface: messages.Interface) -> str:
     return network.BRIDGE if interface.tap == network.TAP else attachments.bridge(interface.name)
 
 
-def of(machine: messages.Machine, interface: messages.Interface, any_socket: socket.socket, resolv_conf: Path = RESOLV_CONF) -> Lease:
+def mtu_of_bridge(any_socket: socket.socket, bridge: str = network.BRIDGE) -> int:
+    """Return the MTU of the guest's network; ``any_socket``: of the pod's network namespace.
+
+    Raises:
+        OSError: there is no bridge.
+    """
+    found = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16si20x", bridge.encode(), 0))
+    return int(struct.unpack("16si20x", found)[1])
+
+
+Mtu = Callable[[socket.socket, str], int]
+"""As ``mtu_of_bridge``."""
+
+
+def of(
+    machine: messages.Machine,
+    interface: messages.Interface,
+    any_socket: socket.socket,
+    resolv_conf: Path = RESOLV_CONF,
+    mtu: Mtu = mtu_of_bridge,
+) -> Lease:
     """Return the lease of one of the guest's interfaces; on a further network without what is the pod's own: name, resolver.
 
     Args:
@@ -53,13 +74,14 @@ def of(machine: messages.Machine, interface: messages.Interface, any_socket: soc
         interface: one of :func:`with_dhcp`.
         any_socket: of the pod's network namespace.
         resolv_conf: the pod's.
+        mtu: returns that of a bridge.
 
     Raises:
         OSError: there is no bridge.
     """
     behind = Lease(interface.mac, network.GUEST, network.GATEWAY, network.NETMASK, 0)
     found = behind if interface.lease is None else of_pod(interface.mac, interface.lease)
-    found = dataclasses.replace(found, mtu=min(mtu_of_bridge(any_socket, bridge_of(interface)), _MTU_BYTES))
+    found = dataclasses.replace(found, mtu=min(mtu(any_socket, bridge_of(interface)), _MTU_BYTES))
     if interface.tap != network.TAP:
         return found
     dns, search = resolver(read(resolv_conf))
@@ -117,13 +139,3 @@ def read(path: Path) -> str:
             return file.read(_RESOLV_CONF_BYTES).decode(errors="replace")
     except OSError:
         return ""
-
-
-def mtu_of_bridge(any_socket: socket.socket, bridge: str = network.BRIDGE) -> int:
-    """Return the MTU of the guest's network; ``any_socket``: of the pod's network namespace.
-
-    Raises:
-        OSError: there is no bridge.
-    """
-    found = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16si20x", bridge.encode(), 0))
-    return int(struct.unpack("16si20x", found)[1])

@@ -26,6 +26,17 @@ _NAME_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
+class Ports:
+    """UDP ports of DHCP."""
+
+    server: int = network.DHCP_SERVER_PORT
+    client: int = network.DHCP_CLIENT_PORT
+
+
+PORTS: Final = Ports()
+
+
+@dataclass(frozen=True, slots=True)
 class _Listener:
     """A socket that hears the guest on a bridge."""
 
@@ -43,8 +54,22 @@ class _Listener:
 class Server:
     """DHCP for the pod's guest, from :meth:`serve` on; a context manager that ends it."""
 
-    def __init__(self, find: Callable[[messages.Machine, messages.Interface, socket.socket], Lease] = lease.of) -> None:
+    def __init__(
+        self,
+        find: Callable[[messages.Machine, messages.Interface, socket.socket], Lease] = lease.of,
+        bridge: Callable[[messages.Interface], str] = lease.bridge_of,
+        ports: Ports = PORTS,
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            find: returns the lease of an interface.
+            bridge: returns the name of the bridge on which the guest asks for it.
+            ports: of server and guest.
+        """
         self._find = find
+        self._bridge = bridge
+        self._ports = ports
         self._listeners: dict[str, _Listener] = {}
         """By name of the interface."""
         self._machine: messages.Machine | None = None
@@ -92,29 +117,29 @@ class Server:
 
     def _close_dead(self) -> None:
         for name, listener in tuple(self._listeners.items()):
-            if cause := _dead(listener):
+            if cause := _dead(listener, self._ports.server):
                 logger.warning("the guest's DHCP server is dead and is started again", extra={"interface": name, "cause": cause})
                 self._listeners.pop(name).close()
                 self._status = messages.DhcpStatus(self._status.restarts, "", cause)
 
     def _listen(self, machine: messages.Machine, interface: messages.Interface) -> _Listener:
-        bridge = lease.bridge_of(interface)
+        bridge = self._bridge(interface)
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             # Needs no privilege (Linux 5.7): requests of the guest alone, and answers to it, whatever the routes say.
             made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, bridge.encode())
-            made.bind(("", network.DHCP_SERVER_PORT))
+            made.bind(("", self._ports.server))
             listener = _Listener(made, made.fileno(), bridge, socket.if_nametoindex(bridge))
             found = self._find(machine, interface, made)
         except OSError as error:
             made.close()
             raise OSError(error.errno, f"serve DHCP on {bridge}: {error.strerror}") from error
-        asyncio.get_running_loop().add_reader(listener.descriptor, _answer_some, made, found)
+        asyncio.get_running_loop().add_reader(listener.descriptor, _answer_some, made, found, self._ports.client)
         return listener
 
 
-def _dead(listener: _Listener) -> str:
+def _dead(listener: _Listener, server_port: int) -> str:
     """Return why nothing that the guest sends is heard any more, or an empty string."""
     try:
         index = socket.if_nametoindex(listener.bridge)
@@ -130,10 +155,10 @@ def _dead(listener: _Listener) -> str:
         return f"its socket is gone: {failed.strerror}"
     if error:
         return f"its socket failed: {os.strerror(error)}"
-    return "" if (bound, port) == (listener.bridge, network.DHCP_SERVER_PORT) else "its socket was taken off the bridge"
+    return "" if (bound, port) == (listener.bridge, server_port) else "its socket was taken off the bridge"
 
 
-def _answer_some(server: socket.socket, given: Lease) -> None:
+def _answer_some(server: socket.socket, given: Lease, client_port: int) -> None:
     for _ in range(TURN_PACKETS):
         try:
             data = server.recv(PACKET_BYTES)
@@ -142,6 +167,6 @@ def _answer_some(server: socket.socket, given: Lease) -> None:
         if (said := answer(data, given)) is None:
             continue
         try:
-            server.sendto(said.data, (said.destination, network.DHCP_CLIENT_PORT))
+            server.sendto(said.data, (said.destination, client_port))
         except OSError as error:  # as if it were lost on the way: the guest asks again
             logger.debug("a DHCP answer was not sent", extra={"error": str(error)})

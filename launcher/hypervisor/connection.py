@@ -77,13 +77,15 @@ T = TypeVar("T")
 class LibvirtHypervisor:
     """One libvirtd, reached at ``uri``. ``run`` connects, again and again; until then every method raises ``Unavailable``."""
 
-    def __init__(self, uri: str, *, emulated_by: str = "") -> None:
+    def __init__(self, uri: str, *, emulated_by: str = "", agent_call_seconds: float = AGENT_CALL_SECONDS) -> None:
         """Do nothing yet.
 
         Args:
             uri: libvirt's URI.
             emulated_by: the path of the emulator about which to ask ahead, so that the first domain need not wait for it.
+            agent_call_seconds: how long a question to a guest's agent may take in all.
         """
+        self._agent_call_seconds = agent_call_seconds
         self._uri = uri
         self._test_driver = uri.startswith("test:")
         """libvirt's own double, in this process: no flags, no keep-alive, no agent."""
@@ -300,10 +302,10 @@ class LibvirtHypervisor:
 
         self._question = self._agent_thread.submit(ask)
         try:
-            async with asyncio.timeout(AGENT_CALL_SECONDS):
+            async with asyncio.timeout(self._agent_call_seconds):
                 return await asyncio.wrap_future(self._question)
         except TimeoutError as error:
-            raise AgentSilent(f"{doing}: no answer within {AGENT_CALL_SECONDS:.0f} s") from error
+            raise AgentSilent(f"{doing}: no answer within {self._agent_call_seconds:.0f} s") from error
         except HypervisorError as error:
             if type(error) is HypervisorError:  # libvirt has no code for what an agent refuses
                 raise AgentRefused(str(error)) from error

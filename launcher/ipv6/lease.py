@@ -22,7 +22,13 @@ def given(machine: messages.Machine) -> tuple[str, messages.Lease6] | None:
     return next(((each.mac, each.lease6) for each in machine.interfaces if each.tap == network.TAP and each.lease6 is not None), None)
 
 
-def of(mac: str, told: messages.Lease6, any_socket: socket.socket, resolv_conf: Path = lease.RESOLV_CONF) -> Settings:
+def of(
+    mac: str,
+    told: messages.Lease6,
+    any_socket: socket.socket,
+    resolv_conf: Path = lease.RESOLV_CONF,
+    mtu: lease.Mtu = lease.mtu_of_bridge,
+) -> Settings:
     """Return what a guest with this MAC address is told; ``any_socket``: of the pod's network namespace.
 
     Raises:
@@ -36,7 +42,7 @@ def of(mac: str, told: messages.Lease6, any_socket: socket.socket, resolv_conf: 
         address=str(own.ip),
         router=told.router,
         server_mac=_bytes(network.BRIDGE_MAC),
-        mtu=min(max(lease.mtu_of_bridge(any_socket), _LEAST_MTU), _MOST_MTU),
+        mtu=min(max(mtu(any_socket, network.BRIDGE), _LEAST_MTU), _MOST_MTU),
         server=told.router if told.answers else network.BRIDGED_ROUTER6,
         router_mac=_bytes(told.router_mac),
         answers=told.answers,

@@ -57,9 +57,13 @@ class Server:
         self,
         opened: Callable[[], int] = open_tap,
         find: Callable[[str, messages.Lease6, socket.socket], Settings] = lease.of,
+        *,
         again_seconds: float = AGAIN_SECONDS,
+        advertise_seconds: float = ADVERTISE_SECONDS,
+        turn_frames: int = TURN_FRAMES,
     ) -> None:
         self._open, self._find, self._again_seconds = opened, find, again_seconds
+        self._advertise_seconds, self._turn_frames = advertise_seconds, turn_frames
         self._tap: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Of the next advertisement, or of the next try to open a tap that went away."""
@@ -97,10 +101,10 @@ class Server:
     def _advertise(self, told: Settings) -> None:
         if self._tap is not None:
             _send(self._tap, discovery.advertisement(told))
-            self._timer = asyncio.get_running_loop().call_later(ADVERTISE_SECONDS, self._advertise, told)
+            self._timer = asyncio.get_running_loop().call_later(self._advertise_seconds, self._advertise, told)
 
     def _answer_some(self, tap: int, told: Settings) -> None:
-        for _ in range(TURN_FRAMES):
+        for _ in range(self._turn_frames):
             try:
                 frame = os.read(tap, FRAME_BYTES)
             except BlockingIOError:  # no more for now

@@ -27,7 +27,9 @@ class Children:
     process may wait for children.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run_seconds: float = RUN_SECONDS) -> None:
+        """Do nothing yet; ``run_seconds`` is how long a command may take that is run to its end."""
+        self._run_seconds = run_seconds
         self._waiting: dict[int, asyncio.Future[int]] = {}
 
     @contextlib.contextmanager
@@ -65,7 +67,7 @@ class Children:
         """Run a short command to its end and return what it wrote, at most ``MAX_OUTPUT`` bytes.
 
         Raises:
-            CommandFailed: when its exit code is not 0, or it takes longer than ``RUN_SECONDS``.
+            CommandFailed: when its exit code is not 0, or it takes too long.
         """
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
@@ -74,12 +76,12 @@ class Children:
             finally:
                 os.close(writer)
             try:
-                async with asyncio.timeout(RUN_SECONDS):
+                async with asyncio.timeout(self._run_seconds):
                     code = await asyncio.shield(future)
             except (TimeoutError, asyncio.CancelledError) as error:
                 terminate(pid, signal.SIGKILL)
                 if isinstance(error, TimeoutError):
-                    raise CommandFailed(f"{arguments[0]} was killed after {RUN_SECONDS:g} s") from error
+                    raise CommandFailed(f"{arguments[0]} was killed after {self._run_seconds:g} s") from error
                 raise
             os.set_blocking(reader, False)  # a grandchild could hold the other end
             with contextlib.suppress(BlockingIOError):

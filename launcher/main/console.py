@@ -56,8 +56,9 @@ class Replay:
 class Console:
     """The hub between the serial socket and the viewers."""
 
-    def __init__(self, serial: Path, changed: Callable[[], None]) -> None:
+    def __init__(self, serial: Path, changed: Callable[[], None], max_viewers: int = MAX_VIEWERS) -> None:
         """Do nothing yet; ``changed`` is called whenever the number of viewers changed."""
+        self._max_viewers = max_viewers
         self._serial = serial
         self._changed = changed
         self._replay = Replay()
@@ -113,7 +114,7 @@ class Console:
 
     async def _view(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if len(self._viewers) < MAX_VIEWERS:
+            if len(self._viewers) < self._max_viewers:
                 with self._present(writer), contextlib.suppress(OSError):
                     writer.write(self._replay.content())
                     while data := await reader.read(READ_BYTES):

@@ -26,8 +26,8 @@ SECONDS: Final = 15.0
 _KEYS: Final = {file: key for keys in (network_disks.AUTHORITY_KEYS, network_disks.CLIENT_KEYS) for key, file in keys.items()}
 
 
-async def prepare(children: Children, specification: Mapping[str, Any]) -> None:
-    """Write the certificates where QEMU finds them, and see whether each server has one that they accept.
+async def prepare(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
+    """Write the certificates where QEMU finds them, and see whether each server has one that they accept, which may take so long.
 
     Raises:
         SourceUnusable: the Secret, or the server of a disk, is not what it has to be; the message names it, and nothing secret.
@@ -39,7 +39,7 @@ async def prepare(children: Children, specification: Mapping[str, Any]) -> None:
         return
     await asyncio.to_thread(_write, network_disks.tls_secret(found[0]))
     for disk in found:
-        await _look(children, disk)
+        await _look(children, disk, seconds)
 
 
 def _write(secret: str) -> None:
@@ -68,12 +68,12 @@ def _read(secret: str) -> Mapping[str, bytes]:
     return found
 
 
-async def _look(children: Children, disk: Mapping[str, Any]) -> None:
+async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> None:
     """Connect to the server of a disk as QEMU will."""
     name = str(disk["name"])
     credentials = f"tls-creds-x509,id=tls,endpoint=client,verify-peer=yes,dir={layout.NBD_CERTIFICATES_DIRECTORY}"
     try:
-        await qemu_img.info(children, _source(disk), [credentials], SECONDS)
+        await qemu_img.info(children, _source(disk), [credentials], seconds)
     except TimeoutError:
         raise ServersSilent((name,)) from None
     except qemu_img.CannotOpen as error:

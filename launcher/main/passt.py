@@ -58,17 +58,21 @@ class _Process:
 class Passt:
     """Starts passt for the pod's machine, and again when it ends."""
 
-    def __init__(self, children: Children, *, lost: Callable[[str], None], found: Callable[[], None]) -> None:
+    def __init__(
+        self, children: Children, *, lost: Callable[[str], None], found: Callable[[], None], ready_seconds: float = READY_SECONDS
+    ) -> None:
         """Do nothing yet.
 
         Args:
             children: starts processes.
             lost: called when passt has ended by itself, with its last words.
             found: called when another one is ready after that.
+            ready_seconds: how long one may take to be ready.
         """
         self._children = children
         self._lost = lost
         self._found = found
+        self._ready_seconds = ready_seconds
         self._is_lost = False
         self._settings: Settings | None = None
         """Of the latest start: what an earlier one began is not begun again."""
@@ -148,7 +152,7 @@ class Passt:
         tail.begin()
         self._process = process = _Process(settings, pid, exited, tail)
         try:
-            await _ready(process)
+            await _ready(process, self._ready_seconds)
         except NetworkUnusable:
             await _ended(process)  # the next one needs its ports
             raise
@@ -183,10 +187,10 @@ def command(settings: Settings) -> list[str]:
     return [sys.executable, "-I", "-S", str(_UNSANDBOXED), str(os.getpid()), str(hardware.PASST_FILES), program, *options]
 
 
-async def _ready(process: _Process) -> None:
+async def _ready(process: _Process, seconds: float) -> None:
     name = process.settings.interface
     try:
-        async with asyncio.timeout(READY_SECONDS):
+        async with asyncio.timeout(seconds):
             while True:
                 if process.exited.done():
                     raise NetworkUnusable(f"interface {name!r}: passt ended with {process.exited.result()}: {process.tail.end()}")
@@ -194,7 +198,7 @@ async def _ready(process: _Process) -> None:
                     return
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
-        raise NetworkUnusable(f"interface {name!r}: passt was not ready within {READY_SECONDS:g} s") from None
+        raise NetworkUnusable(f"interface {name!r}: passt was not ready within {seconds:g} s") from None
 
 
 def _has_written(path: Path) -> bool:

@@ -30,9 +30,9 @@ def last_lines(path: Path) -> tuple[str, ...]:
         return ()
 
 
-def trim_all(path: Path) -> list[Path]:
+def trim_all(path: Path, termination_log: Path = TERMINATION_LOG) -> list[Path]:
     """Cut QEMU's log and the termination log where they are too long; return which were."""
-    return [each for each in (path, TERMINATION_LOG) if trim(each)]
+    return [each for each in (path, termination_log) if trim(each)]
 
 
 def trim(path: Path) -> bool:

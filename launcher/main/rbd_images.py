@@ -18,25 +18,25 @@ SECONDS: Final = 15.0
 """Of a cluster whose monitor took a connection: it takes 0.1 s."""
 
 
-async def look(children: Children, specification: Mapping[str, Any]) -> None:
-    """Open each image as QEMU will.
+async def look(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
+    """Open each image as QEMU will, which may take so long.
 
     Raises:
         SourceUnusable: one cannot be opened; the message names the disk, and nothing secret.
     """
     for disk in disks.defaulted(specification):
         if disk.get("type") == network_disks.RBD:
-            await _look(children, disk)
+            await _look(children, disk, seconds)
 
 
-async def _look(children: Children, disk: Mapping[str, Any]) -> None:
+async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> None:
     name = str(disk["name"])
     (file,) = network_disks.KEYRING_KEYS.values()
     key = [f"secret,id=key,format=base64,file={layout.SOURCES_DIRECTORY}/{name}/{file}"] if network_disks.login_secret(disk) else []
     try:
-        await qemu_img.info(children, _source(disk), key, SECONDS)
+        await qemu_img.info(children, _source(disk), key, seconds)
     except TimeoutError:
-        text = f"neither opened nor refused within {SECONDS:g} s: Ceph's user has another key, or its OSDs do not answer"
+        text = f"neither opened nor refused within {seconds:g} s: Ceph's user has another key, or its OSDs do not answer"
         raise SourceUnusable(f"disk {name!r}: its image was {text}") from None
     except qemu_img.CannotOpen as error:
         raise SourceUnusable(f"disk {name!r}: its image: {error}") from None

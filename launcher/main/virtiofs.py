@@ -58,14 +58,29 @@ class _Server:
 class Filesystems:
     """Serves the file systems of the pod's machine."""
 
-    def __init__(self, children: Children, *, look: Callable[[], Awaitable[object]], lost: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        children: Children,
+        *,
+        look: Callable[[], Awaitable[object]],
+        lost: Callable[[str], None],
+        program: str = VIRTIOFSD,
+        ready_seconds: float = READY_SECONDS,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
         """Do nothing yet.
 
         Args:
             children: starts processes.
             look: takes in what is so now with the domain.
             lost: called with the name of a file system whose process ended by itself.
+            program: virtiofsd.
+            ready_seconds: how long one may take to be ready.
+            settle_seconds: how long it is waited whether the domain has ended, when one did.
         """
+        self._program = program
+        self._ready_seconds = ready_seconds
+        self._settle_seconds = settle_seconds
         self._children = children
         self._look = look
         self._lost = lost
@@ -86,7 +101,7 @@ class Filesystems:
             self._servers.append(server)
             self._started.put_nowait(server)
         for server in self._servers:
-            await _ready(server)
+            await _ready(server, self._ready_seconds)
 
     async def run(self) -> None:
         """Tell of those that end by themselves, until cancelled."""
@@ -111,7 +126,7 @@ class Filesystems:
         try:
             # It ends where it may not have as many as it was told to.
             files = min(max_files + SPARE_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-            pid, exited = self._children.start(command(share, files), _ENVIRONMENT, output=writer)
+            pid, exited = self._children.start(command(share, files, self._program), _ENVIRONMENT, output=writer)
         except BaseException:
             os.close(reader)
             raise
@@ -126,14 +141,14 @@ class Filesystems:
         words = server.tail.end()
         if not server.is_wanted:
             return
-        await asyncio.sleep(SETTLE_SECONDS)
+        await asyncio.sleep(self._settle_seconds)
         await self._look()
         if server.is_wanted:
             logger.info("virtiofsd ended", extra={"filesystem": server.share.name, "exit_code": code, "last_words": words})
             self._lost(server.share.name)
 
 
-def command(share: Share, max_files: int) -> list[str]:
+def command(share: Share, max_files: int, program: str = VIRTIOFSD) -> list[str]:
     """Return the command that serves a file system.
 
     It has no sandbox of its own: that needs capabilities or user namespaces, and the pod's container, in which it is user 107 without
@@ -145,24 +160,24 @@ def command(share: Share, max_files: int) -> list[str]:
     options += ["--thread-pool-size=0"]  # threads of a pool call unshare(2), which the seccomp profile of restricted pods has not
     for which in ("uid", "gid"):  # whoever it is in the guest is we here, and we are root there
         options += [f"--translate-{which}=squash-guest:0:{uid}:{_EVERYBODY}", f"--translate-{which}=host:{uid}:0:1"]
-    return [VIRTIOFSD, *options, *(["--readonly"] if share.read_only else [])]
+    return [program, *options, *(["--readonly"] if share.read_only else [])]
 
 
 def _is_bound(server: _Server) -> bool:
     return Path(server.share.socket).is_socket()
 
 
-async def _ready(server: _Server) -> None:
+async def _ready(server: _Server, seconds: float) -> None:
     name, silent = server.share.name, 0.0
     try:
-        async with asyncio.timeout(READY_SECONDS):
+        async with asyncio.timeout(seconds):
             while WAITS not in server.tail.kept and silent < SILENT_SECONDS:
                 if server.exited.done():
                     raise FilesystemUnusable(f"file system {name!r}: virtiofsd ended with {server.exited.result()}: {server.tail.end()}")
                 silent += POLL_SECONDS if _is_bound(server) else 0.0
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
-        raise FilesystemUnusable(f"file system {name!r}: virtiofsd was not ready within {READY_SECONDS:g} s") from None
+        raise FilesystemUnusable(f"file system {name!r}: virtiofsd was not ready within {seconds:g} s") from None
 
 
 def _end(server: _Server) -> None:

@@ -37,8 +37,15 @@ class Server:
     """Serves any number of clients one status, one handler of requests, and texts that may be read."""
 
     def __init__(
-        self, version: str, status: Callable[[], messages.Status], handle: HandleAction, reads: Mapping[str, HandleRead] | None = None
-    ) -> None:  # fmt: skip
+        self,
+        version: str,
+        status: Callable[[], messages.Status],
+        handle: HandleAction,
+        reads: Mapping[str, HandleRead] | None = None,
+        *,
+        send_seconds: float = SEND_SECONDS,
+    ) -> None:
+        self._send_seconds = send_seconds
         self._version = version
         self._status = status
         self._handle = handle
@@ -80,7 +87,7 @@ class Server:
     async def _serve(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
             next(iter(self._connections)).abort()  # the oldest: a client that comes back must not be locked out by its former lives
-        connection = _Connection(writer, self._status)
+        connection = _Connection(writer, self._status, self._send_seconds)
         self._connections[connection] = None
         self._deserted.clear()
         connection.send(messages.Hello(messages.PROTOCOL, self._version, self._status(), tuple(self._reads), messages.LATER_ACTIONS))
@@ -136,8 +143,9 @@ class Server:
 class _Connection:
     """The queue to one client: answers in order, and at most one status."""
 
-    def __init__(self, writer: asyncio.StreamWriter, status: Callable[[], messages.Status]) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, status: Callable[[], messages.Status], send_seconds: float) -> None:
         self._writer = writer
+        self._send_seconds = send_seconds
         self._status = status
         self._outgoing: list[messages.FromLauncher] = []
         self._sent_revision = -1
@@ -177,7 +185,7 @@ class _Connection:
                 self._sent_revision = status.revision
             for message in outgoing:
                 self._writer.write(codec.encode(message))
-            async with asyncio.timeout(SEND_SECONDS):
+            async with asyncio.timeout(self._send_seconds):
                 await self._writer.drain()
             if not self._outgoing and not self._wake.is_set():
                 self.idle.set()

@@ -23,9 +23,8 @@ async def test_a_failing_command_is_reported_with_its_words() -> None:
         await children.run(["/bin/sh", "-c", "echo no such disk >&2; exit 3"], ENVIRONMENT)
 
 
-async def test_a_command_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.main.children.RUN_SECONDS", 0.1)
-    children = Children()
+async def test_a_command_that_does_not_end_is_killed() -> None:
+    children = Children(run_seconds=0.1)
     with children.reaping(), pytest.raises(CommandFailed, match="killed after"):
         await children.run(["/bin/sleep", "60"], ENVIRONMENT)
 

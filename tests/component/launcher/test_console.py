@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.main import console
-from launcher.main.console import Console
+from launcher.main.console import MAX_VIEWERS, Console
 
 
 class Guest:
@@ -44,10 +43,10 @@ class Guest:
 
 
 class Desk:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, max_viewers: int) -> None:
         self.changes = 0
         self.guest = Guest(directory / "serial")
-        self.console = Console(directory / "serial", self._changed)
+        self.console = Console(directory / "serial", self._changed, max_viewers)
         self.path = directory / "console"
         self.writers: list[asyncio.StreamWriter] = []
 
@@ -67,8 +66,13 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    desk = Desk(tmp_path)
+def max_viewers() -> int:
+    return MAX_VIEWERS
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, max_viewers: int) -> AsyncIterator[Desk]:
+    desk = Desk(tmp_path, max_viewers)
     await desk.guest.start()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part) for part in (desk.console.run(), desk.console.serve(desk.path))]
@@ -152,8 +156,8 @@ async def read_exactly(reader: asyncio.StreamReader, count: int) -> None:
         await reader.readexactly(count)
 
 
-async def test_more_viewers_than_allowed_are_turned_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "MAX_VIEWERS", 1)
+@pytest.mark.parametrize("max_viewers", [1])
+async def test_more_viewers_than_allowed_are_turned_away(desk: Desk) -> None:
     await desk.viewer()
     reader, writer = await asyncio.open_unix_connection(desk.path)
     async with asyncio.timeout(5):

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from apiserver.apis.virt import network
 from launcher.dhcp import message
 from launcher.dhcp.answers import Lease
-from launcher.dhcp.server import TURN_PACKETS, Server
+from launcher.dhcp.server import TURN_PACKETS, Ports, Server
 from launcher.protocol import messages
 from tests.unit.launcher.dhcp.test_answers import MAC, packet
 
@@ -31,6 +30,8 @@ class World:
     """The guest, and for which machines the lease was looked up."""
 
     guest: socket.socket
+    ports: Ports
+    bridge: str = "lo"
     asked: list[messages.Machine] = field(default_factory=list)
     sockets: list[socket.socket] = field(default_factory=list)
 
@@ -41,11 +42,11 @@ class World:
         return GIVEN
 
     def server(self) -> Server:
-        return Server(self.find)
+        return Server(self.find, lambda _: self.bridge, self.ports)
 
     def ask(self, count: int) -> None:
         for _ in range(count):
-            self.guest.sendto(packet(message.DISCOVER), ("127.0.0.1", network.DHCP_SERVER_PORT))
+            self.guest.sendto(packet(message.DISCOVER), ("127.0.0.1", self.ports.server))
 
     def heard(self) -> int:
         """Return how many answers are there already."""
@@ -73,16 +74,14 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world() -> Iterator[World]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as guest, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         guest.setblocking(False)
         guest.bind(("127.0.0.1", 0))
         free.bind(("127.0.0.1", 0))
-        monkeypatch.setattr(network, "BRIDGE", "lo")
-        monkeypatch.setattr(network, "DHCP_SERVER_PORT", free.getsockname()[1])
-        monkeypatch.setattr(network, "DHCP_CLIENT_PORT", guest.getsockname()[1])
+        ports = Ports(server=free.getsockname()[1], client=guest.getsockname()[1])
         free.close()
-        yield World(guest)
+        yield World(guest, ports)
 
 
 async def test_one_server_answers_however_often_it_is_wanted_and_none_afterwards(world: World) -> None:
@@ -101,8 +100,8 @@ async def test_one_server_answers_however_often_it_is_wanted_and_none_afterwards
         assert await world.offered() == 1
 
 
-async def test_a_machine_without_interfaces_has_no_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "BRIDGE", "absent0")  # its pod's network was not prepared
+async def test_a_machine_without_interfaces_has_no_server(world: World) -> None:
+    world.bridge = "absent0"  # its pod's network was not prepared
     with world.server() as server:
         server.serve(machine())
     assert world.asked == []
@@ -117,16 +116,16 @@ async def test_it_hears_the_bridge_alone(world: World) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["no bridge", "taken"])
-async def test_what_is_in_the_way_is_said_and_nothing_stays_open(world: World, monkeypatch: pytest.MonkeyPatch, trouble: str) -> None:
+async def test_what_is_in_the_way_is_said_and_nothing_stays_open(world: World, trouble: str) -> None:
     with world.server() as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
         if trouble == "no bridge":
-            monkeypatch.setattr(network, "BRIDGE", "absent0")
+            world.bridge = "absent0"
         else:
-            holder.bind(("", network.DHCP_SERVER_PORT))
-        with pytest.raises(OSError, match=f"serve DHCP on {network.BRIDGE}: "):
+            holder.bind(("", world.ports.server))
+        with pytest.raises(OSError, match=f"serve DHCP on {world.bridge}: "):
             server.serve(machine(TAP))
         holder.close()
-        monkeypatch.setattr(network, "BRIDGE", "lo")
+        world.bridge = "lo"
         server.serve(machine(TAP))
         assert await world.offered() == 1
 
@@ -168,16 +167,16 @@ async def test_a_server_that_hears_nobody_begins_anew_and_says_why(world: World)
     assert len(world.sockets) == 3
 
 
-async def test_a_server_that_cannot_begin_anew_says_so_until_it_can(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_cannot_begin_anew_says_so_until_it_can(world: World) -> None:
     with world.server() as server:
         server.serve(machine(TAP))
-        monkeypatch.setattr(network, "BRIDGE", "absent0")
+        world.bridge = "absent0"
         world.sockets[0].close()
         told = server.mend()
         for _ in range(2):
             assert (told.restarts, told.problem) == (0, "serve DHCP on absent0: No such device")
             assert "gone" in told.cause
             told = server.mend()
-        monkeypatch.setattr(network, "BRIDGE", "lo")
+        world.bridge = "lo"
         assert server.mend() == messages.DhcpStatus(1, "", told.cause)
         assert await world.offered() == 1

@@ -10,6 +10,7 @@ import os
 import socket
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -42,8 +43,8 @@ class World:
         del mac, told, any_socket
         return SETTINGS
 
-    def server(self) -> Server:
-        return Server(self.open, self.find)
+    def server(self, **limits: Any) -> Server:
+        return Server(self.open, self.find, **limits)
 
     async def heard(self, count: int) -> int:
         got = 0
@@ -79,9 +80,8 @@ async def test_a_router_is_advertised_at_once_and_whenever_it_is_asked_for(world
         os.fstat(tap)
 
 
-async def test_it_is_advertised_again_and_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.ipv6.server.ADVERTISE_SECONDS", 0.01)
-    with world.server() as server:
+async def test_it_is_advertised_again_and_again(world: World) -> None:
+    with world.server(advertise_seconds=0.01) as server:
         server.serve(machine(CARD))
         assert await world.heard(5) == 5
 
@@ -99,9 +99,8 @@ async def test_no_flood_is_answered_in_one_turn_and_none_goes_unanswered(world: 
         assert await world.heard(1 + sent) == 1 + sent
 
 
-async def test_a_few_frames_are_read_in_one_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.ipv6.server.TURN_FRAMES", 1)  # the socket takes no more than ten
-    with world.server() as server:
+async def test_a_few_frames_are_read_in_one_turn(world: World) -> None:
+    with world.server(turn_frames=1) as server:  # the socket takes no more than ten
         server.serve(machine(CARD))
         assert await world.heard(1) == 1
         for _ in range(5):

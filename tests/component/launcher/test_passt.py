@@ -46,11 +46,11 @@ class World:
 
     keeping: asyncio.Task[None]
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, ready_seconds: float) -> None:
         self.directory = directory
         self.lost: list[str] = []
         self.found = 0
-        self.passt = Passt(Children(), lost=self.lost.append, found=self.take)
+        self.passt = Passt(Children(), lost=self.lost.append, found=self.take, ready_seconds=ready_seconds)
 
     def take(self) -> None:
         self.found += 1
@@ -80,14 +80,19 @@ async def eventually(condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+def ready_seconds() -> float:
+    return passt.READY_SECONDS
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ready_seconds: float) -> AsyncIterator[World]:
     program = tmp_path / "bin/passt"
     program.parent.mkdir()
     program.write_text(PROGRAM.format(python=sys.executable))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(layout, "RUN_DIRECTORY", str(tmp_path))
-    made = World(tmp_path)
+    monkeypatch.setattr(layout, "RUN_DIRECTORY", str(tmp_path))  # of the pod, whose file system no test has
+    made = World(tmp_path, ready_seconds)
     with made.passt._children.reaping():
         async with asyncio.TaskGroup() as group:
             made.keeping = group.create_task(made.passt.run())
@@ -136,21 +141,20 @@ async def test_one_that_cannot_carry_is_told_with_its_words(world: World) -> Non
         await world.passt.start(a_domain(22))
 
 
-async def test_one_that_is_never_ready_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ready_seconds", [0.0])
+async def test_one_that_is_never_ready_is_told(world: World) -> None:
     (world.directory / "silent").touch()
-    monkeypatch.setattr(passt, "READY_SECONDS", 0.0)
     with pytest.raises(NetworkUnusable, match="was not ready within 0 s"):
         await world.passt.start(a_domain(22))
 
 
-async def test_one_that_is_not_ready_in_time_leaves_its_ports_to_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ready_seconds", [3.0])
+async def test_one_that_is_not_ready_in_time_leaves_its_ports_to_the_next(world: World) -> None:
     await world.passt.start(a_domain(22))
     (world.directory / "silent").touch()
-    monkeypatch.setattr(passt, "READY_SECONDS", 1.0)
     os.kill(world.pid(), signal.SIGKILL)
     await eventually(lambda: len(world.starts()) >= 3)
     (world.directory / "silent").unlink()
-    monkeypatch.setattr(passt, "READY_SECONDS", 30.0)
     await world.was_found(1)
     assert world.running() == [world.pid()]
 

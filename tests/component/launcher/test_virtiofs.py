@@ -45,11 +45,11 @@ def a_domain(*names: str) -> dict[str, Any]:
 class World:
     """The processes of a pod."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **how: Any) -> None:
         self.directory = directory
         self.lost: list[str] = []
         self.looks = 0
-        self.filesystems = Filesystems(Children(), look=self.look, lost=self.lost.append)
+        self.filesystems = Filesystems(Children(), look=self.look, lost=self.lost.append, settle_seconds=0.0, **how)
 
     async def look(self) -> None:
         self.looks += 1
@@ -71,14 +71,18 @@ def open_files() -> int:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+def how() -> dict[str, Any]:
+    """Return what is otherwise with the file systems of a test."""
+    return {}
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]) -> AsyncIterator[World]:
     program = tmp_path / "virtiofsd"
     program.write_text(PROGRAM.format(python=sys.executable))
     program.chmod(0o755)
-    monkeypatch.setattr(virtiofs, "VIRTIOFSD", str(program))
-    monkeypatch.setattr(virtiofs, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(layout, "RUN_DIRECTORY", str(tmp_path))
-    made = World(tmp_path)
+    monkeypatch.setattr(layout, "RUN_DIRECTORY", str(tmp_path))  # of the pod, whose file system no test has
+    made = World(tmp_path, **{"program": str(program), **how})
     with made.filesystems._children.reaping():
         async with asyncio.TaskGroup() as group:
             task = group.create_task(made.filesystems.run())
@@ -111,14 +115,14 @@ async def test_one_that_cannot_serve_is_told_with_its_words(world: World, name: 
         await world.filesystems.start(a_domain("one", name))
 
 
-async def test_one_that_is_never_ready_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtiofs, "READY_SECONDS", 0.0)
+@pytest.mark.parametrize("how", [{"ready_seconds": 0.0}])
+async def test_one_that_is_never_ready_is_told(world: World) -> None:
     with pytest.raises(FilesystemUnusable, match="was not ready within 0 s"):
         await world.filesystems.start(a_domain("one"))
 
 
-async def test_a_program_that_is_not_there_is_an_error_of_a_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtiofs, "VIRTIOFSD", "/nowhere/virtiofsd")
+@pytest.mark.parametrize("how", [{"program": "/nowhere/virtiofsd"}])
+async def test_a_program_that_is_not_there_is_an_error_of_a_start(world: World) -> None:
     before = open_files()
     with pytest.raises(FileNotFoundError):
         await world.filesystems.start(a_domain("one"))

@@ -85,9 +85,14 @@ class Serving:
 
 
 @pytest.fixture
-async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
+def send_seconds() -> float:
+    return wire.SEND_SECONDS
+
+
+@pytest.fixture
+async def serving(tmp_path: Path, send_seconds: float) -> AsyncIterator[Serving]:
     life = Life()
-    server = Server("1.2.3", lambda: life.status, life.handle, {"song": life.sing})
+    server = Server("1.2.3", lambda: life.status, life.handle, {"song": life.sing}, send_seconds=send_seconds)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(server.run(tmp_path / "s"))
         yield Serving(life, server, tmp_path / "s")
@@ -191,8 +196,8 @@ async def test_too_many_connections_cost_the_oldest(serving: Serving) -> None:
             writer.close()
 
 
-async def test_a_client_that_does_not_read_is_left(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "SEND_SECONDS", 0.1)
+@pytest.mark.parametrize("send_seconds", [0.1])
+async def test_a_client_that_does_not_read_is_left(serving: Serving) -> None:
     serving.life.status = messages.Status(0, not_migratable="x" * 200_000)
     async with serving.client() as client:
         for _ in range(20):

@@ -46,12 +46,14 @@ def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "hostname"), [("testvm", "testvm"), ("test.vm", ""), ("-", ""), ("a" * 64, "")])
-def test_the_guest_learns_its_name_router_and_mtu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, hostname: str) -> None:
-    monkeypatch.setattr(lease, "mtu_of_bridge", lambda _, link: {"k6t-eth0": 1450}[link])
+def test_the_guest_learns_its_name_router_and_mtu(tmp_path: Path, name: str, hostname: str) -> None:
+    def mtu(_: socket.socket, bridge: str) -> int:
+        return {"k6t-eth0": 1450}[bridge]
+
     (tmp_path / "resolv.conf").write_text("nameserver 10.96.0.10\nsearch svc.local\n")
     with socket.socket() as any_socket:
-        found = lease.of(machine(name), TAP, any_socket, tmp_path / "resolv.conf")
-        assert lease.of(machine(name), TAP, any_socket, tmp_path / "none").dns == ()
+        found = lease.of(machine(name), TAP, any_socket, tmp_path / "resolv.conf", mtu)
+        assert lease.of(machine(name), TAP, any_socket, tmp_path / "none", mtu).dns == ()
 
     assert found == Lease(TAP.mac, "10.0.2.2", "10.0.2.1", "255.255.255.0", 1450, hostname, ("10.96.0.10",), ("svc.local",))
 
@@ -83,18 +85,15 @@ def test_a_guest_with_the_pods_address_is_told_the_pods_routes(
     assert (found.router, found.routes) == (router, told)
 
 
-def test_the_lease_of_the_interface_goes_before_the_one_of_a_masqueraded_guest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(lease, "mtu_of_bridge", lambda *_: 1450)
+def test_the_lease_of_the_interface_goes_before_the_one_of_a_masqueraded_guest(tmp_path: Path) -> None:
     card = messages.Interface("default", TAP.mac, "tap0", lease=messages.Lease("10.244.1.7/24", "169.254.75.1"))
     with socket.socket() as any_socket:
-        found = lease.of(messages.Machine("default", "testvm", "u-1", {}, "qemu", (card,)), card, any_socket, tmp_path / "none")
+        machine_ = messages.Machine("default", "testvm", "u-1", {}, "qemu", (card,))
+        found = lease.of(machine_, card, any_socket, tmp_path / "none", lambda *_: 1450)
     assert found == Lease(TAP.mac, "10.244.1.7", "169.254.75.1", "255.255.255.0", 1450, "testvm", router="")
 
 
-def test_a_guest_is_told_the_address_of_ipam_on_a_further_network_and_nothing_of_the_pods(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(lease, "mtu_of_bridge", lambda _, link: {attachments.bridge("lan"): 1400}[link])
+def test_a_guest_is_told_the_address_of_ipam_on_a_further_network_and_nothing_of_the_pods(tmp_path: Path) -> None:
     (tmp_path / "resolv.conf").write_text("nameserver 10.96.0.10\nsearch svc.local\n")
     given = messages.Lease("192.168.7.9/24", "169.254.75.1", routes("172.16.0.0/12>192.168.7.1"))
     lan = messages.Interface("lan", "52:54:00:c0:ff:ef", attachments.tap("lan"), lease=given)
@@ -102,7 +101,7 @@ def test_a_guest_is_told_the_address_of_ipam_on_a_further_network_and_nothing_of
     both = messages.Machine("default", "testvm", "u-1", {}, "qemu", (TAP, silent, lan))
     assert lease.with_dhcp(both) == (TAP, lan)
     with socket.socket() as any_socket:
-        found = lease.of(both, lan, any_socket, tmp_path / "resolv.conf")
+        found = lease.of(both, lan, any_socket, tmp_path / "resolv.conf", lambda _, bridge: {attachments.bridge("lan"): 1400}[bridge])
     told = (("172.16.0.0/12", "192.168.7.1"),)
     assert found == Lease(lan.mac, "192.168.7.9", "169.254.75.1", "255.255.255.0", 1400, router="", routes=told)
     assert "interface 'lan' has an address that IPAM gave" in lease.not_migratable(both)

@@ -17,12 +17,7 @@ TOLD = messages.Lease6("fd10:0:2::2/128", "fe80::1", "02:00:00:00:00:01", ("fe80
 def found(told: messages.Lease6, directory: Path, text: str = "") -> Settings:
     (directory / "resolv.conf").write_text(text)
     with socket.socket() as any_socket:
-        return lease.of(MAC, told, any_socket, directory / "resolv.conf")
-
-
-@pytest.fixture(autouse=True)
-def mtu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolving, "mtu_of_bridge", lambda _: 1450)
+        return lease.of(MAC, told, any_socket, directory / "resolv.conf", lambda *_: 1450)
 
 
 def test_the_guest_is_told_what_the_pod_knows(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, 
     return tmp_path / "secret", tmp_path / "certificates"
 
 
-async def prepare(*disks: dict[str, Any], children: Children | None = None) -> None:
-    await disk_certificates.prepare(children or Commands(), {"devices": {"disks": list(disks)}})
+async def prepare(*disks: dict[str, Any], children: Children | None = None, seconds: float = disk_certificates.SECONDS) -> None:
+    await disk_certificates.prepare(children or Commands(), {"devices": {"disks": list(disks)}}, seconds)
 
 
 async def test_certificates_are_nobody_elses_and_each_try_has_those_of_its_time(directories: tuple[Path, Path]) -> None:
@@ -111,11 +111,8 @@ async def test_what_qemu_says_is_told_without_the_options_and_with_the_keys_of_t
         assert str(told.value) == f"disk 'data': TLS with its server: {words}"
 
 
-async def test_a_server_that_says_nothing_is_waited_for_as_one_that_is_away(
-    directories: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_says_nothing_is_waited_for_as_one_that_is_away(directories: tuple[Path, Path]) -> None:
     mount(directories[0], VALUES)
-    monkeypatch.setattr("launcher.main.disk_certificates.SECONDS", 0.01)
     with pytest.raises(ServersSilent) as told:
-        await prepare(NBD, children=Commands(hangs=True))
+        await prepare(NBD, children=Commands(hangs=True), seconds=0.01)
     assert told.value.disks == ("data",)

@@ -56,11 +56,10 @@ def test_no_log_has_no_last_words(log: Path) -> None:
     assert not qemu_log.trim(log)
 
 
-def test_the_termination_log_is_cut_too(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_termination_log_is_cut_too(log: Path, tmp_path: Path) -> None:
     termination = tmp_path / "termination-log"
-    monkeypatch.setattr(qemu_log, "TERMINATION_LOG", termination)
-    assert qemu_log.trim_all(log) == []
+    assert qemu_log.trim_all(log, termination) == []
     termination.write_bytes(b"x" * (qemu_log.MAX_BYTES + 1))
     log.write_bytes(b"y")
-    assert qemu_log.trim_all(log) == [termination]
+    assert qemu_log.trim_all(log, termination) == [termination]
     assert termination.stat().st_size == qemu_log.KEPT_BYTES

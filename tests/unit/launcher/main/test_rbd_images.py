@@ -16,8 +16,8 @@ IMAGE: dict[str, Any] = {"name": "data", "type": "RBD", "source": {"monitors": [
 KEY: dict[str, Any] = {**IMAGE, "source": {**IMAGE["source"], "pool": "vms", "secretRef": {"name": "key"}}}
 
 
-async def look(*disks: dict[str, Any], children: Children) -> None:
-    await rbd_images.look(children, {"devices": {"disks": list(disks)}})
+async def look(*disks: dict[str, Any], children: Children, seconds: float = rbd_images.SECONDS) -> None:
+    await rbd_images.look(children, {"devices": {"disks": list(disks)}}, seconds)
 
 
 async def test_each_image_is_opened_as_qemu_will_open_it() -> None:
@@ -34,8 +34,7 @@ async def test_each_image_is_opened_as_qemu_will_open_it() -> None:
     ]
 
 
-async def test_what_cannot_be_opened_is_told_with_its_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.main.rbd_images.SECONDS", 0.01)
+async def test_what_cannot_be_opened_is_told_with_its_disk() -> None:
     for commands, words in (
         (Commands("Could not open '{place}': error reading header:\nnone"), "its image: error reading header: none"),
         (
@@ -44,5 +43,5 @@ async def test_what_cannot_be_opened_is_told_with_its_disk(monkeypatch: pytest.M
         ),
     ):
         with pytest.raises(SourceUnusable) as told:
-            await look(KEY, children=commands)
+            await look(KEY, children=commands, seconds=0.01)
         assert str(told.value) == f"disk 'data': {words}"
