@@ -13,9 +13,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Final
 
 from apiserver.apis.meta import quantity
@@ -29,8 +28,12 @@ MODE: Final = 0o660
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-def create(specification: Mapping[str, Any]) -> None:
+def create(specification: Mapping[str, Any], device_size: Callable[[Origin], int | None] = files.device_size) -> None:
     """Create the missing disks that ``spec.domain`` asks for; look whether block devices are as large as it says.
+
+    Args:
+        specification: ``spec.domain``.
+        device_size: returns the bytes of the block device that a claim is, or None.
 
     Raises:
         launcher.main.files.NoRoom: a claim has too little room, which may change.
@@ -43,17 +46,17 @@ def create(specification: Mapping[str, Any]) -> None:
         if not origin.created:
             continue
         try:
-            _create(origin)
+            _create(origin, device_size)
         except files.NoRoom as error:
             full[origin.name] = str(error)
     if full:
         raise files.NoRoom(tuple(full), "; ".join(full.values()))
 
 
-def _create(origin: Origin) -> None:
+def _create(origin: Origin, device_size: Callable[[Origin], int | None]) -> None:
     try:
-        if files.is_device(origin):
-            _require(files.size_of_device(Path(origin.device)), origin, "its block device has")
+        if (size := device_size(origin)) is not None:
+            _require(size, origin, "its block device has")
             return
         with _directory(origin) as directory:
             if not _exists(layout.DISK_IMAGE, directory):

@@ -97,8 +97,8 @@ def _look(origin: Origin) -> Found:
     if origin.image:
         image = _inside(path, f"{layout.IMAGES_DIRECTORY}/{origin.name}", origin)
         return _of_file(image, image_format(image, origin.name), origin)
-    if is_device(origin):
-        _fits(size_of_device(Path(origin.device)), origin)
+    if (size := device_size(origin)) is not None:
+        _fits(size, origin)
         return Found(block=True, direct=_direct_under(origin))
     try:
         path.stat()
@@ -121,17 +121,15 @@ def _direct_under(origin: Origin) -> bool:
     return not origin.overlaid or _direct_below(Path(layout.OVERLAYS_DIRECTORY))
 
 
-def is_device(origin: Origin) -> bool:
-    """Return whether the claim of a disk is a block device in this pod."""
-    return Path(origin.device).is_block_device()
-
-
-def size_of_device(path: Path) -> int:
-    """Return the bytes of a block device.
+def device_size(origin: Origin) -> int | None:
+    """Return the bytes of the block device that the claim of a disk is in this pod; None where it is none.
 
     Raises:
         OSError: it cannot be read.
     """
+    path = Path(origin.device)
+    if not path.is_block_device():
+        return None
     with path.open("rb") as device:
         return device.seek(0, os.SEEK_END)
 

@@ -1,4 +1,7 @@
-"""The file in a claim while it is made: whose it is, what is left of an earlier try, and what it is never written over."""
+"""The file in a claim while it is made: whose it is, what is left of an earlier try, and what it is never written over.
+
+``os.link`` is patched: no file system of a test is without links.
+"""
 
 from __future__ import annotations
 

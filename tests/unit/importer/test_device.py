@@ -1,4 +1,7 @@
-"""A block device while an image is written to it, here a file: a try that ends at any moment leaves nothing that counts as a disk."""
+"""A block device while an image is written to it, here a file: a try that ends at any moment leaves nothing that counts as a disk.
+
+``os.pwrite`` is patched: no power fails at the moments that tests are about.
+"""
 
 from __future__ import annotations
 

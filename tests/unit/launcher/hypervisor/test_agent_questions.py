@@ -54,6 +54,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
                 raise answer
             return str(answer() if callable(answer) else answer)
 
+        # as above
         monkeypatch.setattr(libvirt_qemu, "qemuAgentCommand", command)
 
     return be

@@ -6,7 +6,7 @@ Modules are imported where the pod is made: those whose mutants are run (``make 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,9 +37,22 @@ def times() -> Times:
 
 
 @pytest.fixture
-def overlays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the directory of the pod's overlays, of which none is made where it exists."""
+def pod_directories(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what has directories of the pod (``layout.…_DIRECTORY``) be elsewhere.
+
+    The file system of its container is virt-launcher's environment: QEMU's XML names the same paths, and no test has them.
+    """
     from apiserver.apis.virt import layout
 
-    monkeypatch.setattr(layout, "OVERLAYS_DIRECTORY", str(tmp_path))  # of the pod, whose file system no test has
+    def move(**directories: Path) -> None:
+        for name, path in directories.items():
+            monkeypatch.setattr(layout, f"{name}_DIRECTORY", str(path))
+
+    return move
+
+
+@pytest.fixture
+def overlays(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
+    """Return the directory of the pod's overlays, of which none is made where it exists."""
+    pod_directories(OVERLAYS=tmp_path)
     return tmp_path

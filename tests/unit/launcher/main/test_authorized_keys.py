@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout
 from launcher.domain.states import State
 from launcher.hypervisor.port import AgentRefused, AgentSilent
 from launcher.main.agent import Agent
@@ -70,8 +69,8 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: Times) -> Scene:
-    monkeypatch.setattr(layout, "ACCESS_CREDENTIALS_DIRECTORY", str(tmp_path))  # of the pod, whose file system no test has
+async def scene(tmp_path: Path, pod_directories: Callable[..., None], times: Times) -> Scene:
+    pod_directories(ACCESS_CREDENTIALS=tmp_path)
     return Scene(tmp_path, times)
 
 

@@ -1,10 +1,14 @@
-"""Blank disks in claims, on a real directory: made whole or not at all, once, and never over what is there."""
+"""Blank disks in claims, on a real directory: made whole or not at all, once, and never over what is there.
+
+System calls are patched: no file system fails, fills up or is written by another pod at the very moment that a test is about.
+"""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +20,8 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(tmp_path))
+def claim(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
+    pod_directories(DISKS=tmp_path)
     (tmp_path / "data").mkdir()
     return tmp_path / "data"
 
@@ -176,10 +180,8 @@ def test_what_the_file_system_refuses_is_told(
     assert list(claim.iterdir()) == []
 
 
-def test_of_a_block_device_the_size_is_asked_and_nothing_is_made(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "is_device", lambda _origin: True)
-    monkeypatch.setattr(files, "size_of_device", lambda _path: 3 * MIB)
-    blank_disks.create(specification("3Mi"))
+def test_of_a_block_device_the_size_is_asked_and_nothing_is_made(claim: Path) -> None:
+    blank_disks.create(specification("3Mi"), lambda _origin: 3 * MIB)
     with pytest.raises(files.NoRoom, match=r"source\.create\.size is 4Mi, and its block device has 3Mi"):
-        blank_disks.create(specification("4Mi"))
+        blank_disks.create(specification("4Mi"), lambda _origin: 3 * MIB)
     assert list(claim.iterdir()) == []

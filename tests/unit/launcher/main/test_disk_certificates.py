@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,9 @@ class Commands(Children):
 
 
 @pytest.fixture
-def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def directories(tmp_path: Path, pod_directories: Callable[..., None]) -> tuple[Path, Path]:
     """Return where the Secret is mounted, and where the certificates are to be."""
-    monkeypatch.setattr("apiserver.apis.virt.layout.NBD_TLS_DIRECTORY", str(tmp_path / "secret"))
-    monkeypatch.setattr("apiserver.apis.virt.layout.NBD_CERTIFICATES_DIRECTORY", str(tmp_path / "certificates"))
+    pod_directories(NBD_TLS=tmp_path / "secret", NBD_CERTIFICATES=tmp_path / "certificates")
     return tmp_path / "secret", tmp_path / "certificates"
 
 

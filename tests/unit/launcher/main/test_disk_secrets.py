@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -32,8 +33,8 @@ MACHINE = messages.Machine("default", "testvm", "u-1", SPECIFICATION, "qemu", ()
 
 
 @pytest.fixture
-def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("apiserver.apis.virt.layout.SOURCES_DIRECTORY", str(tmp_path / "sources"))
+def secret(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
+    pod_directories(SOURCES=tmp_path / "sources")
     now = tmp_path / "sources/unit/..now"
     now.mkdir(parents=True)
     (now.parent / "..data").symlink_to("..now")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,8 @@ def test_an_image_that_refers_to_other_files_is_refused(tmp_path: Path, content:
 
 
 @pytest.fixture
-def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("apiserver.apis.virt.layout.IMAGES_DIRECTORY", str(tmp_path / "images"))
-    monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(tmp_path / "disks"))
-    monkeypatch.setattr("apiserver.apis.virt.layout.OVERLAYS_DIRECTORY", str(tmp_path / "overlays"))
+def volumes(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
+    pod_directories(IMAGES=tmp_path / "images", DISKS=tmp_path / "disks", OVERLAYS=tmp_path / "overlays")
     for name in ("images/i/disk", "disks/c", "overlays", "elsewhere"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path

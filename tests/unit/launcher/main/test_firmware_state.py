@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -41,14 +41,12 @@ class Commands(Children):
 
 
 @pytest.fixture
-def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod_directories: Callable[..., None]) -> Path:
     for name in ("claim", "run", "ovmf"):
         (tmp_path / name).mkdir()
     (tmp_path / "ovmf/OVMF_VARS_4M.fd").write_bytes(VARIABLES)
-    monkeypatch.setattr(firmware_files, "OVMF", PurePosixPath(tmp_path / "ovmf"))
-    monkeypatch.setattr(layout, "STATE_DIRECTORY", str(tmp_path / "claim"))
-    monkeypatch.setattr(layout, "EFI_VARIABLES_DIRECTORY", str(tmp_path / "run/efi"))
-    monkeypatch.setattr(layout, "TPM_DIRECTORY", str(tmp_path / "run/swtpm"))
+    monkeypatch.setattr(firmware_files, "OVMF", PurePosixPath(tmp_path / "ovmf"))  # of the image, which no test has
+    pod_directories(STATE=tmp_path / "claim", EFI_VARIABLES=tmp_path / "run/efi", TPM=tmp_path / "run/swtpm")
     return tmp_path
 
 
@@ -181,6 +179,6 @@ def test_more_files_than_a_tpm_has_are_not_read(volumes: Path) -> None:
 
 def test_a_directory_of_somebody_else_is_refused(volumes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (volumes / "claim/u-1").mkdir()
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)  # to give a directory away takes root
     with pytest.raises(StateUnusable, match="belongs to user"):
         prepare(KEPT_EFI)

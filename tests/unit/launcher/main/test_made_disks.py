@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from tests.unit.launcher.main.world import MACHINE
 
 
 @pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sources(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
     for name in ("SOURCES", "ACCESS_CREDENTIALS", "MADE"):
-        monkeypatch.setattr(f"apiserver.apis.virt.layout.{name}_DIRECTORY", str(tmp_path / name))
+        pod_directories(**{name: tmp_path / name})
         (tmp_path / name).mkdir()
     return tmp_path
 

@@ -84,7 +84,7 @@ def test_what_the_kubelet_removes_while_it_is_read_is_read_as_it_is_then(tmp_pat
             mount(tmp_path, {"a": left.pop(0)})
         return real(*arguments, **named)
 
-    monkeypatch.setattr(os, "open", late)
+    monkeypatch.setattr(os, "open", late)  # no kubelet is to be had at that moment
     assert mounted.read(tmp_path) == {"a": b"5"}
 
 

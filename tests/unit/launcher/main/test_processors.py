@@ -1,3 +1,5 @@
+"""The order of a pod's processors. The affinity is patched: no machine of tests has these processors."""
+
 from __future__ import annotations
 
 import os

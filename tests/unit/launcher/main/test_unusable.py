@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,13 @@ EFI: dict[str, Any] = {"bootloader": {"efi": {"secureBoot": False, "persistent":
     ids=["Secret", "state", "zone"],
 )
 async def test_a_start_that_cannot_be_is_told_and_ends_the_pod(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, domain: dict[str, Any], told: str
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod_directories: Callable[..., None], domain: dict[str, Any], told: str
 ) -> None:
     for name in ("SOURCES", "MADE", "STATE"):
-        monkeypatch.setattr(f"apiserver.apis.virt.layout.{name}_DIRECTORY", str(tmp_path / name))
+        pod_directories(**{name: tmp_path / name})
         (tmp_path / name).mkdir()
     (tmp_path / "STATE/u-1").touch()
-    monkeypatch.setattr(firmware_files, "OVMF", tmp_path)
+    monkeypatch.setattr(firmware_files, "OVMF", tmp_path)  # of the image, which no test has
     machine = dataclasses.replace(MACHINE, domain={**MACHINE.domain, **domain})
 
     with pytest.raises(RequestRefused) as refused:

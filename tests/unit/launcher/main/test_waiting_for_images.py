@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ WITH_CLAIM = messages.Machine("default", "testvm", "u-1", CLAIM, "qemu", (), 0.4
 
 
 @pytest.fixture
-def claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("apiserver.apis.virt.layout.DISKS_DIRECTORY", str(tmp_path / "disks"))
+def claim(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
+    pod_directories(DISKS=tmp_path / "disks")
     (tmp_path / "disks/data").mkdir(parents=True)
     return tmp_path / "disks/data/disk.img"
 
