@@ -31,10 +31,10 @@ def main() -> int:
     sys.modules["ssl"] = None  # type: ignore[assignment]  # the import system's way to say "not there"
     import asyncio  # after the line above
 
-    from launcher.main import process
+    from launcher.main import logs, process
 
     os.umask(0o077)
-    process.configure_logging()
+    logs.configure()
     return asyncio.run(_to_the_end(process.run))
 
 

@@ -1,8 +1,9 @@
 """virt-launcher's process: pid 1 of the pod of one virtual machine.
 
-``process`` puts together what runs side by side: ``children`` reaps and starts processes, ``wire`` serves virt-handler, ``console`` serves
-the serial port to any number of viewers, ``qemu_log`` bounds QEMU's output, and ``managed_domain`` is the one domain. Whatever dies beside
-us (virt-handler, libvirtd, a viewer) the guest goes on; when the guest is off, the pod ends.
+``process`` puts together what runs side by side: ``children`` reaps and starts processes, ``libvirtd`` is one that is started again when it
+ends, ``wire`` serves virt-handler, ``console`` serves the serial port to any number of viewers, ``qemu_log`` bounds QEMU's output, and
+``managed_domain`` is the one domain. Whatever dies beside us (virt-handler, libvirtd, a viewer) the guest goes on; when the guest is off,
+the pod ends.
 
 The domain is decided about by functions of frozen data (left) and carried out by what waits (right)::
 

@@ -12,9 +12,7 @@ import contextlib
 import gc
 import logging
 import signal
-import sys
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,11 +20,12 @@ from apiserver.apis.virt import layout
 from launcher.dhcp.server import Server as DhcpServer
 from launcher.domain.document import EMULATOR
 from launcher.hypervisor.connection import LibvirtHypervisor
-from launcher.hypervisor.daemon import LIBVIRTD, Daemon
+from launcher.hypervisor.daemon import Daemon
 from launcher.ipv6.server import Server as Ipv6Server
-from launcher.main import libvirtd_log, life, qemu_log
-from launcher.main.children import Children, terminate
+from launcher.main import life, qemu_log
+from launcher.main.children import Children
 from launcher.main.console import Console
+from launcher.main.libvirtd import Libvirtd
 from launcher.main.managed_domain import ManagedDomain
 from launcher.main.serial_ports import SerialPorts
 from launcher.main.wire import Server
@@ -35,7 +34,6 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 VERSION: Final = "0.1.0"
-RESTART_SECONDS: Final = (0.1, 5.0)
 STOP_LIBVIRTD_SECONDS: Final = 3.0
 UNUSED_LIBVIRTD_SECONDS: Final = 0.5
 """Limit of libvirtd's end where no guest ran: it has nothing to write down, and may be at its slow first questions to QEMU."""
@@ -79,7 +77,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
 
     server = Server(VERSION, status, domain.handle, domain.reads)
     loop = asyncio.get_running_loop()
-    libvirtd = _Libvirtd(children, daemon)
+    libvirtd = Libvirtd(children, daemon)
     with dhcp, ipv6, children.reaping():
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, domain.terminate)
@@ -141,53 +139,3 @@ def _write_termination_message(ending: messages.Ending | None) -> None:
     except OSError as error:
         logger.warning("the termination message could not be written", extra={"error": str(error)})
     logger.info("ending", extra={"reason": message.split("\n", 1)[0]})
-
-
-class _Libvirtd:
-    """Keeps libvirtd alive. A guest does not notice when it dies: a new one finds QEMU by the state files."""
-
-    def __init__(self, children: Children, daemon: Daemon) -> None:
-        self._children = children
-        self._daemon = daemon
-        self._pid = 0
-        self._exited: asyncio.Future[int] | None = None
-
-    async def run(self) -> None:
-        delay = RESTART_SECONDS[0]
-        while True:
-            started = asyncio.get_running_loop().time()
-            with libvirtd_log.forwarding() as output:
-                self._pid, self._exited = self._children.start([LIBVIRTD], self._daemon.environment(), output=output)
-                code = await asyncio.shield(self._exited)
-            logger.warning("libvirtd ended and is started again; the guest goes on", extra={"exit_code": code})
-            lived = asyncio.get_running_loop().time() - started
-            delay = RESTART_SECONDS[0] if lived > RESTART_SECONDS[1] else min(delay * 2, RESTART_SECONDS[1])
-            await asyncio.sleep(delay)
-
-    async def stop(self, seconds: float) -> None:
-        """Ask it to end, and see to it after ``seconds``."""
-        if self._exited is None or self._exited.done():
-            return
-        terminate(self._pid, signal.SIGTERM)
-        try:
-            async with asyncio.timeout(seconds):
-                await asyncio.shield(self._exited)
-        except TimeoutError:
-            terminate(self._pid, signal.SIGKILL)
-
-
-class _Formatter(logging.Formatter):
-    """A line for people, with what ``extra`` brought as ``key=value``."""
-
-    _standard = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-
-    def format(self, record: logging.LogRecord) -> str:
-        extra: Mapping[str, object] = {key: value for key, value in vars(record).items() if key not in self._standard}
-        return " ".join((super().format(record), *(f"{key}={value!r}" for key, value in extra.items())))
-
-
-def configure_logging() -> None:
-    """Log to stderr, where the kubelet collects it."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])

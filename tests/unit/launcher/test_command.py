@@ -100,7 +100,7 @@ async def run():
     return 0
 
 process = types.ModuleType("launcher.main.process")
-process.run, process.configure_logging = run, lambda: None
+process.run = run
 sys.modules["launcher.main.process"] = process
 from launcher import __main__
 import launcher.main
