@@ -65,6 +65,19 @@ def judge(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
     return Finding.HELD if seen.state is State.PAUSED and seen.reason == "migrating" else Finding.STAYED
 
 
+def outcome(error: HypervisorError | None, *, left: bool, abort_asked: bool) -> tuple[messages.MigrationState, str]:
+    """Return how a migration ended, and why.
+
+    Args:
+        error: of libvirt's call; None: it returned.
+        left: the domain is the target's, whatever libvirt said.
+        abort_asked: libvirt was asked to abort it.
+    """
+    if left:
+        return "succeeded", ""
+    return "cancelled" if abort_asked or isinstance(error, MigrationAborted) else "failed", str(error or "")
+
+
 def terms_of(request: messages.Migrate) -> Terms:
     """Return the terms that a migration is requested with, within what QEMU takes: virt-handler may have read them in a damaged object."""
     return Terms(
@@ -161,10 +174,7 @@ class OutgoingMigration:
             )
         except HypervisorError as raised:
             error = raised
-        if await self._left(returned=error is None):
-            return "succeeded", ""
-        aborted = self._abort_asked or isinstance(error, MigrationAborted)
-        return "cancelled" if aborted else "failed", str(error or "")
+        return outcome(error, left=await self._left(returned=error is None), abort_asked=self._abort_asked)
 
     async def _left(self, *, returned: bool) -> bool:
         """Look until it is certain; libvirtd may be away, and its successor cleans up before it answers."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from launcher.domain import document, filling, passed_through
 from launcher.domain.definition import Definition, Tap
+from launcher.domain.disk_origins import Found
 from launcher.domain.values import InvalidSpecification
 from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
 from launcher.main import (
@@ -90,24 +91,9 @@ class Preparation:
         await disk_servers.require(machine.domain, self._network)
         await disk_certificates.prepare(self._children, machine.domain)
         await rbd_images.look(self._children, machine.domain)
-        taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
         await asyncio.to_thread(zones.require, machine.domain)
         own = await asyncio.to_thread(processors.look, machine.domain)
-        definition = Definition(
-            machine.namespace,
-            machine.name,
-            machine.uid,
-            machine.domain,
-            machine.accelerator,
-            list(taps.values()),
-            found,
-            own,
-            await asyncio.to_thread(processors.nodes, own),
-            passed_through.variables(os.environ),
-        )
-        for path in () if machine.domain_xml else document.left_out(definition):
-            logger.warning("only KVM can do this, and the machine is emulated: it is left out", extra={"field": f"spec.domain.{path}"})
-        xml = filling.fill(machine.domain_xml, definition, taps) if machine.domain_xml else document.to_xml(definition)
+        xml = _xml(machine, found, own, await asyncio.to_thread(processors.nodes, own))
         self._serve_addresses(machine)
         await files.make_overlays(self._children, machine.domain, found)
         await made_disks.make(self._children, machine)
@@ -139,3 +125,32 @@ class Preparation:
                 await self._hypervisor.ready()
         except TimeoutError as error:
             raise OperationTimeout(f"libvirtd was not ready within {READY_SECONDS:g} s") from error
+
+
+def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, ...], nodes: Mapping[int, int]) -> str:
+    """Return the XML of a machine's domain.
+
+    Args:
+        machine: the machine.
+        found: what is found at the origins of its disks.
+        own: the processors that it has for itself.
+        nodes: the NUMA nodes of these.
+    """
+    taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
+    definition = Definition(
+        machine.namespace,
+        machine.name,
+        machine.uid,
+        machine.domain,
+        machine.accelerator,
+        list(taps.values()),
+        found,
+        own,
+        nodes,
+        passed_through.variables(os.environ),
+    )
+    if machine.domain_xml:
+        return filling.fill(machine.domain_xml, definition, taps)
+    for path in document.left_out(definition):
+        logger.warning("only KVM can do this, and the machine is emulated: it is left out", extra={"field": f"spec.domain.{path}"})
+    return document.to_xml(definition)
