@@ -48,7 +48,7 @@ def positions_of(machine: messages.Machine | None) -> Mapping[str, tuple[int, ..
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeysState:
     """State of the keys of the guest that runs."""
 
     versions: Mapping[int, str] | None = None
@@ -57,9 +57,9 @@ class Kept:
     """The event loop's time, in seconds, before which nothing is tried again after a failure."""
 
 
-def is_due(kept: Kept, versions: Mapping[int, str], now: float) -> bool:
+def is_due(state: KeysState, versions: Mapping[int, str], now: float) -> bool:
     """Return whether keys have to be set: some are mounted that the guest has not, and the last try is not too fresh."""
-    return bool(versions) and versions != kept.versions and now >= kept.retry
+    return bool(versions) and versions != state.versions and now >= state.retry
 
 
 class AuthorizedKeys:
@@ -85,7 +85,7 @@ class AuthorizedKeys:
         self._agent = agent
         self._machine = machine
         self._told = told
-        self._kept = Kept()
+        self._state = KeysState()
 
     async def run(self) -> None:
         """Keep them until cancelled."""
@@ -95,19 +95,19 @@ class AuthorizedKeys:
 
     async def _look(self, positions: Mapping[str, tuple[int, ...]]) -> None:
         if not self._agent.is_ready:
-            self._kept = Kept()  # the next one may be of another system
+            self._state = KeysState()  # the next one may be of another system
             return
         versions = {each: mounted.version(_directory(each)) for of_user in positions.values() for each in of_user}
         now = asyncio.get_running_loop().time()
-        if not is_due(self._kept, versions, now):
+        if not is_due(self._state, versions, now):
             return
         problem = await self._bring(positions)
         if problem:
             logger.warning("public keys cannot be set in the guest", extra={"error": problem})
-            self._kept = dataclasses.replace(self._kept, retry=now + self._times.keys_retry)
+            self._state = dataclasses.replace(self._state, retry=now + self._times.keys_retry)
             self._told(messages.AuthorizedKeysStatus("failed", problem))
         else:
-            self._kept = dataclasses.replace(self._kept, versions=versions)
+            self._state = dataclasses.replace(self._state, versions=versions)
             self._told(messages.AuthorizedKeysStatus("synchronized"))
 
     async def _bring(self, positions: Mapping[str, tuple[int, ...]]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from launcher.domain.disk_origins import origins
 from launcher.domain.values import InvalidSpecification
 from launcher.main import full_disks, known, machines
-from launcher.main.full_disks import FreeBytes, Memory
+from launcher.main.full_disks import FreeBytes, Tracked
 from launcher.main.times import TIMES, Times
 from launcher.main.watching import Watch
 
@@ -54,7 +54,7 @@ class FreeSpace:
         self._record = watch.record
         self._times = times
         self._measure = measure
-        self._memory = Memory()
+        self._tracked = Tracked()
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -68,15 +68,15 @@ class FreeSpace:
         if machine is None or now.domain is None or not now.domain.active or now.leaving is not None:
             return
         full, time = full_disks.is_full(now.domain), asyncio.get_running_loop().time()
-        tries = full_disks.next_tries(self._memory.tries, time, full=full, tried=not now.status.has_room, times=self._times)
-        self._memory = dataclasses.replace(self._memory, tries=tries)
+        tries = full_disks.next_tries(self._tracked.tries, time, full=full, tried=not now.status.has_room, times=self._times)
+        self._tracked = dataclasses.replace(self._tracked, tries=tries)
         if not full and not now.domain.disk_faults:
             self._record.take(known.disks_failed, ())
             return
         found = full_disks.failing(now.domain, machines.disk_names(machine))
         free = await asyncio.to_thread(self._measure, machine.domain, found.names)
         stands = full and full_disks.is_full(self._record.known.domain)  # it may go on by now
-        self._memory, faults, offer = full_disks.judged(self._memory, found, free, time, stands=stands)
+        self._tracked, faults, offer = full_disks.judged(self._tracked, found, free, time, stands=stands)
         self._record.take(known.disks_failed, faults)
         if offer:
             self._record.take(known.room_found)

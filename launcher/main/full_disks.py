@@ -133,7 +133,7 @@ def failing(seen: Observation, by_target: Mapping[str, str]) -> Failing:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Tracked:
     """What is kept from one look to the next."""
 
     tries: Tries = Tries()
@@ -142,18 +142,18 @@ class Memory:
 
 
 def judged(
-    memory: Memory, found: Failing, free: FreeBytes, now: float, *, stands: bool
-) -> tuple[Memory, tuple[messages.DiskFault, ...], bool]:
+    tracked: Tracked, found: Failing, free: FreeBytes, now: float, *, stands: bool
+) -> tuple[Tracked, tuple[messages.DiskFault, ...], bool]:
     """Return what is kept of a look, the faults to tell, and whether the guest is to be offered to go on.
 
     Args:
-        memory: what was kept, with the tries as they are since this look began.
+        tracked: what was kept, with the tries as they are since this look began.
         found: the disks that fail.
         free: what is free now.
         now: the time.
         stands: the guest still stands still for want of room alone.
     """
-    full = full_since(memory.full, found.faults, free, now)
-    offer = stands and not memory.tries.offered and is_worth_a_try(memory.tries, now, found.stopping, free)
-    tries = dataclasses.replace(memory.tries, offered=True, stood=now) if offer else memory.tries
-    return Memory(tries, full), faults_to_tell(found.faults, full, free, now), offer
+    full = full_since(tracked.full, found.faults, free, now)
+    offer = stands and not tracked.tries.offered and is_worth_a_try(tracked.tries, now, found.stopping, free)
+    tries = dataclasses.replace(tracked.tries, offered=True, stood=now) if offer else tracked.tries
+    return Tracked(tries, full), faults_to_tell(found.faults, full, free, now), offer

@@ -12,7 +12,7 @@ import pytest
 from launcher.domain.states import State
 from launcher.hypervisor.port import AgentRefused, AgentSilent
 from launcher.main.agent import Agent
-from launcher.main.authorized_keys import COMMAND, MAX_PROBLEM, AuthorizedKeys, Kept, is_due, positions_of
+from launcher.main.authorized_keys import COMMAND, MAX_PROBLEM, AuthorizedKeys, KeysState, is_due, positions_of
 from launcher.main.times import Times
 from launcher.protocol import messages
 from launcher.protocol.messages import AccessCredential, AuthorizedKeysStatus
@@ -273,16 +273,16 @@ async def test_a_failure_is_not_repeated_all_the_time(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "versions", "due"),
+    ("state", "versions", "due"),
     [
-        (Kept(), {1: "a"}, True),
-        (Kept(), {}, False),
-        (Kept({1: "a"}), {1: "a"}, False),
-        (Kept({1: "a"}), {1: "b"}, True),
-        (Kept({1: "a"}), {1: "a", 2: ""}, True),
-        (Kept(retry=10.5), {1: "a"}, False),
-        (Kept(retry=10.0), {1: "a"}, True),
+        (KeysState(), {1: "a"}, True),
+        (KeysState(), {}, False),
+        (KeysState({1: "a"}), {1: "a"}, False),
+        (KeysState({1: "a"}), {1: "b"}, True),
+        (KeysState({1: "a"}), {1: "a", 2: ""}, True),
+        (KeysState(retry=10.5), {1: "a"}, False),
+        (KeysState(retry=10.0), {1: "a"}, True),
     ],
 )
-def test_keys_are_due_when_others_are_mounted_and_no_try_is_too_fresh(kept: Kept, versions: dict[int, str], *, due: bool) -> None:
-    assert is_due(kept, versions, 10.0) is due
+def test_keys_are_due_when_others_are_mounted_and_no_try_is_too_fresh(state: KeysState, versions: dict[int, str], *, due: bool) -> None:
+    assert is_due(state, versions, 10.0) is due

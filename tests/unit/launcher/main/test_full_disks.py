@@ -9,7 +9,7 @@ import pytest
 from launcher.domain.states import State
 from launcher.hypervisor.port import NO_SPACE, DiskFault, Observation
 from launcher.main import full_disks
-from launcher.main.full_disks import ENOUGH_BYTES, Failing, Memory, Tries
+from launcher.main.full_disks import ENOUGH_BYTES, Failing, Tracked, Tries
 from launcher.protocol import messages
 
 STOPPED = Observation("guest", "u", "qemu", State.PAUSED, "I/O error", disk_errors=(("vda", NO_SPACE), ("vdz", NO_SPACE)))
@@ -38,18 +38,18 @@ STANDS = Failing({}, frozenset({"root"}))
     ],
 )
 def test_a_guest_is_offered_to_go_on_once(tries: Tries, free: dict[str, int], *, stands: bool, offer: bool) -> None:
-    memory, faults, found = full_disks.judged(Memory(tries), STANDS, free, 100.0, stands=stands)
+    tracked, faults, found = full_disks.judged(Tracked(tries), STANDS, free, 100.0, stands=stands)
     assert (found, faults) == (offer, ())
-    assert memory.tries == (dataclasses.replace(tries, offered=True, stood=100.0) if offer else tries)
+    assert tracked.tries == (dataclasses.replace(tries, offered=True, stood=100.0) if offer else tries)
 
 
 def test_a_look_remembers_which_disks_were_full() -> None:
     failing = Failing({"data": FAULT}, frozenset())
-    memory, faults, _ = full_disks.judged(Memory(), failing, {"data": 0}, 100.0, stands=False)
+    tracked, faults, _ = full_disks.judged(Tracked(), failing, {"data": 0}, 100.0, stands=False)
     assert faults == (messages.DiskFault("data", full=True),)
-    assert memory.full == {"data": 100.0}
-    memory, faults, _ = full_disks.judged(memory, failing, {"data": ENOUGH_BYTES}, 105.0, stands=False)
+    assert tracked.full == {"data": 100.0}
+    tracked, faults, _ = full_disks.judged(tracked, failing, {"data": ENOUGH_BYTES}, 105.0, stands=False)
     assert faults == (messages.DiskFault("data", full=True),)
-    assert memory.full == {"data": 100.0}
-    _, faults, _ = full_disks.judged(memory, failing, {"data": ENOUGH_BYTES}, 200.0, stands=False)
+    assert tracked.full == {"data": 100.0}
+    _, faults, _ = full_disks.judged(tracked, failing, {"data": ENOUGH_BYTES}, 200.0, stands=False)
     assert faults == ()
