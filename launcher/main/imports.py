@@ -146,6 +146,8 @@ class Imports:
                         result = found
                     case Progress() as progress:
                         self._told(disk, **dataclasses.asdict(progress), message="")
+                    case None:
+                        continue
         finally:
             transport.close()
 
