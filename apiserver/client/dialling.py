@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 STAGGER_SECONDS: Final = 0.25
@@ -38,7 +38,7 @@ async def addresses(host: str, port: int) -> list[str]:
     return by_turns(found)
 
 
-def by_turns(found: list[tuple[int, int, int, str, tuple[Any, ...]]]) -> list[str]:
+def by_turns(found: Sequence[tuple[int, int, int, str, tuple[Any, ...]]]) -> list[str]:
     """Return the addresses of what ``getaddrinfo`` found, families by turns."""
     preferred = [str(address[0]) for family, *_, address in found if family == found[0][0]]
     others = [str(address[0]) for family, *_, address in found if family != found[0][0]]
