@@ -86,7 +86,8 @@ def test_what_a_plugin_of_disks_is_told_and_says() -> None:
         f"A call has {contract.SECONDS:g} seconds, {contract.MAX_OUTPUT >> 10} KiB of standard output",
         f"and {contract.MAX_ERRORS >> 10} KiB of standard error",
         f"may have {contract.MAX_DATA >> 20} MiB of memory of its own",
-        f"All interfaces of a pod together have {setup.PREPARE_SECONDS:g} seconds in each try, and each disk has {adding.DEFAULT_LIMITS.all_seconds:g}.",
+        f"All interfaces of a pod together have {setup.PREPARE_SECONDS:g} seconds in each try, "
+        f"and each disk has {adding.DEFAULT_LIMITS.all_seconds:g}.",
         f"after one second, then after twice as long each time, up to {adding.LONGEST_RETRY_SECONDS:g} seconds",
         f"every {NAMED[Limits().network_seconds]} seconds after {NAMED[Limits().network_tries_burst]} tries",
         f"with pauses of up to {NAMED[deleting.LONGEST_RETRY_SECONDS / 60]} minutes",
