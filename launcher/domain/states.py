@@ -77,7 +77,7 @@ REASONS: Final[dict[State, tuple[str, ...]]] = {
 ACTIVE: Final = frozenset({State.RUNNING, State.BLOCKED, State.PAUSED, State.SHUTDOWN, State.PMSUSPENDED})
 """A QEMU process exists."""
 
-_NOT_ARRIVED: Final = frozenset({"migrating", "starting up", "unknown"})
+_RUNS: Final = frozenset({State.RUNNING, State.BLOCKED, State.PMSUSPENDED})
 
 
 def state_of(number: int) -> State:
@@ -97,6 +97,7 @@ def reason_of(state: State, number: int) -> str:
 def has_arrived(state: State, reason: str) -> bool:
     """Tell whether a domain that comes in by a live migration is complete here.
 
-    Until then it is paused for libvirt's own reasons; a complete one is paused by ``user`` until it is resumed.
+    Until then it is paused for libvirt's own reasons; a complete one is paused by ``user`` until it is resumed. A QEMU that libvirt ends,
+    because the migration was aborted, is in ``SHUTDOWN`` for a moment: that is no arrival.
     """
-    return state in ACTIVE and not (state is State.PAUSED and reason in _NOT_ARRIVED)
+    return state in _RUNS or (state is State.PAUSED and reason == "user")

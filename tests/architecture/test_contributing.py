@@ -18,7 +18,7 @@ import pytest
 from tests.architecture.test_structure import PACKAGES, ROOT, modules
 
 TASKS: Final = {
-    "apiserver: connection.Connection.ask": "the connection's own, made by what the event loop calls, and cancelled when the client goes",
+    "apiserver: connection.Connection._ask": "the connection's own, made by what the event loop calls, and cancelled when the client goes",
 }
 BROAD: Final = {
     # The boundaries that CONTRIBUTING.md has.

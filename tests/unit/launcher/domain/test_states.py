@@ -62,6 +62,9 @@ def test_every_state_of_libvirts_has_a_name_of_the_apis_and_every_name_is_one() 
         (State.PAUSED, "starting up", False),
         (State.PAUSED, "user", True),
         (State.RUNNING, "migrated", True),
+        (State.SHUTDOWN, "unknown", False),
+        (State.CRASHED, "panicked", False),
+        (State.PAUSED, "shutting down", False),
         (State.SHUTOFF, "failed", False),
     ],
 )

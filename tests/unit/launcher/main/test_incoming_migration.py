@@ -17,6 +17,9 @@ from launcher.protocol import messages
         ("running", State.PAUSED, "migrating", "running"),
         ("running", State.PAUSED, "user", "arrived"),
         ("arrived", State.PAUSED, "user", "arrived"),
+        ("running", State.SHUTDOWN, "unknown", "running"),  # libvirt ends the QEMU of a migration that was aborted
+        ("arrived", State.SHUTDOWN, "unknown", "arrived"),
+        ("running", State.PAUSED, "shutting down", "running"),
         ("arrived", State.RUNNING, "unpaused", "succeeded"),
         ("arrived", State.PMSUSPENDED, "unknown", "succeeded"),
         ("running", State.NOSTATE, "unknown", "running"),  # of a later libvirt
