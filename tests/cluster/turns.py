@@ -16,6 +16,7 @@ ALONE = frozenset(
     f"test_{name}"
     for name in (
         "bad_days",
+        "contracts",
         "cuts",
         "drain",
         "etcd_move",
