@@ -20,6 +20,7 @@ ALONE = frozenset(
         "cuts",
         "drain",
         "etcd_move",
+        "eviction_strategies",
         "first_session",
         "metrics",
         "network_policies",
