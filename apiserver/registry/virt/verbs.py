@@ -163,7 +163,8 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
         return "the virtual machine is being restarted"
     migration = (vm.get("status") or {}).get("migration") or {}
     if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
-        return f'the virtual machine is being migrated (migration "{migration["name"]}")'
+        way = f"wait for its end; see kubectl get {MIGRATIONS.plural}/{migration['name']}, deleting it cancels it"
+        return f'the virtual machine is being migrated (migration "{migration["name"]}"): {way}'
     return None
 
 

@@ -301,10 +301,14 @@ def test_pause_and_unpause_take_turns() -> None:
         ("pause", _off(), "only a running virtual machine can pause; this one is Succeeded"),
         ("unpause", _vm("Scheduled"), "only a running virtual machine can unpause; this one is Scheduled"),
         ("migrate", _vm("Pending"), "only a running virtual machine can migrate; this one is Pending"),
-        (
-            "pause",
-            _vm(migration={"name": "m1", "phase": "Running"}),
-            'the virtual machine is being migrated (migration "m1")',
+        *(
+            (
+                verb,
+                _vm(migration={"name": "m1", "phase": phase}),
+                'the virtual machine is being migrated (migration "m1"): wait for its end; see kubectl get migrations/m1, deleting it cancels it',
+            )
+            for verb in ("pause", "unpause", "migrate")
+            for phase in ("Scheduling", "PreparingTarget", "TargetReady", "Running")
         ),
         (
             "migrate",
