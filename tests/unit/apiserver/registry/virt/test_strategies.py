@@ -305,7 +305,8 @@ def test_pause_and_unpause_take_turns() -> None:
             (
                 verb,
                 _vm(migration={"name": "m1", "phase": phase}),
-                'the virtual machine is being migrated (migration "m1"): wait for its end; see kubectl get migrations/m1, deleting it cancels it',
+                'the virtual machine is being migrated (migration "m1"): wait for its end; '
+                "see kubectl get migrations/m1, deleting it cancels it",
             )
             for verb in ("pause", "unpause", "migrate")
             for phase in ("Scheduling", "PreparingTarget", "TargetReady", "Running")
