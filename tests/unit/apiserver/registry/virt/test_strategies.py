@@ -360,6 +360,10 @@ def test_migrate_gives_the_priority_that_it_is_told_of() -> None:
     for wrong in (101, -101, 1.5, True, "1", [1]):
         with pytest.raises(errors.Invalid, match="priority"):
             _migrate(_vm(), {"priority": wrong})
+    with pytest.raises(errors.Invalid) as bounded:
+        _migrate(_vm(), {"priority": 200})
+    said = 'Options.kubevirt.io "vm1" is invalid: priority: Invalid value: 200: must be between -100 and 100, inclusive'
+    assert bounded.value.message == said
     with pytest.raises(errors.Invalid) as both:
         _migrate(_vm(), {"priority": 101, "nodeSelector": 1, "force": True})
     assert all(each in both.value.message for each in ("priority", "nodeSelector", "force"))
