@@ -68,6 +68,8 @@ MAX_STRANGERS: Final = 3
 """Nodes whose virt-handlers speak another contract, that are named."""
 SUCCEEDED: Final = "Succeeded"
 """The type of the condition that says whether the migration did."""
+_BY_STOP: Final = frozenset({"NotRunning", "SourceChanged", "SourcePodEnded"})
+"""Reasons of a Migration that ended with the run of its guest."""
 _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
 
 
@@ -133,7 +135,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     return _oversee(seen)
 
 
-def outcome_event(migration: Object, actions: Iterable[Action]) -> Emit | None:
+def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action]) -> Emit | None:
     """Return the Event that says how a Migration ended to whoever looks at its machine: once, with the removal of the finalizer."""
     phase, name = phases.phase_of(migration), name_of(migration)
     if phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
@@ -141,7 +143,16 @@ def outcome_event(migration: Object, actions: Iterable[Action]) -> Emit | None:
     if phase == phases.SUCCEEDED:
         source, target = dig(migration, "status", "sourceNode"), dig(migration, "status", "targetNode")
         return Emit("Normal", "Migrated", f"migration {name} moved the guest from {source} to {target}")
-    return Emit("Warning", f"Migration{phase}", f"migration {name}: {dig(migration, 'status', 'message') or phase}")
+    message = f"migration {name}: {dig(migration, 'status', 'message') or phase}"
+    return Emit("Normal" if _is_stopped(migration, vm) else "Warning", f"Migration{phase}", message)
+
+
+def _is_stopped(migration: Object, vm: Object | None) -> bool:
+    """Return whether somebody stopped, restarted or deleted the machine, which ends the migration of its guest: no fault to warn of."""
+    if vm is None or power.end_asked_for(vm):
+        return True
+    left = (each for each in dig(vm, "status", "attempts") or () if each.get("podName") == dig(migration, "status", "sourcePod"))
+    return any(each.get("stopTime") for each in left)
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
@@ -504,7 +515,8 @@ def _finish(seen: Observed, phase: str, reason: str, message: str) -> tuple[Acti
         "message": message,
         "conditions": _conditions(seen, "True" if phase == phases.SUCCEEDED else "False", reason, message),
     }
-    return (WriteStatus(status), Emit("Warning" if phase == phases.FAILED else "Normal", phase, message))
+    is_fault = phase == phases.FAILED and not (reason in _BY_STOP and _is_stopped(seen.migration, seen.vm))
+    return (WriteStatus(status), Emit("Warning" if is_fault else "Normal", phase, message))
 
 
 def _report(seen: Observed, phase: str, reason: str, message: str, **fields: str) -> tuple[Action, ...]:
