@@ -148,11 +148,11 @@ def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action
 
 
 def _is_stopped(migration: Object, vm: Object | None) -> bool:
-    """Return whether somebody stopped, restarted or deleted the machine, which ends the migration of its guest: no fault to warn of."""
-    if vm is None or power.end_asked_for(vm):
-        return True
-    left = (each for each in dig(vm, "status", "attempts") or () if each.get("podName") == dig(migration, "status", "sourcePod"))
-    return any(each.get("stopTime") for each in left)
+    """Return whether a migration was begun, and somebody then stopped, restarted or deleted the machine: no fault to warn of."""
+    if vm is None or not (source := dig(migration, "status", "sourcePod")):
+        return False
+    left = (each for each in dig(vm, "status", "attempts") or () if each.get("podName") == source)
+    return bool(power.end_asked_for(vm)) or any(each.get("stopTime") for each in left)
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
