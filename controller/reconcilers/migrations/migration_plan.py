@@ -34,7 +34,7 @@ from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, memory
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
-from controller.reconcilers.migrations import migratable, migration_bounds, migration_queue, migration_retries
+from controller.reconcilers.migrations import migratable, migration_bounds, migration_queue, migration_retries, unschedulable
 from controller.reconcilers.migrations.migration_bounds import (
     NODE_SECONDS,
     PREPARE_SECONDS,
@@ -64,8 +64,6 @@ QUEUED: Final = "Queued"
 """Reason of one that waits for its turn."""
 OVERDUE: Final = "Overdue"
 """Reason of one whose end nobody says, and whose place is another's."""
-MAX_STRANGERS: Final = 3
-"""Nodes whose virt-handlers speak another contract, that are named."""
 SUCCEEDED: Final = "Succeeded"
 """The type of the condition that says whether the migration did."""
 _BY_STOP: Final = frozenset({"NotRunning", "SourceChanged", "SourcePodEnded"})
@@ -148,11 +146,11 @@ def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action
 
 
 def _is_stopped(migration: Object, vm: Object | None) -> bool:
-    """Return whether somebody stopped, restarted or deleted the machine, which ends the migration of its guest: no fault to warn of."""
-    if vm is None or power.end_asked_for(vm):
-        return True
-    left = (each for each in dig(vm, "status", "attempts") or () if each.get("podName") == dig(migration, "status", "sourcePod"))
-    return any(each.get("stopTime") for each in left)
+    """Return whether a migration was begun, and somebody then stopped, restarted or deleted the machine: no fault to warn of."""
+    if vm is None or not (source := dig(migration, "status", "sourcePod")):
+        return False
+    left = (each for each in dig(vm, "status", "attempts") or () if each.get("podName") == source)
+    return bool(power.end_asked_for(vm)) or any(each.get("stopTime") for each in left)
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
@@ -291,13 +289,7 @@ def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
         return ()
     told = [f"pod {name_of(target)}: {found[1]}"]
     if pod_state.is_unschedulable(target):
-        told += sorted(seen.strangers.values())[:MAX_STRANGERS]
-    if seen.vm is not None and pod_state.is_unschedulable(target) and pod_state.has_kvm(target):
-        told += filter(None, [cpu.demands(seen.vm, chosen_cpu.running(seen.vm))])
-        if cpu.is_the_nodes(seen.vm):
-            source = dig(seen.migration, "status", "sourceNode")
-            both = " and ".join(f"{each}…" for each in (names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS))
-            told.append(f"the guest has the processors of node {source} and goes only to nodes with all labels {both} of that one")
+        told += unschedulable.reasons(seen.migration, seen.vm, target, seen.strangers)
     return _report(seen, phases.SCHEDULING, found[0], "; ".join(told))
 
 
