@@ -36,7 +36,7 @@ class Observed:
     answered: str = ""
     """Time of the request that was there when the guest stopped by a fault, or that a Resume was sent for since: it asks for no more."""
     not_understood: str = ""
-    """What this process does not understand of the launcher, which is of another release; empty: it understands it."""
+    """Part of a launcher of another release that this process does not understand; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
