@@ -21,7 +21,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        """Return a hash of everything: each token of a service account has an ``extra`` of its own, and none may fill another one's place."""
+        """Return a hash of everything: each token of a service account has an ``extra`` of its own."""
         return hash((self.name, self.groups, self.uid, frozenset(self.extra.items())))
 
 
