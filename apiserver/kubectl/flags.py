@@ -23,6 +23,8 @@ MIGRATION_KINDS: Final = frozenset({"vmmig", "migration", "migrations", "migrati
 SCROLLBACK: Final = "The guest's newest output comes first, with what others typed there before; whoever opens the console next sees yours."
 _DEVICE: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}|[0-9]{1,3}-[0-9]{1,3}")
 LONGEST_SECONDS: Final = 365 * 24 * 3600.0
+WAIT_SECONDS: Final = 600.0
+"""Of ``--wait`` without ``--timeout``."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -129,15 +131,31 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     cancel.add_argument("--migration", action="store_true", help="NAME is that of a Migration, as kubectl virt migrate prints it")
     _add_waiting(cancel, "wait until it is over: 0 when the guest stayed, 1 when it had moved already")
     parsed = parser.parse_args(arguments)
-    if parsed.command == "cancel-migration" and "/" in parsed.name:
-        parsed.name, parsed.migration = parsed.name.rpartition("/")[2], True
+    if parsed.command == "cancel-migration":
+        _settle_name(cancel, parsed)
+    if parsed.command in ("migrate", "cancel-migration"):
+        _settle_timeout(made.get(parsed.command, cancel), parsed)
     parsed.selection = _selection(parsed)
     return parsed
 
 
 def _add_waiting(parser: CommandParser, text: str) -> None:
     parser.add_argument("--wait", action="store_true", help=text)
-    parser.add_argument("--timeout", type=_seconds, default=600.0, metavar="DURATION", help="with --wait: how long (default 10m)")
+    parser.add_argument("--timeout", type=_seconds, metavar="DURATION", help="with --wait: how long (default 10m)")
+
+
+def _settle_timeout(parser: CommandParser, parsed: argparse.Namespace) -> None:
+    if parsed.timeout is not None and not parsed.wait:
+        parser.error("--timeout is how long --wait waits: write --wait, too")
+    if parsed.timeout is None:
+        parsed.timeout = WAIT_SECONDS
+
+
+def _settle_name(parser: CommandParser, parsed: argparse.Namespace) -> None:
+    kind, _, name = parsed.name.rpartition("/")
+    if kind.lower() in KINDS and parsed.migration:
+        parser.error(f"{parsed.name} is a virtual machine, and --migration says that NAME is a Migration: write one or the other")
+    parsed.name, parsed.migration = name, parsed.migration or kind.lower() in MIGRATION_KINDS
 
 
 def _shared() -> CommandParser:
@@ -171,9 +189,11 @@ def _machine(text: str) -> str:
 
 
 def _machine_or_migration(text: str) -> str:
-    """Return the name of a machine, or that of a Migration behind a slash."""
+    """Return the text, which names a machine or a Migration; :func:`_settle_name` says which."""
     kind, slash, name = text.rpartition("/")
-    return f"migration/{name}" if slash and name and kind.lower() in MIGRATION_KINDS else _machine(text)
+    if not (slash and name and kind.lower() in MIGRATION_KINDS):
+        _machine(text)
+    return text
 
 
 def _port(text: str) -> int:

@@ -12,6 +12,9 @@ from apiserver.apis.virt import migration_attempts, phases, progress
 BAR: Final = 24
 """Columns of the bar alone."""
 MAX_MESSAGE: Final = 300
+"""Of a migration that goes on."""
+MAX_OUTCOME: Final = 32 << 10
+"""Of its end, which is said once and whole: a status has no such message."""
 
 
 def line(migration: Object) -> str:
@@ -35,7 +38,7 @@ def bar(migration: Object, width: int) -> str:
 
 def outcome(migration: Object) -> str:
     """Return how a migration ended, for people."""
-    message = one_line(str(objects.dig(migration, "status", "message") or ""), MAX_MESSAGE)
+    message = one_line(str(objects.dig(migration, "status", "message") or ""), MAX_OUTCOME)
     phase = phases.phase_of(migration)
     if phase != phases.SUCCEEDED:
         verb = "was cancelled" if phase == phases.CANCELLED else "failed"

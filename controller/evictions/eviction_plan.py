@@ -139,7 +139,9 @@ def plan(seen: Observed) -> Decision:
         case evictions.SHUTDOWN:
             return _end(seen, pod, vm)
         case evictions.EXTERNAL:
-            return Decision(allowed=False, message=f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External)")
+            way = f"a person moves it with: kubectl virt migrate {name_of(vm)} -n {namespace_of(vm)}"
+            message = f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External); {way}"
+            return Decision(allowed=False, message=message)
         case evictions.LIVE_MIGRATE:
             return _not_movable(seen, vm) or _move(seen, pod, vm)
         case evictions.LIVE_MIGRATE_IF_POSSIBLE:
@@ -189,8 +191,8 @@ def _not_movable(seen: Observed, vm: Object) -> Decision | None:
     """Return the refusal of a guest that cannot migrate and may not be shut down; None for one that can migrate."""
     if not (why := migratable.why_not(vm, seen.claims)):
         return None
-    message = f"virtual machine {name_of(vm)} cannot migrate: {why}. Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible"
-    return Decision(allowed=False, message=message)
+    way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, by which the guest is shut down"
+    return Decision(allowed=False, message=f"virtual machine {name_of(vm)} cannot migrate: {why}. {way}")
 
 
 def _end(seen: Observed, pod: Object, vm: Object) -> Decision:

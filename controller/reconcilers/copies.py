@@ -50,7 +50,7 @@ class NodeFile:
 
 
 Storage: TypeAlias = NamespacedName | ServerDisk | NodeFile
-"""What keeps a machine's data; a NamespacedName is a PersistentVolumeClaim's."""
+"""Places of a machine's data; a NamespacedName is a PersistentVolumeClaim's."""
 
 
 class Mac(NamedTuple):

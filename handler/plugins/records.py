@@ -51,7 +51,7 @@ class Record:
 
     @property
     def key(self) -> Element:
-        """What it is of."""
+        """Element of a pod that the record is of."""
         return Element(self.kind, self.pod_uid, self.element)
 
     def answered(self, result: Mapping[str, Any]) -> Record:

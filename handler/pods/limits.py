@@ -10,7 +10,7 @@ BUDGET_BYTES_PER_SECOND: Final = 128 << 10
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is waited for, and what a launcher may say."""
+    """Times of a connection to a launcher, and bounds of what it may say."""
 
     hello_seconds: float = 10.0
     call_seconds: float = 45.0

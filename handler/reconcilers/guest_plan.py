@@ -36,7 +36,7 @@ class Observed:
     answered: str = ""
     """Time of the request that was there when the guest stopped by a fault, or that a Resume was sent for since: it asks for no more."""
     not_understood: str = ""
-    """What this process does not understand of the launcher, which is of another release; empty: it understands it."""
+    """Part of a launcher of another release that this process does not understand; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,9 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
     if phases.phase_of(vm) == phases.STOPPING:
         return ()  # the states a guest goes through on its way down are worth no write; its end is
     if is_migrating(launcher):
-        return ()  # what libvirt pauses and resumes on the way is nobody's business; the outcome is reported
+        # What libvirt pauses and resumes on the way is nobody's business, and the outcome is reported. A guest that was paused in order to
+        # arrive stands still for longer: nobody is to be sent to it by a Service.
+        return (ReportGuest(),) if _stands_to_arrive(launcher) else ()
     if not launcher.stopping:
         pause = power.wants_paused(vm)
         if pause and launcher.domain.state in ("running", "blocked"):
@@ -180,6 +182,11 @@ def _left(launcher: messages.Status | None) -> bool:
 def _is_leaving(launcher: messages.Status | None) -> bool:
     migrations = launcher.migrations if launcher is not None else ()
     return any(each.direction == "outgoing" and each.state == "running" for each in migrations)
+
+
+def _stands_to_arrive(launcher: messages.Status) -> bool:
+    """Return whether a guest that leaves was paused by request, as a MigrationPolicy may allow; libvirt's own reason is ``migrating``."""
+    return _is_leaving(launcher) and launcher.domain is not None and (launcher.domain.state, launcher.domain.reason) == ("paused", "user")
 
 
 def is_migrating(launcher: messages.Status) -> bool:

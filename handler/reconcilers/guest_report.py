@@ -47,7 +47,7 @@ class Observed:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the guest has to end, by its liveness probe."""
+        """True if the guest has to end, by its liveness probe."""
         return bool(self.verdict.dead) and not self.launcher.stopping
 
 

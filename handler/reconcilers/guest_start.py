@@ -33,7 +33,7 @@ class GuestStart:
         self._limits = ports.limits
         self._writer = writer
         self._accelerators: dict[str, messages.Accelerator] = {}
-        """What the pod's devices, which were given since this process began, let its guest run with."""
+        """Acceleration that the pod's devices allow its guest, of those given since this process began."""
         self._imported: set[str] = set()
         """Pods whose images were imported, or are no concern of theirs."""
         self._starting: dict[str, Pending] = {}

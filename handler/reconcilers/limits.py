@@ -11,7 +11,7 @@ MAX_STEPS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a loop waits for, and how much it does."""
+    """Times and bounds of a loop."""
 
     image_seconds: float = 2.0
     """Until a pod whose claims have no image yet is asked again: a file on another machine's disk has no event."""

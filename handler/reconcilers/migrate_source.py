@@ -151,7 +151,7 @@ class MigrateSource(migration_side.Side):
             case migration_plan.FailAttempt():
                 await self._fail_attempt(migration, guest_status.printable(action.message))
             case migration_plan.EndMigration():
-                await self._end(migration, link, action.phase, guest_status.printable(action.message))
+                await self._end(migration, link, action)
             case _:
                 assert_never(action)
         return None
@@ -218,11 +218,12 @@ class MigrateSource(migration_side.Side):
             logger.warning("that an attempt of migration %s failed cannot be said: %s", objects.uid_of(migration), error)
             await self._fail(migration, message)
 
-    async def _end(self, migration: Object, link: Link | None, phase: str, message: str) -> None:
+    async def _end(self, migration: Object, link: Link | None, end: migration_plan.EndMigration) -> None:
         figures = self._figures(migration, link) if phases.phase_of(migration) == phases.RUNNING else {}
-        await self._write(migration, phase, message=message, **figures)
-        reason = "MigrationFailed" if phase == phases.FAILED else "MigrationCancelled"
-        self._emit(migration, "Warning", reason, f"the guest stays on its node: {message}")
+        message = guest_status.printable(end.message)
+        await self._write(migration, end.phase, message=message, **figures)
+        if end.stays:
+            self._emit(migration, "Warning", f"Migration{end.phase}", f"the guest stays on its node: {message}")
 
     async def _fail(self, migration: Object, message: str) -> None:
         """End it before the launcher began: the domain has not moved."""

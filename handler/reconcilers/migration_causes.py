@@ -40,11 +40,15 @@ _KILLED: Final = re.compile(r"unexpectedly closed the monitor(?: \(vm='[^']*'\))
 
 
 def stop_of(vm: Mapping[str, Any] | None) -> str:
-    """Return why the machine should be off; empty: it should be on, or it cannot be judged."""
+    """Return why this run of the guest should end, by a restart, too; empty: it should go on, or it cannot be judged."""
     if vm is None or structure.of_virtual_machine(vm):
         return ""
-    wanted = power.decide(vm)
-    return "" if wanted.on else wanted.message
+    return power.end_asked_for(vm)
+
+
+def is_off(launcher: messages.Status, stop: str) -> bool:
+    """Return whether the guest has ended, or is to end."""
+    return launcher.stopping or launcher.ending is not None or bool(stop)
 
 
 def is_broken_connection(known: messages.MigrationStatus) -> bool:
@@ -58,8 +62,7 @@ def may_pass(known: messages.MigrationStatus, launcher: messages.Status, stop: s
 
     The guest goes on here and is to go on, and what broke is a connection or a process, which has nothing to do with the guest.
     """
-    is_off = launcher.stopping or launcher.ending is not None or bool(stop)
-    return known.state == "failed" and not is_off and is_broken_connection(known)
+    return known.state == "failed" and not is_off(launcher, stop) and is_broken_connection(known)
 
 
 def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop: str, limit: str = "") -> str:
@@ -68,7 +71,7 @@ def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop:
     Args:
         known: what virt-launcher says of the migration.
         launcher: what it says of the guest.
-        stop: why the machine should be off, as ``power.decide`` says it; empty: it should be on.
+        stop: why the guest should end, as :func:`stop_of` says it; empty: it should go on.
         limit: the limit for which it was aborted, where it was; empty: for another reason.
     """
     ending = launcher.ending

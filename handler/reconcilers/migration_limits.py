@@ -24,6 +24,11 @@ STALL_SECONDS: Final = 150
 """Without a byte of the guest having moved: libvirt, QEMU or the way is stuck, and does not know it."""
 
 
+MILLISECONDS: Final = 1000
+BOUND_SHARE: Final = 0.75
+"""Of the bandwidth: a mean rate of so much is bounded by it, since a migration takes some seconds to begin and to end."""
+
+
 def request(migration: Object) -> messages.Migrate:
     """Return what the launcher is to be told of a migration that is to begin."""
     options = dig(migration, "status", "options") or {}
@@ -61,19 +66,30 @@ def cause(migration: Object, known: messages.MigrationStatus, now: datetime, sta
     """Return why a migration was aborted, as its user is told; empty: not because of a limit."""
     limit, elapsed, known = _limit(migration), _elapsed(migration, now), _with_figures(known, migration)
     if stalled_seconds >= STALL_SECONDS:
-        return f"timed out: nothing of the guest moved for {STALL_SECONDS} s; {_moved(known)}"
+        return "; ".join(filter(None, (f"timed out: nothing of the guest moved for {STALL_SECONDS} s", _moved(known))))
     if limit is None or elapsed < limit:
         return ""
     options = dig(migration, "status", "options") or {}
     paused = (
         f", and as long again paused (allowPause of {_origin(migration)})" if options.get("allowPause") and elapsed >= 2 * limit else ""
     )
-    hurdle = "; the guest writes memory as fast as it is sent" if known.iteration > 1 and not paused else ""
-    advice = ("allowPause, allowAutoConverge or " if not paused else "") + "a longer completionTimeoutPerGiB"
+    bound = _bound(options, known)
+    found = (_moved(known), bound, "the guest writes memory as fast as it is sent" if known.iteration > 1 and not paused else "")
+    advice = [*(("a higher bandwidth",) if bound else ()), *(("allowPause", "allowAutoConverge") if not paused else ())]
+    may_help = f"{', '.join(advice)} or a longer completionTimeoutPerGiB" if advice else "a longer completionTimeoutPerGiB"
     return (
-        f"timed out: the guest did not arrive within {limit} s (completionTimeoutPerGiB of {_origin(migration)}){paused}: {_moved(known)}"
-        f"{hurdle}; a MigrationPolicy with {advice} may help"
+        f"timed out: the guest did not arrive within {limit} s (completionTimeoutPerGiB of {_origin(migration)}){paused}: "
+        f"{'; '.join(filter(None, (*found, f'a MigrationPolicy with {may_help} may help')))}"
     )
+
+
+def _bound(options: Object, known: messages.MigrationStatus) -> str:
+    """Return that the bandwidth which is allowed bounds the rate; empty: there is none, or it is further from being reached."""
+    allowed, elapsed = quantity.parse(str(_given(options.get("bandwidth"), 0))).bytes, known.elapsed_milliseconds
+    sent = migration_progress.amounts(known)[1]
+    if not allowed or elapsed < MILLISECONDS or sent * MILLISECONDS / elapsed < BOUND_SHARE * allowed:
+        return ""
+    return f"no more than {quantity.shown(allowed)} a second may be (bandwidth)"
 
 
 def _with_figures(known: messages.MigrationStatus, migration: Object) -> messages.MigrationStatus:
@@ -94,6 +110,8 @@ def _with_figures(known: messages.MigrationStatus, migration: Object) -> message
 def _moved(known: messages.MigrationStatus) -> str:
     seconds = max(known.elapsed_milliseconds, 0) / 1000
     total, processed, remaining = migration_progress.amounts(known)
+    if not total and not processed:
+        return ""  # nobody has seen any figures
     rate = f", {quantity.shown(processed / seconds)} a second" if seconds >= 1 else ""
     return f"{quantity.shown(processed)} were sent{rate}, {quantity.shown(remaining)} of {quantity.shown(total)} remain"
 

@@ -68,7 +68,7 @@ class Observed:
     address: str = ""
     """Target: where other handlers reach this one's relay now."""
     stop: str = ""
-    """Source: why the machine should be off; empty: it should be on, or nobody knows."""
+    """Source: why the guest should end; empty: it should go on, or nobody knows."""
     now: datetime | None = None
     """By the clock that writes ``Running`` and the end; None: time does not matter."""
     stalled_seconds: float = 0.0
@@ -124,6 +124,8 @@ class EndMigration:
 
     phase: str
     message: str
+    stays: bool = True
+    """The guest goes on here: else it has ended, or is to end, and virt-controller alone tells of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +256,16 @@ def _source_over(seen: Observed, phase: str) -> SourcePlan:
 def _stayed(seen: Observed, known: messages.MigrationStatus, launcher: messages.Status) -> EndMigration | FailAttempt:
     """The attempt is over, and the domain runs here or has ended here."""
     migration, unwanted = seen.migration, objects.is_deleting(seen.migration)
+    stays = not migration_causes.is_off(launcher, seen.stop)
     if known.state == "cancelled":
         if unwanted:
-            return EndMigration(phases.CANCELLED, "deleted while the guest moved")
-        return EndMigration(phases.FAILED, migration_causes.of_failure(known, launcher, seen.stop, _limit_of(seen, known)))
+            return EndMigration(phases.CANCELLED, "deleted while the guest moved", stays)
+        return EndMigration(phases.FAILED, migration_causes.of_failure(known, launcher, seen.stop, _limit_of(seen, known)), stays)
     cause = migration_causes.of_failure(known, launcher, seen.stop)
     is_counted = phases.phase_of(migration) == phases.RUNNING and migration_attempts.number_of(migration) > 0
     if is_counted and not unwanted and migration_causes.may_pass(known, launcher, seen.stop):
         return FailAttempt(cause)
-    return EndMigration(phases.FAILED, cause)
+    return EndMigration(phases.FAILED, cause, stays)
 
 
 def _under_way(seen: Observed, launcher: messages.Status) -> SourcePlan:
@@ -307,7 +310,7 @@ def _is_confirming(seen: Observed) -> bool:
 
 def _not_begun(seen: Observed, launcher: messages.Status, phase: str, *, unwanted: bool) -> SourcePlan:
     if launcher.ending is not None or seen.gone:
-        return (EndMigration(phases.FAILED, "the guest ended before its migration began"),)
+        return (EndMigration(phases.FAILED, "the guest ended before its migration began", stays=False),)
     if unwanted:
         return (EndMigration(phases.CANCELLED, "deleted before the migration began"),)
     if not seen.connected:

@@ -15,7 +15,7 @@ from launcher.main import agent_answers
 
 
 class Turn(Enum):
-    """What a turn of the agent is for."""
+    """Purpose of a turn of the agent."""
 
     MISS = "say that no agent is connected"
     ASK = "ask for what the status tells"

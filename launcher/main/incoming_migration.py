@@ -24,9 +24,16 @@ def expected(status: messages.Status) -> messages.MigrationStatus | None:
     return next((item for item in status.migrations if item.direction == "incoming" and item.state != "succeeded"), None)
 
 
-def advanced(known: messages.MigrationStatus, seen: Observation, now: float) -> messages.MigrationStatus:
-    """Return the migration after the domain was seen here; ``now`` is Unix time."""
-    if seen.arrived and seen.state is not State.PAUSED:  # released, though the answer may have been lost
+def advanced(known: messages.MigrationStatus, seen: Observation, now: float, *, releasing: bool) -> messages.MigrationStatus:
+    """Return the migration after the domain was seen here.
+
+    Args:
+        known: the migration before.
+        seen: the domain.
+        now: in Unix time.
+        releasing: libvirt was asked to let the domain run, so one that runs was released, though the answer may have been lost.
+    """
+    if releasing and seen.arrived and seen.state is not State.PAUSED:
         return dataclasses.replace(known, state="succeeded", end_time=now)
     if known.state in ("prepared", "running") and seen.arrived:
         return dataclasses.replace(known, state="arrived", start_time=known.start_time or now)

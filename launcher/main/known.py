@@ -41,6 +41,8 @@ class Known:
     """The XML that libvirt was given, or would have been were the domain not to come from another pod."""
     stopping: life.Stopping | None = None
     """Since the guest has to power off."""
+    releasing: bool = False
+    """libvirt was asked to let a domain that arrived run."""
     making: bool = False
     """A domain is being made, or the place for one that comes: that can be abandoned."""
     abandoned: bool = False
@@ -156,7 +158,7 @@ def observed(known: Known, seen: Observation | None, now: float) -> Known:
 
 def _observed_active(known: Known, seen: Observation, now: float) -> Known:
     if known.arriving is not None:
-        known = with_migration(known, incoming_migration.advanced(known.arriving, seen, now))
+        known = with_migration(known, incoming_migration.advanced(known.arriving, seen, now, releasing=known.releasing))
     kind: messages.Accelerator = "kvm" if seen.type == "kvm" else "qemu"
     names = machines.disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
     fault, full = life.fault_of(seen, names), any(error == NO_SPACE for _, error in seen.disk_errors)
@@ -247,6 +249,11 @@ def with_migration(known: Known, changed: messages.MigrationStatus) -> Known:
     """Return what is known after a migration changed; a domain that was released here is the pod's own from then on."""
     known = with_status(known, migrations=life.with_migration(known.status.migrations, changed))
     return set_running(created(known)) if (changed.direction, changed.state) == ("incoming", "succeeded") else known
+
+
+def releasing(known: Known) -> Known:
+    """Return what is known from the moment at which libvirt is asked to let a domain that arrived run."""
+    return dataclasses.replace(known, releasing=True)
 
 
 def released(known: Known, uid: str, now: float) -> Known:

@@ -66,6 +66,7 @@ class Migrations:
             if requests.is_lost(self._record.known, request.migration_uid):
                 self._record.take(known.ended, "crashed", requests.LOST, time.time())
             if requests.is_to_release(self._record.known, request.migration_uid):
+                self._record.take(known.releasing)
                 try:
                     if not request.paused:
                         await self._hypervisor.resume(self._record.known.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,22 +18,30 @@ from tests.testbed import release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
+DEFAULT = "LiveMigrateIfPossible"
+"""The chart's."""
 BOUND = {"name": "default", "type": "bridge"}
 """A card with which a guest cannot move: it has its pod's own address."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def chart(kubeconfig: Path) -> Iterator[None]:
+def chart(system: Kubectl) -> Iterator[None]:
     """The chart has its own default again afterwards."""
     try:
         yield
     finally:
         release.install()
+        obeyed(system, DEFAULT)
 
 
 def give(system: Kubectl, strategy: str) -> None:
-    """Have a strategy be the cluster's, and wait until there is no virt-controller of another one, which would judge evictions still."""
+    """Have a strategy be the cluster's."""
     release.install(f"evictionStrategy={strategy}")
+    obeyed(system, strategy)
+
+
+def obeyed(system: Kubectl, strategy: str) -> None:
+    """Wait until there is no virt-controller of another strategy, which would judge evictions still."""
     flag = f"--eviction-strategy={strategy}"
 
     def holds() -> bool:

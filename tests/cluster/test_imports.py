@@ -23,6 +23,8 @@ def a_server() -> dict[str, Any]:
     return a_pod("images", "sh", "-c", SERVE, restart="Always", volumes=[volume], volume_mounts=[{"name": "guest", "mountPath": "/guest"}])
 
 
+@pytest.mark.cluster
+@pytest.mark.timeout(900)
 def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, testguest: None) -> None:
     vm = tiny_vm("imported")
     del vm["spec"]["domain"]["firmware"]

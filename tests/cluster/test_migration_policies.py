@@ -24,6 +24,10 @@ WRITER = (
 """Writes memory faster than it is sent at 4 MiB a second: it copies, since random bytes are slow to come by where guests are emulated."""
 
 
+CONVERGE_SECONDS = 90
+"""Several times what a guest takes whose processors QEMU may slow down, and no time is enough for one that writes on as before."""
+
+
 def writing(kubectl: Kubectl, name: str) -> dict[str, Any]:
     """Return a machine, chosen by the policy of its name, whose guest counts, and writes memory without end."""
     machine = tiny_vm(name)
@@ -112,6 +116,34 @@ def test_a_guest_that_never_stops_writing_stays_when_its_time_is_over(kubectl: K
     assert "timed out: the guest did not arrive within 30 s (completionTimeoutPerGiB of MigrationPolicy impatient)" in status["message"]
     assert "the guest writes memory as fast as it is sent" in status["message"]
     stays(kubectl, impatient)
+
+
+def test_of_two_migrations_of_such_a_guest_only_the_one_with_auto_converge_arrives(kubectl: Kubectl, impatient: dict[str, Any]) -> None:
+    """On the same terms but for that one."""
+    terms: dict[str, Any] = {"machines": {"policy": "impatient"}, "bandwidth": "8Mi", "completionTimeoutPerGiB": CONVERGE_SECONDS}
+    with a_policy(kubectl, "unslowed", **terms):
+        made = kubectl.create(migration("impatient"))["metadata"]["name"]
+        told = eventually(lambda: converging(kubectl, made), timeout=CONVERGE_SECONDS, what="the migration is told not to converge")
+        assert told["status"] == "False"
+        assert "the guest writes its memory at" in told["message"]
+        assert final_phase(kubectl, made) == "Failed"
+    status = kubectl.json("get", "migration", made)["status"]
+    assert f"the guest did not arrive within {CONVERGE_SECONDS} s" in status["message"]
+    assert "the guest writes memory as fast as it is sent" in status["message"]
+    assert "allowAutoConverge" in status["message"]
+    assert status["progress"]["iteration"] > 1
+    stays(kubectl, impatient)
+
+    with a_policy(kubectl, "slowed", allowAutoConverge=True, **terms):
+        made = kubectl.create(migration("impatient"))["metadata"]["name"]
+        assert final_phase(kubectl, made) == "Succeeded"
+    status = kubectl.json("get", "migration", made)["status"]
+    assert (status["policy"], status["options"]["allowAutoConverge"]) == ("slowed", True)
+    print(f"with auto-converge: {status['progress']}")
+    after = kubectl.json("get", "vm", "impatient")["status"]
+    assert after["nodeName"] == status["targetNode"] != impatient["status"]["nodeName"]
+    assert len(after["attempts"]) == 1
+    ticks_on(kubectl, "impatient")
 
 
 def test_a_guest_that_never_stops_writing_arrives_where_it_may_be_paused(kubectl: Kubectl) -> None:

@@ -89,7 +89,17 @@ def watching(kubectl: Kubectl, journal: Journal, *what: str) -> Iterator[None]:
             reader.join()
 
 
-def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(kubectl: Kubectl, make_namespace: Any) -> None:
+def settled(system: Kubectl) -> None:
+    """Wait until no pod of the release ends that an upgrade before this test has replaced: Helm waits for the new ones alone."""
+
+    def holds() -> bool:
+        return not any("deletionTimestamp" in pod["metadata"] for pod in system.json("get", "pods")["items"])
+
+    eventually(holds, timeout=90, what="the pods that an upgrade has replaced are gone")
+
+
+def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(kubectl: Kubectl, system: Kubectl, make_namespace: Any) -> None:
+    settled(system)
     inner = make_namespace("left-behind")
     inner.apply(tiny_vm("one"))
     inner("wait", "vm", "one", "--for=condition=Ready", "--timeout=90s", timeout=100)

@@ -17,7 +17,7 @@ Json: TypeAlias = Any
 
 
 class NamespacedName(NamedTuple):
-    """What identifies an object among its kind."""
+    """Key of an object among those of its kind."""
 
     namespace: str
     """Empty for a cluster-scoped object."""

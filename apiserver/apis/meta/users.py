@@ -18,7 +18,11 @@ class User:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        """Return a hash of everything: each token of a service account has an ``extra`` of its own."""
+        return hash((self.name, self.groups, self.uid, frozenset(self.extra.items())))
 
 
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))

@@ -112,6 +112,13 @@ def decide(vm: Mapping[str, Any]) -> Power:
     return _by_strategy(strategy, spec, ended, current=current, next_attempt=next_attempt, failures=failures)
 
 
+def end_asked_for(vm: Mapping[str, Any]) -> str:
+    """Return why the present attempt should end, because the machine should be off or is to be restarted; empty: it should not."""
+    wanted = decide(vm)
+    is_restart = wanted.reason == "Requested" and wanted.attempt > current_attempt(vm)
+    return wanted.message if not wanted.on or is_restart else ""
+
+
 def was_interrupted(vm: Mapping[str, Any]) -> bool:
     """Return whether the newest attempt is over because something in the cluster ended its pod, not because anybody wanted it to end.
 

@@ -147,8 +147,8 @@ class Record:
         self._moment = moment = pieces.time(received)
         self._received = f',"requestReceivedTimestamp":"{moment}","stageTimestamp":"'
         self._head = f'{verdict.head}{encoded(audit_id)},"stage":"'
-        self._uri = uri
-        self._user = user
+        who = "{}" if user is None else pieces.user(user)
+        self._what = f'","requestURI":{encoded(uri)},"verb":{pieces.text(info.verb)},"user":{who}'
         self._where = origin
 
     def act_as(self, user: User, constraint: str) -> None:
@@ -198,10 +198,8 @@ class Record:
 
     def _said(self) -> str:
         """Return what the request itself says."""
-        who = "{}" if self._user is None else self.pieces.user(self._user)
-        what = f'","requestURI":{encoded(self._uri)},"verb":{self.pieces.text(self._info.verb)},"user":{who}'
         acting = "" if self.impersonated is None else self._impersonation(self.impersonated)
-        return f"{what}{acting}{self._where}{self._reference() if self._info.is_resource else ''}"
+        return f"{self._what}{acting}{self._where}{self._reference() if self._info.is_resource else ''}"
 
     def _annotations(self, others: Mapping[str, str]) -> str:
         rest = encoded(dict(others))[1:-1]

@@ -32,7 +32,7 @@ from apiserver.registry.cacher.changes import Event, EventBatch, EventType, Pred
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is done at once, and how long the pauses between are."""
+    """Sizes of what is done at once, and the pauses between."""
 
     chunk: int = 256
     """Changes that a watch looks at before it hands them on: bounds what one watch holds and how long it keeps the loop."""

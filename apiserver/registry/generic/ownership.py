@@ -41,11 +41,10 @@ def keep_times(new: Object, old: Object) -> None:
     A write that only says the same again would otherwise change the object, and wake everybody who watches it.
     """
     mine, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
-    if not mine or not before or len(mine) != len(before) or mine == before:
+    if not mine or not before or len(mine) != len(before):
         return
-    for each, other in zip(mine, before, strict=True):
-        if each["fieldsV1"] != other["fieldsV1"] or {**each, "time": ""} != {**other, "time": ""}:
-            return
-    same = new.keys() == old.keys() and all(new[key] == old[key] for key in new if key != "metadata")
-    if same and {**new["metadata"], "managedFields": before} == old["metadata"]:
+    kept = {**new["metadata"], "managedFields": before}
+    if {**new, "metadata": kept} != old:
+        return  # as of most writes: the first text that differs says so
+    if all({**each, "time": ""} == {**other, "time": ""} for each, other in zip(mine, before, strict=True)):
         new["metadata"]["managedFields"] = before

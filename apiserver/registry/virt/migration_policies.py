@@ -25,6 +25,10 @@ class MigrationPolicyStrategy(Strategy):
         """Return all that is wrong with a MigrationPolicy."""
         return migration_policy.validate(obj)
 
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return all that is wrong with an edited MigrationPolicy."""
+        return migration_policy.validate_update(obj, old)
+
     def columns(self) -> tuple[Column, ...]:
         """Return what ``kubectl get migrationpolicies`` shows."""
         return (

@@ -15,7 +15,6 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import names, phases, power
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
-from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
 from apiserver.apis.virt.v1alpha1.validation import MAX_PRIORITY
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 
@@ -32,7 +31,7 @@ class RequestVerb(Verb):
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
         """Note the request, for the attempt that it asks for (Start, Restart: the next one) or is about."""
-        _require_fields(body, frozenset())
+        _require_fields(obj, body, frozenset())
         reason = _refuse_deleting(obj) or self._refuse(obj)
         if reason is not None:
             raise conflict(obj, reason)
@@ -56,7 +55,7 @@ class Migrate(CreatingVerb):
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
         """Return the Migration; the lock on the machine is taken when it is written."""
         del now
-        _require_fields(body, frozenset({"nodeSelector", "priority"}))
+        _require_fields(obj, body, frozenset({"nodeSelector", "priority"}))
         reason = _refuse_deleting(obj) or refuse_migrate(obj)
         if reason is not None:
             raise conflict(obj, reason)
@@ -163,7 +162,8 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
         return "the virtual machine is being restarted"
     migration = (vm.get("status") or {}).get("migration") or {}
     if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
-        return f'the virtual machine is being migrated (migration "{migration["name"]}")'
+        way = f"wait for its end; see kubectl get {MIGRATIONS.plural}/{migration['name']}, deleting it cancels it"
+        return f'the virtual machine is being migrated (migration "{migration["name"]}"): {way}'
     return None
 
 
@@ -175,7 +175,7 @@ def _conditions(vm: Object) -> list[dict[str, Any]]:
     return objects.dig(vm, "status", "conditions") or []
 
 
-def _require_fields(body: Object, allowed: frozenset[str]) -> None:
+def _require_fields(vm: Object, body: Object, allowed: frozenset[str]) -> None:
     """Refuse a body that asks for more than the verb can do."""
     unknown = sorted(body.keys() - allowed - {"kind", "apiVersion"})
     found = [validation.unknown_field(each) for each in unknown]
@@ -189,8 +189,8 @@ def _require_fields(body: Object, allowed: frozenset[str]) -> None:
     priority = body.get("priority")
     if "priority" in allowed and priority is not None:
         path = validation.Path("priority")
-        if isinstance(priority, int) and not isinstance(priority, bool):
-            found += validate_between(priority, -MAX_PRIORITY, MAX_PRIORITY, path)
-        else:
+        if not isinstance(priority, int) or isinstance(priority, bool):
             found.append(validation.type_invalid(path, priority, "must be an integer"))
-    validation.raise_if_any(found, group=names.GROUP, kind="Options", name="")
+        elif abs(priority) > MAX_PRIORITY:
+            found.append(validation.invalid(path, priority, f"must be between -{MAX_PRIORITY} and {MAX_PRIORITY}, inclusive"))
+    validation.raise_if_any(found, group=names.GROUP, kind="Options", name=objects.name_of(vm))

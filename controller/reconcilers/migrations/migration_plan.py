@@ -34,7 +34,7 @@ from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, memory
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
-from controller.reconcilers.migrations import migratable, migration_bounds, migration_queue, migration_retries
+from controller.reconcilers.migrations import migratable, migration_bounds, migration_queue, migration_retries, unschedulable
 from controller.reconcilers.migrations.migration_bounds import (
     NODE_SECONDS,
     PREPARE_SECONDS,
@@ -64,10 +64,10 @@ QUEUED: Final = "Queued"
 """Reason of one that waits for its turn."""
 OVERDUE: Final = "Overdue"
 """Reason of one whose end nobody says, and whose place is another's."""
-MAX_STRANGERS: Final = 3
-"""Nodes whose virt-handlers speak another contract, that are named."""
 SUCCEEDED: Final = "Succeeded"
 """The type of the condition that says whether the migration did."""
+_BY_STOP: Final = frozenset({"NotRunning", "SourceChanged", "SourcePodEnded"})
+"""Reasons of a Migration that ended with the run of its guest."""
 _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
 
 
@@ -133,7 +133,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     return _oversee(seen)
 
 
-def outcome_event(migration: Object, actions: Iterable[Action]) -> Emit | None:
+def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action]) -> Emit | None:
     """Return the Event that says how a Migration ended to whoever looks at its machine: once, with the removal of the finalizer."""
     phase, name = phases.phase_of(migration), name_of(migration)
     if phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
@@ -141,7 +141,16 @@ def outcome_event(migration: Object, actions: Iterable[Action]) -> Emit | None:
     if phase == phases.SUCCEEDED:
         source, target = dig(migration, "status", "sourceNode"), dig(migration, "status", "targetNode")
         return Emit("Normal", "Migrated", f"migration {name} moved the guest from {source} to {target}")
-    return Emit("Warning", f"Migration{phase}", f"migration {name}: {dig(migration, 'status', 'message') or phase}")
+    message = f"migration {name}: {dig(migration, 'status', 'message') or phase}"
+    return Emit("Normal" if _is_stopped(migration, vm) else "Warning", f"Migration{phase}", message)
+
+
+def _is_stopped(migration: Object, vm: Object | None) -> bool:
+    """Return whether a migration was begun, and somebody then stopped, restarted or deleted the machine: no fault to warn of."""
+    if vm is None or not (source := dig(migration, "status", "sourcePod")):
+        return False
+    left = (each for each in dig(vm, "status", "attempts") or () if each.get("podName") == source)
+    return bool(power.end_asked_for(vm)) or any(each.get("stopTime") for each in left)
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
@@ -280,13 +289,7 @@ def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
         return ()
     told = [f"pod {name_of(target)}: {found[1]}"]
     if pod_state.is_unschedulable(target):
-        told += sorted(seen.strangers.values())[:MAX_STRANGERS]
-    if seen.vm is not None and pod_state.is_unschedulable(target) and pod_state.has_kvm(target):
-        told += filter(None, [cpu.demands(seen.vm, chosen_cpu.running(seen.vm))])
-        if cpu.is_the_nodes(seen.vm):
-            source = dig(seen.migration, "status", "sourceNode")
-            both = " and ".join(f"{each}…" for each in (names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS))
-            told.append(f"the guest has the processors of node {source} and goes only to nodes with all labels {both} of that one")
+        told += unschedulable.reasons(seen.migration, seen.vm, target, seen.strangers)
     return _report(seen, phases.SCHEDULING, found[0], "; ".join(told))
 
 
@@ -504,7 +507,8 @@ def _finish(seen: Observed, phase: str, reason: str, message: str) -> tuple[Acti
         "message": message,
         "conditions": _conditions(seen, "True" if phase == phases.SUCCEEDED else "False", reason, message),
     }
-    return (WriteStatus(status), Emit("Warning" if phase == phases.FAILED else "Normal", phase, message))
+    is_fault = phase == phases.FAILED and not (reason in _BY_STOP and _is_stopped(seen.migration, seen.vm))
+    return (WriteStatus(status), Emit("Warning" if is_fault else "Normal", phase, message))
 
 
 def _report(seen: Observed, phase: str, reason: str, message: str, **fields: str) -> tuple[Action, ...]:

@@ -223,5 +223,5 @@ class Migrations:
         return found if ownership.is_meant(found, reference, vm) else None
 
     def _record_outcome(self, seen: planning.Observed, actions: tuple[Action, ...]) -> None:
-        if seen.vm is not None and (event := planning.outcome_event(seen.migration, actions)) is not None:
+        if seen.vm is not None and (event := planning.outcome_event(seen.migration, seen.vm, actions)) is not None:
             self._recorder.event(seen.vm, VIRTUAL_MACHINES, event.type, event.reason, event.message)

@@ -58,11 +58,13 @@ def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> 
         settings: with the strategy of updates.
     """
     strategy = evictions.strategy_of(vm) or settings.eviction_strategy
+    why = one_line(migratable.why_not(vm, claims), MAX_WHY)
     if settings.workload_update.strategy == "None":
-        return Way(words.STAYS, "nothing moves it by itself (the chart's workloadUpdate.strategy is None): migrate or restart the machine")
+        way_on = f"restart the machine, since the guest cannot migrate ({why})" if why else "migrate or restart the machine"
+        return Way(words.STAYS, f"nothing moves it by itself (the chart's workloadUpdate.strategy is None): {way_on}")
     if strategy == evictions.EXTERNAL:
         return Way(words.STAYS, "another program moves it (evictionStrategy External)")
-    if not (why := one_line(migratable.why_not(vm, claims), MAX_WHY)):
+    if not why:
         return Way(words.WILL_MIGRATE, "the guest will be moved live into a pod of this release")
     if settings.workload_update.strategy != "Evict":
         return Way(words.STAYS, f"the guest cannot migrate ({why}): restart the machine")

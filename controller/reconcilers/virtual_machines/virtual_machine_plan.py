@@ -74,9 +74,11 @@ SLOW_SECONDS: Final = 60.0
 
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return what brings the machine closer to what it should be."""
+    actions = disruptions.report(seen) or outdated.over(seen) or _decide(seen)
     return (
         *_hold(seen),
-        *(disruptions.report(seen) or outdated.over(seen) or _decide(seen)),
+        *actions,
+        *_record_migration(seen, actions),
         *disruptions.until_settled(seen),
         *silent_nodes.until_silent(seen),
     )
@@ -86,6 +88,14 @@ def _hold(seen: Observed) -> tuple[Action, ...]:
     """Put the finalizer back that somebody took off: a deletion would be over before the guest is, and nobody would wait for it."""
     held = is_deleting(seen.vm) or names.VM_FINALIZER in finalizers_of(seen.vm)
     return () if held else (AddFinalizer(names.VM_FINALIZER),)
+
+
+def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """Say in the status how far the migration is. A stop goes first: no other write waits for this one."""
+    if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
+        return ()
+    record = migration_record.record(seen.vm, seen.migrations, seen.now)
+    return () if record == dig(seen.vm, "status", "migration") else (WriteStatus({**statuses.status_of(seen), "migration": record}),)
 
 
 def _decide(seen: Observed) -> tuple[Action, ...]:
@@ -171,11 +181,9 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
 
 
 def _follow(seen: Observed) -> tuple[Action, ...]:
-    """The guest moves, or moved: status and attempt say by what Migration and where to; a condition says that the pod is outdated."""
+    """The guest moved: the attempt says where to; a condition says that the pod is outdated."""
     old = statuses.status_of(seen)
     status = dict(old)
-    if (record := migration_record.record(seen.vm, seen.migrations, seen.now)) is not None:
-        status["migration"] = record
     place = {key: str(old.get(key) or "") for key in ("nodeName", "podName")}
     newest = power.newest_attempt(seen.vm)
     if newest and all(place.values()) and not all(newest.get(key) == value for key, value in place.items()):

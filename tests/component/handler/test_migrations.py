@@ -43,6 +43,12 @@ class Scene:
         migration["metadata"]["finalizers"] = ["kubevirt.io/migration"]
         await self.world.api.put(MIGS, {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration})
 
+    def guest(self) -> tuple[str, str]:
+        """Return the machine's words of its guest: the domain's state, and whether it is ready."""
+        status = self.world.api.get(VMS, "default", "testvm")["status"]
+        ready = [each["status"] for each in status.get("conditions") or () if each["type"] == "Ready"]
+        return str((status.get("domain") or {}).get("state")), "".join(ready)
+
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.world.api.get(MIGS, "default", "m")["status"]
         return found
@@ -311,6 +317,7 @@ async def test_a_migration_that_a_stop_ended_says_so(scene: Scene) -> None:
 
     message = scene.world.api.get(MIGS, "default", "m")["status"]["message"]
     assert message == "the virtual machine was stopped while it moved: stop was requested"
+    assert "MigrationFailed" not in scene.world.events()  # nor that the guest stays on its node: virt-controller tells how it ended
 
 
 async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None:
@@ -374,7 +381,13 @@ async def test_a_guest_that_may_be_paused_to_arrive_is(scene: Scene) -> None:
         await eventually(lambda: messages.PauseForMigration("mig-1") in scene.source.received)
         assert messages.AbortMigration("mig-1") not in scene.source.received
         await eventually(lambda: "MigrationPaused" in scene.world.events())
-    assert scene.phase() == "Running"
+        domain = scene.source.status.domain
+        assert domain is not None
+        scene.source.change(domain=replace(domain, state="paused", reason="user"))
+        await eventually(lambda: scene.guest() == ("paused", "False"))
+        scene.source.change(domain=replace(domain, state="running", reason="unpaused"))
+        scene.source.migration("mig-1", "outgoing", "failed", "it did not arrive")
+        await eventually(lambda: scene.guest() == ("running", "True"))
 
 
 async def test_a_launcher_is_told_of_the_policy(scene: Scene) -> None:

@@ -97,6 +97,7 @@ class Migrating(RuleBasedStateMachine):
         if hasattr(self, "source"):
             assert not (self.source.runs and self.target.runs)
             assert not self.target.runs or self.source.state is None, "a QEMU is left on the source"
+            assert self.vm["status"].get("podName") != TARGET or self.source.state is None, "the machine's pod is not the guest's"
 
     def teardown(self) -> None:
         if not hasattr(self, "source"):
@@ -107,6 +108,7 @@ class Migrating(RuleBasedStateMachine):
             self.now += timedelta(seconds=5)
             for step in (
                 self.libvirt_goes_on,
+                self.the_targets_qemu_ends,
                 self.the_source_launcher_looks,
                 self.the_target_launcher_looks,
                 self.statuses_arrive,
@@ -161,7 +163,17 @@ class Migrating(RuleBasedStateMachine):
         if self.source.state is State.PAUSED:
             self.source.state, self.source.reason = State.RUNNING, "migration canceled"
         if self.target.state is State.PAUSED and self.target.reason != "user":
+            self.target.state, self.target.reason = State.SHUTDOWN, "unknown"  # for as long as its QEMU takes to end
+
+    @rule()
+    def the_targets_qemu_ends(self) -> None:
+        if self.target.state is State.SHUTDOWN:
             self.target.state = None
+
+    @precondition(lambda self: hasattr(self, "source") and self.job == "perform")
+    @rule()
+    def the_migration_is_aborted(self) -> None:
+        self._fail()
 
     @precondition(lambda self: hasattr(self, "source") and self.job == "confirm")
     @rule()
@@ -203,7 +215,10 @@ class Migrating(RuleBasedStateMachine):
         if pod.over or pod.migration is None or pod.migration.state == "succeeded":
             return
         known = pod.migration
-        pod.migration = incoming_migration.advanced(known, pod.seen, 1.0) if pod.seen is not None else incoming_migration.lost(known, 1.0)
+        if pod.seen is None:
+            pod.migration = incoming_migration.lost(known, 1.0)
+        else:
+            pod.migration = incoming_migration.advanced(known, pod.seen, 1.0, releasing=pod.state is State.RUNNING)
 
     def _release(self) -> bool:
         pod = self.target

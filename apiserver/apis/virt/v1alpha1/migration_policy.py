@@ -11,10 +11,11 @@ from typing import Any, Final
 from pydantic import Field
 
 from apiserver.apis.meta import names, objectmeta, quantity
+from apiserver.apis.meta.objects import dig
 from apiserver.apis.meta.schema import ATOMIC, ATOMIC_MAP, Int32, Int64, Kind, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_many
 from apiserver.apis.virt import migration_policies as limits
-from apiserver.apis.virt.v1alpha1.domain.rules import validate_amount, validate_between
+from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
 from apiserver.apis.virt.v1alpha1.scheduling import SelectorOperator
 
 Object = Mapping[str, Any]
@@ -123,7 +124,7 @@ def validate(obj: Object) -> list[FieldError]:
     for field in ("namespaceSelector", "virtualMachineSelector"):
         found += _selector(selectors.get(field) or {}, SPEC.child("selectors", field))
     if (given := spec.get("bandwidth")) is not None:
-        found += validate_bandwidth(given, SPEC.child("bandwidth"))
+        found += validate_bandwidth(given, SPEC.child("bandwidth")) or _validate_whole(given, SPEC.child("bandwidth"))
     for field, (least, most) in limits.BOUNDS.items():
         if (number := spec.get(field)) is not None:
             found += validate_between(number, least, most, SPEC.child(field))
@@ -132,11 +133,27 @@ def validate(obj: Object) -> list[FieldError]:
     return found
 
 
+def validate_update(obj: Object, old: Object) -> list[FieldError]:
+    """Return all that is wrong with an edited MigrationPolicy; a bandwidth that a release before took may stay."""
+    given = dig(obj, "spec", "bandwidth")
+    if given is None or given != dig(old, "spec", "bandwidth"):
+        return validate(obj)
+    return validate({**obj, "spec": {key: value for key, value in obj["spec"].items() if key != "bandwidth"}})
+
+
 def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
-    """Return what is wrong with a bandwidth: libvirt counts in MiB per second, and takes 0 as no limit."""
-    if quantity.parse(str(given)).nanos == 0:
+    """Return what is wrong with a bandwidth: libvirt takes 0 as no limit."""
+    amount = quantity.parse(str(given))
+    if amount.nanos == 0 or limits.MIN_BANDWIDTH <= amount <= limits.MAX_BANDWIDTH:
         return []
-    return validate_amount(given, limits.MIN_BANDWIDTH, limits.MAX_BANDWIDTH, path)
+    return [invalid(path, given, f"must be 0, which is no limit, or from {limits.MIN_BANDWIDTH} to {limits.MAX_BANDWIDTH}")]
+
+
+def _validate_whole(given: object, path: Path) -> list[FieldError]:
+    """Refuse a part of a MiB: libvirt counts in MiB per second, so it would not be used."""
+    amount = quantity.parse(str(given))
+    is_whole = amount.nanos % limits.MIN_BANDWIDTH.nanos == 0
+    return [] if is_whole else [invalid(path, given, f"must be whole MiB, such as {amount.bytes >> 20}Mi")]
 
 
 def _selector(selector: Object, path: Path) -> list[FieldError]:

@@ -14,6 +14,13 @@ from apiserver.kubectl import flags
         ("stop a b", "error: unrecognized arguments: b\nSee 'kubectl virt stop --help' for usage."),
         ("stop vm a", "error: vm a: write vm/a\nSee 'kubectl virt stop --help' for usage."),
         ("console VirtualMachines a", "error: VirtualMachines a: write VirtualMachines/a\nSee 'kubectl virt console --help' for usage."),
+        ("migrate a --timeout 5m", "error: --timeout is how long --wait waits: write --wait, too\nSee 'kubectl virt migrate --help'"),
+        ("cancel-migration a --timeout 0s", "write --wait, too\nSee 'kubectl virt cancel-migration --help'"),
+        (
+            "cancel-migration VM/a --migration",
+            "error: VM/a is a virtual machine, and --migration says that NAME is a Migration: write one or the other\n"
+            "See 'kubectl virt cancel-migration --help'",
+        ),
         ("stop pod/a", "error: argument NAME: 'pod/a' names no virtual machine: write NAME or vm/NAME\nSee 'kubectl virt stop --help'"),
     ],
 )
@@ -55,6 +62,7 @@ def test_a_migration_is_waited_for_if_asked() -> None:
         ("vm/a", "a", False),
         ("a --migration", "a", True),
         ("migration.kubevirt.io/a-x7k2p", "a-x7k2p", True),
+        ("Migration/a-x7k2p --migration", "a-x7k2p", True),
         ("vmmig/a-x7k2p --wait", "a-x7k2p", True),
     ],
 )

@@ -68,6 +68,12 @@ def test_a_bar_is_as_wide_as_the_terminal_lets_it_be() -> None:
     )
 
 
+def test_the_end_is_said_whole_and_safe_for_terminals() -> None:
+    long = f"{'no node ' * 200}\x1b[2J\nat all"
+    assert progress.outcome(a_migration("Failed", message=long)).endswith(f"failed: {'no node ' * 200}[2J | at all")
+    assert progress.line(a_migration("Scheduling", message=long)).endswith("…")
+
+
 def test_an_outcome_says_what_it_took() -> None:
     status: dict[str, Any] = {
         "message": "the guest moved to node b",

@@ -97,7 +97,8 @@ def test_a_guest_that_is_to_restart_may_go() -> None:
 def test_what_the_machine_says_of_why_it_cannot_migrate_is_repeated(told: dict[str, str], said: str) -> None:
     vm = a_running_vm(evictionStrategy="LiveMigrate")
     vm["status"]["conditions"] = [{"type": "Migratable", "status": "False", **told}]
-    assert f"virtual machine testvm cannot migrate: {said}. Stop it" in judged(vm).message
+    way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, by which the guest is shut down"
+    assert judged(vm).message == f"virtual machine testvm cannot migrate: {said}. {way}"
 
 
 @pytest.mark.parametrize("status", ["True", "Unknown"])

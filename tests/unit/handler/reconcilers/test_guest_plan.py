@@ -231,6 +231,17 @@ def test_what_libvirt_pauses_during_a_migration_is_left_alone_and_not_reported()
     assert plan(observed(a_vm("Running"), moving)) == ()
 
 
+@pytest.mark.parametrize(
+    ("direction", "state", "reported"), [("outgoing", "running", True), ("incoming", "arrived", False), ("incoming", "running", False)]
+)
+def test_a_guest_that_was_paused_to_arrive_is_reported_where_it_still_is(
+    direction: messages.MigrationDirection, state: messages.MigrationState, *, reported: bool
+) -> None:
+    standing = replace(a_migrating(state, direction), domain=messages.DomainStatus("d", "u", "qemu", "paused", "user"))
+
+    assert plan(observed(a_vm("Running"), standing)) == (REPORT if reported else ())
+
+
 def test_a_guest_that_moved_away_is_no_longer_reported_from_here() -> None:
     assert plan(observed(a_vm("Running"), an_ended("migrated"))) == ()
     assert plan(observed(a_vm("Running"), a_migrating("succeeded"), gone=True)) == ()

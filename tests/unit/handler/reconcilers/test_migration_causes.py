@@ -19,6 +19,13 @@ def ended(kind: messages.EndingKind, message: str = "") -> messages.Status:
     return replace(RUNNING, domain=None, ending=messages.Ending(kind, message))
 
 
+def restarted(attempt: int) -> dict[str, Any]:
+    """Return a machine in its first attempt for which a restart asked to have this one."""
+    request = {"action": "Restart", "time": "2026-01-01T00:00:00.000000Z", "runStrategy": "Always", "attempt": attempt}
+    status = {"attempt": 1, "attempts": [{"number": 1}], "request": request}
+    return {"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Always"}, "status": status}
+
+
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 @pytest.mark.parametrize("said", ["client socket is closed", "migrate: operation aborted: migration out job: canceled by client", ""])
 @pytest.mark.parametrize(
@@ -64,6 +71,8 @@ def test_a_machine_that_is_to_run_on_says_what_broke(state: messages.MigrationSt
         ({"metadata": "broken"}, ""),
         ({"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Halted"}}, "runStrategy is Halted"),
         ({"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Always"}}, ""),
+        (restarted(2), "restart was requested"),
+        (restarted(1), ""),  # it has been
     ],
 )
 def test_a_machine_that_should_be_off_says_why(vm: Any, why: str) -> None:

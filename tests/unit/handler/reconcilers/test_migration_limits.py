@@ -160,13 +160,13 @@ def test_figures_of_a_hostile_launcher_break_nothing() -> None:
     wild = cancelled(elapsed_milliseconds=-5, memory_total_bytes=-1, memory_processed_bytes=-1, memory_remaining_bytes=-(1 << 62))
     (action,) = planned(moving(), 151, wild)
     assert isinstance(action, plan.EndMigration)
-    assert "0 were sent, 0 of 0 remain" in action.message
+    assert "cluster's default): a MigrationPolicy" in action.message
 
 
 def test_a_migration_in_which_nothing_moved_says_so() -> None:
     (action,) = planned(moving(), 20, cancelled(), stalled=STALL_SECONDS)
     assert isinstance(action, plan.EndMigration)
-    assert action.message.startswith("timed out: nothing of the guest moved for 150 s")
+    assert action.message == "timed out: nothing of the guest moved for 150 s"
 
 
 def test_a_deleted_migration_is_cancelled_and_a_stopped_guest_stopped_however_late() -> None:
@@ -256,4 +256,20 @@ def test_of_figures_that_were_written_in_part_the_rest_is_none() -> None:
 def test_where_nobody_wrote_figures_none_are_told() -> None:
     (action,) = planned(moving(), 151, cancelled())
     assert isinstance(action, plan.EndMigration)
-    assert "): 0 were sent, 0 of 0 remain; a MigrationPolicy" in action.message
+    assert "): a MigrationPolicy" in action.message
+
+
+@pytest.mark.parametrize(("bandwidth", "is_said"), [("10Mi", True), ("13Mi", True), ("14Mi", False), ("0", False), (None, False)])
+def test_a_bandwidth_that_bounds_the_rate_is_named(bandwidth: str | None, *, is_said: bool) -> None:
+    """FIGURES are of 10 MiB a second."""
+    said = caused(moving(bandwidth=bandwidth), 151)
+    assert (f"; no more than {bandwidth} a second may be (bandwidth); the guest writes" in said) is is_said
+    assert ("a MigrationPolicy with a higher bandwidth, allowPause, allowAutoConverge or a longer" in said) is is_said
+    assert "bandwidth" not in caused(moving(bandwidth=bandwidth), 151, elapsed_milliseconds=999)
+
+
+def test_a_bandwidth_that_bounds_the_rate_of_a_paused_guest_is_named() -> None:
+    said = caused(moving(bandwidth="10Mi", allowPause=True), 301)
+    assert said.endswith(
+        "a second may be (bandwidth); a MigrationPolicy with a higher bandwidth or a longer completionTimeoutPerGiB may help"
+    )

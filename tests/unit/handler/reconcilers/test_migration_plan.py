@@ -91,6 +91,21 @@ def test_the_source_says_that_the_guest_stayed(state: messages.MigrationState, d
         assert action.phase == phase
 
 
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+@pytest.mark.parametrize("deleting", [False, True])
+def test_only_of_a_guest_that_goes_on_is_said_that_it_stays(state: messages.MigrationState, *, deleting: bool) -> None:
+    launcher, migration = a_migrating(state), a_migration("Running", deleting=deleting)
+    for seen, stays in (
+        (Observed(migration, launcher, connected=True, gone=False), True),
+        (Observed(migration, launcher, connected=True, gone=False, stop="restart was requested"), False),
+        (Observed(migration, replace(launcher, stopping=True), connected=True, gone=False), False),
+        (Observed(migration, replace(launcher, ending=messages.Ending("destroyed", "")), connected=True, gone=True), False),
+    ):
+        action = only(plan.plan_source(seen))
+        assert isinstance(action, plan.EndMigration)
+        assert action.stays is stays
+
+
 def test_a_migration_that_never_began_is_cancelled_by_its_deletion() -> None:
     (action,) = source(a_migration("TargetReady", deleting=True), a_running())
 

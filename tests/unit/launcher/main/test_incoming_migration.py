@@ -28,7 +28,9 @@ from launcher.protocol import messages
     ],
 )
 def test_how_far_a_domain_is_follows_from_one_look_at_it(known: messages.MigrationState, state: State, reason: str, then: str) -> None:
-    found = advanced(messages.MigrationStatus("m1", "incoming", known), Observation("guest", "u-1", "qemu", state, reason), 7.0)
+    found = advanced(
+        messages.MigrationStatus("m1", "incoming", known), Observation("guest", "u-1", "qemu", state, reason), 7.0, releasing=True
+    )
 
     assert found.state == then
     assert bool(found.end_time) == (then == "succeeded")
@@ -37,7 +39,14 @@ def test_how_far_a_domain_is_follows_from_one_look_at_it(known: messages.Migrati
 @pytest.mark.parametrize(("start_time", "then"), [(0.0, 7.0), (3.0, 3.0)])
 def test_the_arrival_of_one_that_nobody_saw_coming_is_its_start(start_time: float, then: float) -> None:
     known = messages.MigrationStatus("m1", "incoming", "running", start_time=start_time)
-    assert advanced(known, Observation("guest", "u-1", "qemu", State.PAUSED, "user"), 7.0).start_time == then
+    assert advanced(known, Observation("guest", "u-1", "qemu", State.PAUSED, "user"), 7.0, releasing=False).start_time == then
+
+
+@pytest.mark.parametrize("known", ["prepared", "running", "arrived"])
+@pytest.mark.parametrize("state", [State.RUNNING, State.PAUSED])
+def test_one_that_nobody_asked_to_release_was_not_released(known: messages.MigrationState, state: State) -> None:
+    seen = Observation("guest", "u-1", "qemu", state, "user")
+    assert advanced(messages.MigrationStatus("m1", "incoming", known), seen, 7.0, releasing=False).state in ("running", "arrived")
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,8 @@ def test_a_domain_that_is_not_there_yet_or_is_leaving_has_not_ended(before: Know
     [
         (target(), ON_ITS_WAY, "running", False),
         (target("running"), PAUSED, "arrived", False),
-        (target("arrived"), RUNNING, "succeeded", False),
+        (target("arrived"), RUNNING, "arrived", False),
+        (known.releasing(target("arrived")), RUNNING, "succeeded", False),
         (target(), None, "prepared", False),
         (target("running"), None, "failed", False),
         (target("arrived"), OFF, "failed", False),

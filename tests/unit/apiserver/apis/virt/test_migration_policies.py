@@ -210,7 +210,10 @@ def test_nothing_that_a_client_sends_breaks_the_rules() -> None:
         ({"bandwidth": "0"}, []),
         ({"bandwidth": 1048576}, []),
         ({"bandwidth": "1Ti"}, []),
+        ({"bandwidth": "2048Ki"}, []),
         ({"bandwidth": "1023Ki"}, ["spec.bandwidth"]),
+        ({"bandwidth": "1.5Mi"}, ["spec.bandwidth"]),
+        ({"bandwidth": "200M"}, ["spec.bandwidth"]),
         ({"bandwidth": "-1"}, ["spec.bandwidth"]),
         ({"bandwidth": "2Ti"}, ["spec.bandwidth"]),
         ({"maxDowntimeMilliseconds": 0}, ["spec.maxDowntimeMilliseconds"]),
@@ -230,6 +233,27 @@ def test_nothing_that_a_client_sends_breaks_the_rules() -> None:
 )
 def test_numbers_that_libvirt_would_refuse_are_refused_here(spec: dict[str, Any], fields: list[str]) -> None:
     assert causes(**spec) == fields
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "said"),
+    [
+        ("-1", "must be 0, which is no limit, or from 1Mi to 1Ti"),
+        ("2Ti", "must be 0, which is no limit, or from 1Mi to 1Ti"),
+        ("1.5Mi", "must be whole MiB, such as 1Mi"),
+        ("200M", "must be whole MiB, such as 190Mi"),
+    ],
+)
+def test_a_bandwidth_that_is_refused_says_what_may_be(bandwidth: str, said: str) -> None:
+    (error,) = MigrationPolicyStrategy().validate(a_policy("p", bandwidth=bandwidth))
+    assert error.detail == said
+
+
+def test_a_bandwidth_that_a_release_before_took_may_stay() -> None:
+    strategy, old = MigrationPolicyStrategy(), a_policy("p", bandwidth="1.5Mi")
+    assert strategy.validate_update(a_policy("p", bandwidth="1.5Mi", parallelConnections=2), old) == []
+    for new in (a_policy("p", bandwidth="1.6Mi"), a_policy("p", bandwidth="1.5Mi", parallelConnections=9)):
+        assert len(strategy.validate_update(new, old)) == 1
 
 
 @pytest.mark.parametrize("selector", ["namespaceSelector", "virtualMachineSelector"])

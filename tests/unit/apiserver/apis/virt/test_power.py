@@ -231,6 +231,22 @@ def test_only_a_pause_of_this_very_attempt_pauses(request_: dict[str, Any], paus
     assert power.wants_paused(_vm(attempt=1, request=request_)) is paused
 
 
+@pytest.mark.parametrize(
+    ("vm", "why"),
+    [
+        (_vm(attempt=1, request=_request("Stop", 1)), "stop was requested"),
+        (_vm(attempt=1, request=_request("Restart", 2)), "restart was requested"),
+        (_vm(attempt=2, request=_request("Restart", 2)), ""),  # it has been
+        (_vm(attempt=1), ""),
+        (_vm("Halted", attempt=1), "runStrategy is Halted"),
+        (_vm("Always", a1=_run("Failed", 1)), ""),  # another attempt follows one that ended by itself
+        (_vm("RerunOnFailure", a1=_run("Failed", 1)), ""),
+    ],
+)
+def test_the_end_of_an_attempt_is_asked_for_by_a_stop_or_a_restart(vm: dict[str, Any], why: str) -> None:
+    assert power.end_asked_for(vm) == why
+
+
 def test_a_machine_that_is_being_deleted_is_off() -> None:
     vm = _vm("Always", attempt=1, request=_request("Start", 1, "Always"))
     vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"

@@ -301,10 +301,15 @@ def test_pause_and_unpause_take_turns() -> None:
         ("pause", _off(), "only a running virtual machine can pause; this one is Succeeded"),
         ("unpause", _vm("Scheduled"), "only a running virtual machine can unpause; this one is Scheduled"),
         ("migrate", _vm("Pending"), "only a running virtual machine can migrate; this one is Pending"),
-        (
-            "pause",
-            _vm(migration={"name": "m1", "phase": "Running"}),
-            'the virtual machine is being migrated (migration "m1")',
+        *(
+            (
+                verb,
+                _vm(migration={"name": "m1", "phase": phase}),
+                'the virtual machine is being migrated (migration "m1"): wait for its end; '
+                "see kubectl get migrations/m1, deleting it cancels it",
+            )
+            for verb in ("pause", "unpause", "migrate")
+            for phase in ("Scheduling", "PreparingTarget", "TargetReady", "Running")
         ),
         (
             "migrate",
@@ -355,6 +360,10 @@ def test_migrate_gives_the_priority_that_it_is_told_of() -> None:
     for wrong in (101, -101, 1.5, True, "1", [1]):
         with pytest.raises(errors.Invalid, match="priority"):
             _migrate(_vm(), {"priority": wrong})
+    with pytest.raises(errors.Invalid) as bounded:
+        _migrate(_vm(), {"priority": 200})
+    said = 'Options.kubevirt.io "vm1" is invalid: priority: Invalid value: 200: must be between -100 and 100, inclusive'
+    assert bounded.value.message == said
     with pytest.raises(errors.Invalid) as both:
         _migrate(_vm(), {"priority": 101, "nodeSelector": 1, "force": True})
     assert all(each in both.value.message for each in ("priority", "nodeSelector", "force"))

@@ -449,12 +449,38 @@ LAST = (RemoveFinalizer(names.MIGRATION_FINALIZER),)
 def test_whoever_looks_at_the_machine_hears_once_how_a_migration_ended(phase: str, actions: tuple[Action, ...], event: Emit | None) -> None:
     migration = a_migration(phase=phase, message="the link broke", **SIDES, targetNode="node2")
     migration["metadata"]["name"] = "m"
-    assert outcome_event(migration, actions) == event
+    assert outcome_event(migration, a_running_vm(), actions) == event
 
 
 def test_a_migration_that_ended_without_a_word_is_told_of_by_its_phase() -> None:
-    assert outcome_event(a_migration(phase="Failed"), LAST) == Emit(
+    assert outcome_event(a_migration(phase="Failed"), a_running_vm(), LAST) == Emit(
         "Warning", "MigrationFailed", f"migration {name_of(a_migration())}: Failed"
+    )
+
+
+def a_stopped_vm(how: str) -> dict[str, Any]:
+    vm = a_running_vm()
+    if how == "deleted":
+        vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
+    if how in ("Stop", "Restart"):
+        vm["status"]["request"] = {"action": how, "runStrategy": "RerunOnFailure", "attempt": 1 if how == "Stop" else 2}
+    if how == "restarted":  # and the next attempt has begun
+        ended = {**an_attempt(), "podName": SOURCE, "stopTime": "2026-01-01T00:00:30Z", "result": "Stopped"}
+        vm["status"] |= {"attempt": 2, "attempts": [ended, an_attempt(2)], "podName": an_attempt(2)["podName"]}
+    return vm
+
+
+@pytest.mark.parametrize("how", ["deleted", "Stop", "Restart", "restarted"])
+def test_that_a_machine_was_stopped_while_it_moved_is_no_warning(how: str) -> None:
+    migration = a_migration(phase="Failed", message="the virtual machine was stopped while it moved", **SIDES)
+    event = outcome_event(migration, a_stopped_vm(how), LAST)
+    assert event == Emit("Normal", "MigrationFailed", "migration move: the virtual machine was stopped while it moved")
+    for phase in ("Scheduling", "PreparingTarget"):
+        told = plan(seen(a_migration(phase=phase, **SIDES), vm=a_stopped_vm(how), target=a_target()))
+        assert [each.type for each in told if isinstance(each, Emit)] == ["Normal"]
+        assert outcome(told)[0] == "Failed"
+    assert plan(seen(a_migration(phase="Scheduling", **SIDES), vm=a_running_vm("another"), target=a_target()))[1] == Emit(
+        "Warning", "Failed", "virtual machine testvm was restarted meanwhile"
     )
 
 

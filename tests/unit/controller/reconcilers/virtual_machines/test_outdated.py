@@ -119,7 +119,16 @@ def test_what_becomes_of_a_guest_is_by_the_charts_strategy_and_its_own(
     of_the_cluster = outdated.way(a_machine(*conditions), {}, with_strategy(update, eviction_strategy=eviction))
     assert of_the_machine == of_the_cluster
     assert of_the_machine.reason == reason
-    assert ("it has a host device" in of_the_machine.words) == (not is_movable and eviction != "External" and update != "None")
+    assert ("it has a host device" in of_the_machine.words) == (not is_movable and eviction != "External")
+
+
+def test_nobody_is_advised_to_migrate_a_guest_that_cannot() -> None:
+    nothing_moves_it = "nothing moves it by itself (the chart's workloadUpdate.strategy is None): "
+    for conditions, advice in (
+        ((), "migrate or restart the machine"),
+        ((STUCK,), "restart the machine, since the guest cannot migrate (it has a host device)"),
+    ):
+        assert outdated.way(a_machine(*conditions), {}, with_strategy("None")).words == nothing_moves_it + advice
 
 
 def test_a_claim_that_one_node_alone_may_mount_keeps_a_guest_where_it_is() -> None:

@@ -717,6 +717,51 @@ def test_a_machine_that_migrates_says_so() -> None:
     assert written((action,))["migration"]["phase"] == "Cancelled"
 
 
+STOP = {"action": "Stop", "runStrategy": "RerunOnFailure"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "attempt", "pods", "more"),
+    [
+        ("Running", {"stopTime": "2026-01-01T00:00:40Z"}, (a_pod(deleting=True),), {"request": STOP}),
+        ("Stopping", {"stopTime": "2026-01-01T00:00:40Z"}, (a_pod(deleting=True),), {"request": STOP}),
+        ("Stopped", {"result": "Stopped", "endTime": "2026-01-01T00:00:50Z"}, (), {"request": STOP, "observedGeneration": 1}),
+        ("Unknown", {}, (a_pod(deleting=True),), {}),
+        ("Failed", {"result": "Failed", "endTime": "2026-01-01T00:00:50Z"}, (), {"request": STOP, "observedGeneration": 1}),
+    ],
+)
+def test_the_end_of_a_migration_is_told_by_a_machine_that_was_stopped_in_the_middle(
+    phase: str, attempt: dict[str, Any], pods: tuple[dict[str, Any], ...], more: dict[str, Any]
+) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt(**attempt)])
+    record = {"name": "move", "uid": "migration-uid", "phase": "Running"}
+    vm["status"] |= {"migration": record, **more}
+    ended = a_migration(phase="Failed", sourcePodUID=vm["status"]["podUID"], endTime="2026-01-01T00:00:45Z")
+    writes = [each for each in plan(seen(vm, *pods, migrations=(ended,))) if isinstance(each, WriteStatus)]
+    assert [each.status for each in writes] == [
+        {**vm["status"], "migration": {**record, "phase": "Failed", "endTime": "2026-01-01T00:00:45Z"}}
+    ]
+    vm["status"] = writes[0].status
+    assert "WriteStatus" not in kinds(plan(seen(vm, *pods, migrations=(ended,))))
+
+
+def test_a_stop_does_not_wait_for_what_is_said_of_the_migration() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"] |= {"migration": {"name": "move", "uid": "migration-uid", "phase": "TargetReady"}, "request": STOP}
+    moves = a_migration(phase="Running", sourcePodUID=vm["status"]["podUID"])
+    first = plan(seen(vm, a_pod(), migrations=(moves,)))
+    assert kinds(first) == ["WriteStatus", "DeletePod"]
+    assert written(first)["migration"]["phase"] == "TargetReady"
+    vm["status"] = written(first)
+    assert kinds(plan(seen(vm, a_pod(), migrations=(moves,)))) == ["DeletePod", "WriteStatus"]
+
+
+def test_nothing_is_written_of_a_machine_that_goes() -> None:
+    vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped")], deleting=True)
+    vm["status"]["migration"] = {"name": "move", "uid": "migration-uid", "phase": "Running"}
+    assert kinds(plan(seen(vm))) == ["RemoveFinalizer"]
+
+
 def test_a_start_with_the_mac_address_of_another_machine_is_told() -> None:
     first, *_, last = plan(seen(a_vm(), namesakes=("other", "third")))
     assert isinstance(first, CreatePod)

@@ -1,0 +1,54 @@
+"""Reasons why no node takes the target pod of a migration, of which the scheduler does not know. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.virt import chosen_cpu, names
+from controller.reconcilers.launcher_pods import cpu
+from controller.reconcilers.pods import pod_state
+
+MAX_STRANGERS: Final = 3
+"""Nodes whose virt-handlers speak another contract, that are named."""
+MAX_SELECTOR: Final = 300
+"""Characters of a selector that are repeated."""
+LEFT_OUT: Final = (
+    "a target pod never goes to a node that got no guests when it was made: once the node gets guests again, cancel the migration, and "
+    "migrate again"
+)
+
+
+def reasons(migration: Object, vm: Object | None, target: Object, strangers: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is to be added to the scheduler's words.
+
+    Args:
+        migration: the Migration. Its message still says :data:`LEFT_OUT` when there are no strangers any more: the pod is as it was made.
+        vm: its machine.
+        target: the target pod.
+        strangers: nodes whose virt-handlers speak another contract, and the words for each.
+    """
+    source = dig(migration, "status", "sourceNode")
+    if selector := dig(migration, "spec", "nodeSelector"):
+        yield f"the Migration's own nodeSelector asks for {_shown(selector)}, of another node than {source}, where the guest is"
+    elif source in _hostnames(dig(vm, "spec", "nodeSelector") or {}):
+        yield f"the virtual machine's nodeSelector asks for {source}, where the guest is, and a migration goes to another node"
+    yield from sorted(strangers.values())[:MAX_STRANGERS]
+    if strangers or LEFT_OUT in str(dig(migration, "status", "message") or ""):
+        yield LEFT_OUT
+    if vm is not None and pod_state.has_kvm(target):
+        if demands := cpu.demands(vm, chosen_cpu.running(vm)):
+            yield demands
+        if cpu.is_the_nodes(vm):
+            both = " and ".join(f"{each}…" for each in (names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS))
+            yield f"the guest has the processors of node {source} and goes only to nodes with all labels {both} of that one"
+
+
+def _shown(selector: Mapping[str, str]) -> str:
+    return one_line(", ".join(f"{key}={value}" for key, value in sorted(selector.items())), MAX_SELECTOR)
+
+
+def _hostnames(selector: Mapping[str, str]) -> tuple[str | None, ...]:
+    return tuple(selector[key] for key in (names.HOSTNAME_LABEL, names.HOSTNAME_SELECTOR) if key in selector)

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from apiserver.apis.meta.users import User
+
+
+def test_tokens_of_one_service_account_do_not_meet_in_what_is_remembered_of_users() -> None:
+    """Whoever makes thousands of them would have each look at all others."""
+    users = [User("sa", ("g",), "1", {"authentication.kubernetes.io/credential-id": (f"JTI={number}",)}) for number in range(1000)]
+    assert len({hash(each) for each in users}) > 990
+    assert hash(User("sa", extra={"a": ("1",), "b": ("2",)})) == hash(User("sa", extra={"b": ("2",), "a": ("1",)}))

@@ -1,0 +1,51 @@
+"""What a migration says, beside the scheduler's words, when no node takes its target pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import names
+from controller.reconcilers.migrations import unschedulable
+from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
+
+STRANGER = {"node2": "node node2 gets no guests: its virt-handler speaks version 2 of the contract, and virt-controller speaks 1"}
+
+
+def told(selector: dict[str, str] | None = None, message: str = "", strangers: dict[str, str] | None = None, **vm: Any) -> list[str]:
+    migration = a_migration(phase="Scheduling", sourceNode="node1", message=message)
+    if selector is not None:
+        migration["spec"]["nodeSelector"] = selector
+    return list(unschedulable.reasons(migration, a_vm(phase="Running", **vm), a_pod(migration="m", node=""), strangers or {}))
+
+
+def test_a_selector_of_the_migration_is_named() -> None:
+    said = "the Migration's own nodeSelector asks for disk=ssd, zone=b, of another node than node1, where the guest is"
+    assert told({"zone": "b", "disk": "ssd"}) == [said]
+    assert told({"zone": "b", "disk": "ssd"}, nodeSelector={names.HOSTNAME_LABEL: "node1"}) == [said]
+    assert told({}) == told() == []
+
+
+def test_a_selector_of_any_length_is_told_in_short() -> None:
+    (said,) = told({f"label{number}": "v" * 60 for number in range(32)})
+    assert len(said) < 2 * unschedulable.MAX_SELECTOR
+
+
+@pytest.mark.parametrize("key", [names.HOSTNAME_LABEL, names.HOSTNAME_SELECTOR])
+def test_a_machine_that_asks_for_the_node_it_is_on_says_so(key: str) -> None:
+    said = "the virtual machine's nodeSelector asks for node1, where the guest is, and a migration goes to another node"
+    assert told(nodeSelector={key: "node1"}) == [said]
+    assert told(nodeSelector={key: "node2"}) == told(nodeSelector={"zone": "node1"}) == []
+
+
+def test_a_pod_that_was_made_for_fewer_nodes_says_so_when_there_are_more_again() -> None:
+    first = told(strangers=STRANGER)
+    assert first == [STRANGER["node2"], unschedulable.LEFT_OUT]
+    assert told(message="; ".join(("pod p: 0/2 nodes are available", *first))) == [unschedulable.LEFT_OUT]
+    assert told(message="pod p: 0/2 nodes are available") == []
+
+
+def test_without_a_machine_the_migration_is_told_of() -> None:
+    migration = a_migration(phase="Scheduling", sourceNode="node1")
+    assert list(unschedulable.reasons(migration, None, a_pod(migration="m", node=""), {})) == []
