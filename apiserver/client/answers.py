@@ -18,7 +18,7 @@ _EMPTY_LINE: Final = b"\r\n\r\n"
 
 
 class Head(NamedTuple):
-    """What precedes a body."""
+    """Status line and fields of an answer."""
 
     status: int
     reason: bytes

@@ -44,7 +44,7 @@ def why_unavailable(domain: Observation | None, *, stopping: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What came of the questions of a round so far."""
+    """Answers of a round of questions so far."""
 
     found: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     problems: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -134,7 +134,7 @@ def failing(seen: Observation, by_target: Mapping[str, str]) -> Failing:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """What is kept from one look to the next."""
+    """State kept from one look to the next."""
 
     tries: Tries = Tries()
     full: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -21,7 +21,7 @@ _PHASES: Final = frozenset(get_args(messages.ImportPhase))
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an import is."""
+    """Progress of an import."""
 
     phase: messages.ImportPhase
     transferred_bytes: int
@@ -30,7 +30,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How an import ended."""
+    """End of an import."""
 
     failure: str
     """Empty: it succeeded."""
