@@ -13,6 +13,7 @@ from apiserver.apis.meta.errors import Details, Forbidden, InternalError, Status
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.users import MASTERS, User
 from apiserver.client.rest import Client, TransportError
+from apiserver.endpoints.filters.expiring import Expiring
 from apiserver.endpoints.filters.reviewing import FIRST_PAUSE_SECONDS, Answered, ask, uncounted
 from apiserver.endpoints.requestinfo import RequestInfo
 
@@ -90,16 +91,15 @@ class Delegated:
         self._allowed_seconds, self._denied_seconds = seconds
         self._client = client
         self._answered = answered
-        self._now = now
-        self._answers: dict[_Question, tuple[float, Decision]] = {}
+        self._answers: Expiring[_Question, Decision] = Expiring(_SIZE, now)
 
     def known(self, user: User, info: RequestInfo) -> Decision | None:
         """Return the decision if nobody needs to be asked: ``system:masters`` may always, everyone may see whether we are well."""
         if MASTERS in user.groups:
             return ALLOWED
         answer = self._answers.get(_key(user, info))
-        if answer is not None and answer[0] > self._now():
-            return answer[1]
+        if answer is not None:
+            return answer
         if not info.is_resource and info.path in ALWAYS_ALLOWED:
             return ALLOWED
         return None
@@ -116,16 +116,8 @@ class Delegated:
     async def _asked(self, user: User, info: RequestInfo) -> Decision:
         decision = await self._ask(review_spec(user, info))
         if _size(info) <= _MAX_CACHED:
-            self._remember(user, info, decision)
+            self._answers.put(_key(user, info), decision, self._allowed_seconds if decision.allowed else self._denied_seconds)
         return decision
-
-    def _remember(self, user: User, info: RequestInfo, decision: Decision) -> None:
-        answers = self._answers
-        key = _key(user, info)
-        answers.pop(key, None)
-        while len(answers) >= _SIZE:
-            del answers[next(iter(answers))]
-        answers[key] = (self._now() + (self._allowed_seconds if decision.allowed else self._denied_seconds), decision)
 
     async def _ask(self, spec: Object) -> Decision:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Expiring(Generic[Key, Value]):
-    """Keeps values for ``seconds`` of loop time, at most ``size`` of them; the oldest goes first."""
+def loop_time() -> float:
+    """Return the running loop's time, in seconds."""
+    return asyncio.get_running_loop().time()
 
-    def __init__(self, seconds: float, size: int) -> None:
-        self._seconds = seconds
+
+class Expiring(Generic[Key, Value]):
+    """Keeps at most ``size`` values, each for a time of its own. The least recently used goes first (Go: ``LRUExpireCache``).
+
+    So one who asks for ever new things takes nothing from those who ask for the same all the time.
+    """
+
+    def __init__(self, size: int, now: Callable[[], float] = loop_time) -> None:
+        """Take the size, and the clock, in seconds."""
         self._size = size
-        self._entries: dict[Key, tuple[float, Value]] = {}
+        self._now = now
+        self._entries: OrderedDict[Key, tuple[float, Value]] = OrderedDict()
 
     def get(self, key: Key) -> Value | None:
-        """Return the value that was put less than ``seconds`` ago."""
+        """Return the value, if its time is not over."""
         found = self._entries.get(key)
-        if found is None or found[0] <= asyncio.get_running_loop().time():
+        if found is None or found[0] <= self._now():
             return None
+        self._entries.move_to_end(key)
         return found[1]
 
-    def put(self, key: Key, value: Value) -> None:
-        """Keep a value."""
+    def put(self, key: Key, value: Value, seconds: float) -> None:
+        """Keep a value for so long."""
         self._entries.pop(key, None)
         while len(self._entries) >= self._size:
-            del self._entries[next(iter(self._entries))]
-        self._entries[key] = (asyncio.get_running_loop().time() + self._seconds, value)
+            self._entries.popitem(last=False)
+        self._entries[key] = (self._now() + seconds, value)

@@ -51,7 +51,8 @@ class TokenReview:
         self._answered = answered
         self._counts = counts or TokenCounts()
         self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._answers: Expiring[bytes, tuple[User | None]] = Expiring(seconds, _SIZE)
+        self._seconds = seconds
+        self._answers: Expiring[bytes, tuple[User | None]] = Expiring(_SIZE)
 
     async def __call__(self, token: str) -> User | None:
         """Return whose token it is; None if it is worth nothing.
@@ -74,7 +75,7 @@ class TokenReview:
         finally:
             self._counts.looked_up("miss", time.perf_counter() - began)
             self._counts.fetches.increment("error" if user is None else "ok")
-        self._answers.put(key, (user,))
+        self._answers.put(key, (user,), self._seconds)
         return user
 
     async def _ask(self, token: str) -> User | None:

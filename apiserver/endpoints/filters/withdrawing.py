@@ -53,7 +53,7 @@ class Anew:
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        self._answers: Expiring[_Key, Decision] = Expiring(SHARED_SECONDS, _SIZE)
+        self._answers: Expiring[_Key, Decision] = Expiring(_SIZE)
         self._asking: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
@@ -71,7 +71,7 @@ class Anew:
                 return found
             async with self._turns:
                 decision = await self._authorizer.decide_anew(user, info)
-            self._answers.put(key, decision)
+            self._answers.put(key, decision, SHARED_SECONDS)
             return decision
 
 

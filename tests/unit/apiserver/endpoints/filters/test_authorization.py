@@ -111,13 +111,15 @@ async def test_what_a_client_makes_long_is_not_remembered() -> None:
     assert authorizer.known(ALICE, long) is None
 
 
-async def test_at_most_8192_answers_are_remembered() -> None:
+async def test_of_8192_answers_the_least_recently_used_goes_first() -> None:
     kube, world = Kube(), World()
     authorizer = made(kube, world)
-    for each in range(8200):
-        await authorizer.decide(ALICE, requestinfo.parse("GET", f"{PATH}/{each}", {}))
-    assert len(authorizer._answers) == 8192
-    assert authorizer.known(ALICE, requestinfo.parse("GET", f"{PATH}/0", {})) is None
+    objects = [requestinfo.parse("GET", f"{PATH}/{each}", {}) for each in range(8193)]
+    for each in objects[:8192]:
+        await authorizer.decide(ALICE, each)
+    assert authorizer.known(ALICE, objects[0]) is not None
+    await authorizer.decide(ALICE, objects[8192])
+    assert [number for number, each in enumerate(objects) if authorizer.known(ALICE, each) is None] == [1]
 
 
 async def test_kube_apiserver_is_asked_again_when_it_cannot_answer() -> None:
