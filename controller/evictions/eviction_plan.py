@@ -89,7 +89,7 @@ class Observed:
     node: Object | None
     """Node of the pod; None where it is not known, which is a node that nobody empties."""
     migrations: Sequence[Object]
-    """Of all namespaces. One without a name is being made."""
+    """Of all namespaces, those that are unfinished or of a drain, and those of this machine. One without a name is being made."""
     claims: Mapping[str, Object | None]
     """Of the machine's disks, by name."""
     now: datetime
