@@ -41,8 +41,8 @@ def dump(value: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes: 
 def is_pretty(context: RequestContext) -> bool:
     """Return whether a person reads the answer: ``pretty`` says so (read as by Go's ``ParseBool``), else the client's name or Accept."""
     request = context.request
-    if "pretty" in request.target and (wish := request.query.get("pretty")):
-        return wish in _TRUE
+    if "pretty" in request.target and (given := request.query.get("pretty")):
+        return given in _TRUE
     return request.headers.get("User-Agent", "").startswith(_HUMANS) or accepts_pretty(context.accept)
 
 

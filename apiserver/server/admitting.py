@@ -39,7 +39,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.cel.asking import Ask
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from apiserver.endpoints.filters.authorization import Authorizer
+from apiserver.endpoints.filters.authorization import CachingAuthorizer
 from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Admission, AdmitAll
 from apiserver.registry.generic.store import Store
@@ -182,7 +182,7 @@ def admitting(
     client: Client | None,
     strategies: Sequence[Strategy],
     registry: Registry,
-    authorizer: Authorizer,
+    authorizer: CachingAuthorizer,
     own: Sequence[OwnPlugin] = (),
 ) -> Admitting:
     """Make the plug-ins that the options turn on; ``own`` are the kinds', which need no cluster.

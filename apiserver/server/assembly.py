@@ -19,7 +19,7 @@ from apiserver.endpoints.context import Page, RequestContext
 from apiserver.endpoints.documents import OpenAPI
 from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator
-from apiserver.endpoints.filters.authorization import Authorizer
+from apiserver.endpoints.filters.authorization import CachingAuthorizer
 from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase, Tracing
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
@@ -92,7 +92,7 @@ def assemble(
     root: str,
     admission: Admission,
     authenticator: Authenticator,
-    authorizer: Authorizer,
+    authorizer: CachingAuthorizer,
     limiter: Limiter,
     metrics: Metrics,
     impersonation: Impersonation | None = None,

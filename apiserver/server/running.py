@@ -17,7 +17,7 @@ from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from apiserver.endpoints.filters.authentication import Authenticator, Trust
-from apiserver.endpoints.filters.authorization import AllowAll, Authorizer, Delegated
+from apiserver.endpoints.filters.authorization import AllowAll, CachingAuthorizer, Delegated
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.tokens import TokenReview
@@ -214,7 +214,7 @@ def _authenticator(options: Options, client: Client | None, metrics: Metrics) ->
     )
 
 
-def _authorizer(options: Options, client: Client | None, metrics: Metrics) -> Authorizer:
+def _authorizer(options: Options, client: Client | None, metrics: Metrics) -> CachingAuthorizer:
     if client is None or options.authorization_mode != "Delegated":
         return AllowAll()
     seconds = options.authorization_webhook_cache_authorized_ttl, options.authorization_webhook_cache_unauthorized_ttl

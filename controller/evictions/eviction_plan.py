@@ -89,7 +89,7 @@ class Observed:
     node: Object | None
     """Node of the pod; None where it is not known, which is a node that nobody empties."""
     migrations: Sequence[Object]
-    """Of all namespaces. One without a name is being made."""
+    """Of all namespaces, those that are unfinished or of a drain, and those of this machine. One without a name is being made."""
     claims: Mapping[str, Object | None]
     """Of the machine's disks, by name."""
     now: datetime
@@ -170,9 +170,9 @@ def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decisio
 
 def _is_to_go_on(pod: Object, vm: Object) -> bool:
     """Return whether the machine's attempt is in this pod, and shall go on."""
-    wish = power.decide(vm)
+    decision = power.decide(vm)
     is_there = phases.phase_of(vm) in phases.WITH_POD and dig(vm, "status", "podUID") == uid_of(pod)
-    return is_there and wish.on and wish.attempt <= power.current_attempt(vm)
+    return is_there and decision.on and decision.attempt <= power.current_attempt(vm)
 
 
 def _has_left(pod: Object, migrations: Sequence[Object]) -> bool:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from apiserver.apis.core.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from apiserver.apis.meta import errors, names
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, key_of, labels_of, name_of, namespace_of
+from apiserver.apis.meta.objects import NamespacedName, Object, key_of, labels_of, name_of, namespace_of
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import evictions
+from apiserver.apis.virt import evictions, phases, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client, TransportError
@@ -29,6 +29,7 @@ from controller.evictions.outcomes import NOTHING, Outcomes
 from controller.evictions.places import CLUSTER
 from controller.evictions.waiting import Waiting
 from controller.reconcilers import applying, disk_claims
+from controller.reconcilers.migrations import ended_drains
 from controller.reconcilers.pods import ownership, pod_state
 from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.clock import Clock
@@ -39,6 +40,20 @@ SECONDS: Final = 8.0
 """For one judgement: less than kube-apiserver waits for it (``timeoutSeconds`` in the chart)."""
 MAX_REFUSAL: Final = 500
 """Characters of what a server says that does not take a Migration."""
+BY_CONCERN: Final = "concern"
+"""Index of Migrations: :data:`ALL`, of those that matter to every eviction, and the machine, of the others."""
+ALL: Final = "all"
+
+
+def concern_of(migration: Object) -> list[NamespacedName | str]:
+    """Index function for ``BY_CONCERN``: tenants make any number of Migrations that end at once, and each eviction looks at few.
+
+    One that is not sound is nobody's: another release stored it, and it would have every eviction of the cluster refused.
+    """
+    if structure.of_migration(migration):
+        return []
+    is_everybodys = phases.is_unfinished(migration) or ended_drains.is_of_drain(migration)
+    return [ALL if is_everybodys else evictions.machine_of(migration)]
 
 
 class Evictions:
@@ -47,7 +62,7 @@ class Evictions:
     def __init__(
         self, client: Client, clock: Clock, limits: Limits, migrations: Informer, *, namespace: str = "", seconds: float = SECONDS
     ) -> None:
-        """``migrations``: a copy of all of them (``trimming.trim_migration``), which the caller runs.
+        """``migrations``: a copy of all of them (``trimming.trim_migration``) with the index ``BY_CONCERN``, which the caller runs.
 
         ``namespace``: the installation's, where etcd is. ``seconds``: for one judgement.
         """
@@ -97,13 +112,18 @@ class Evictions:
             pod=pod,
             vm=vm,
             node=node,
-            migrations=(*self._migrations.list(), *self._being_made.values()),
+            migrations=(*self._concerning(vm), *self._being_made.values()),
             claims=claims,
             now=now,
             limits=self._limits,
             history=NOTHING if vm is None else self._outcomes.of(vm),
             waiting=self._waiting.at((pod_state.node_of(pod), CLUSTER), now),
         )
+
+    def _concerning(self, vm: Object | None) -> Iterator[Object]:
+        """Yield the Migrations that matter to the eviction of a machine's pod."""
+        for concern in (ALL, *(() if vm is None else (key_of(vm),))):
+            yield from self._migrations.by_index(BY_CONCERN, concern)
 
     async def _around(self, vm: Object, node: str) -> tuple[Mapping[str, Object | None], Object | None]:
         """Return the claims of the machine by name, and the node."""

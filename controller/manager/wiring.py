@@ -30,6 +30,7 @@ from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
+from controller.evictions import judging
 from controller.evictions.judging import Evictions
 from controller.evictions.path_secret import PathSecret
 from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
@@ -221,7 +222,7 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
     health = Health(options.health_port, {})
     metrics = MetricsServer(options.metrics_port, environment.metrics.text, Access(environment.client), options.files)
     asking = environment.asking or environment.client
-    moves = Informer(asking, MIGRATIONS, trim=trimming.trim_migration)
+    moves = Informer(asking, MIGRATIONS, indexers={judging.BY_CONCERN: judging.concern_of}, trim=trimming.trim_migration)
     environment.metrics.watch_migrations(moves)
     judge = Evictions(asking, environment.clock, options.evictions, moves, namespace=environment.namespace).judge
     webhook = EvictionServer(options.webhook_port, PREFIX, judge, PathSecret(asking).holds, options.files)

@@ -49,6 +49,6 @@ def _because(cause: str, end: End) -> str:
 
 
 def _is_to_end(vm: Mapping[str, Any]) -> bool:
-    """True if the machine's own wish ends this attempt, or did before it was taken back."""
-    wish = power.decide(vm)
-    return not wish.on or wish.attempt > power.current_attempt(vm) or bool(power.newest_attempt(vm).get("stopTime"))
+    """True if the machine's own power ends this attempt, or did before it was taken back."""
+    decision = power.decide(vm)
+    return not decision.on or decision.attempt > power.current_attempt(vm) or bool(power.newest_attempt(vm).get("stopTime"))

@@ -95,28 +95,28 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def why_down(vm: Mapping[str, Any]) -> str:
-    """Return why a guest has to shut down: the wish that it is off, or what began its end while it should be on."""
-    wish = power.decide(vm)
-    if not wish.on or wish.attempt > power.current_attempt(vm):
-        return wish.message
+    """Return why a guest has to shut down: the decision that it is off, or what began its end while it should be on."""
+    decision = power.decide(vm)
+    if not decision.on or decision.attempt > power.current_attempt(vm):
+        return decision.message
     ready = objects.condition(objects.dig(vm, "status", "conditions"), words.READY) or {}
     return str(ready["message"]) if ready.get("reason") == words.LIVENESS_FAILED else "the attempt has begun to end"
 
 
 def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
-    wish = power.decide(vm)
+    decision = power.decide(vm)
     # What has begun to stop stops: an attempt has no way back from there.
-    off = not wish.on or wish.attempt > power.current_attempt(vm) or phases.phase_of(vm) == phases.STOPPING
+    off = not decision.on or decision.attempt > power.current_attempt(vm) or phases.phase_of(vm) == phases.STOPPING
     if launcher.domain is None:
         if launcher.started or launcher.stopping:
             return ()  # the ending follows
         if off:
-            return (EndAttempt(End(power.RESULT_STOPPED, "ShutDown", f"not started: {wish.message}")),)
+            return (EndAttempt(End(power.RESULT_STOPPED, "ShutDown", f"not started: {decision.message}")),)
         return (StartGuest(paused=power.wants_paused(vm)),)
     if off and (not launcher.stopping or _is_too_patient(launcher, vm)):
         return (SendRequest(messages.Shutdown(grace_seconds(vm))),)
     if seen.starting and not launcher.stopping:
-        return (StartGuest(paused=power.wants_paused(vm)),)  # until it is answered: on its way a guest is paused by nobody's wish
+        return (StartGuest(paused=power.wants_paused(vm)),)  # until it is answered: on its way nobody has asked for a guest's pause
     if phases.phase_of(vm) == phases.STOPPING:
         return ()  # the states a guest goes through on its way down are worth no write; its end is
     if is_migrating(launcher):

@@ -20,7 +20,6 @@ from handler.network.namespaces import CommandFailed
 from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Holder, Link
 from handler.reconcilers import guest_status, migration_causes, migration_limits, migration_plan, migration_side
-from handler.reconcilers.limits import MAX_STEPS
 from handler.reconcilers.migration_ports import Outgoing, Ports
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
@@ -28,7 +27,7 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 
-class MigrateSource(migration_side.Side):
+class MigrateSource(migration_side.Side[migration_plan.SourceAction]):
     """The reconciler of migrations that leave this node."""
 
     def __init__(self, ports: Ports, relays: Outgoing) -> None:
@@ -45,41 +44,22 @@ class MigrateSource(migration_side.Side):
         self._moved: dict[str, tuple[int, float]] = {}
         """By uid: how many bytes have moved, and when that was last another number."""
 
-    async def reconcile(self, request: Request) -> Result:
-        """Bring the source's side closer to its end."""
-        before: migration_plan.SourcePlan = ()
-        for _ in range(MAX_STEPS):
-            migration = self._ports.migrations.get(request.namespace, request.name)
-            if migration is None:
-                self._forget(request)
-                return Result()
-            if self._is_another(request, migration):
-                self._forget(request)
-                continue
-            link = self._link(request, migration)
-            actions = migration_plan.plan_source(self._observe(request, migration, link))
-            if actions and actions == before:
-                break  # it was done, and nothing came of it
-            rest, before = await self._apply(request, migration, link, actions), actions
-            if rest is not None:
-                return rest
-        return Result(requeue_after=self._ports.limits.disagree_seconds)
-
-    def _observe(self, request: Request, migration: Object, link: Link | None) -> migration_plan.Observed:
+    def _plan(self, migration: Object, link: Link | None) -> migration_plan.SourcePlan:
         uid, connection = migration_attempts.uid_of(migration), link.connection if link is not None else None
-        return migration_plan.Observed(
+        seen = migration_plan.Observed(
             migration=migration,
             launcher=link.status if link is not None else None,
             connected=connection is not None,
             gone=link is not None and link.gone,
             released=uid in self._released,
             forwarded=uid in self._forwarded,
-            stop=migration_causes.stop_of(self._ports.machines.get(request.namespace, migration_side.vm_name(migration))),
+            stop=migration_causes.stop_of(self._ports.machines.get(objects.namespace_of(migration), migration_side.vm_name(migration))),
             now=self._ports.clock.now(),
             stalled_seconds=self._stalled(uid, link),
             can_pause=connection is not None and connection.knows(messages.PauseForMigration),
             ending=self.ending,
         )
+        return migration_plan.plan_source(seen)
 
     def _link(self, request: Request, migration: Object) -> Link | None:
         """Return the link to the source's pod; it was known before the guest moved, or this process was restarted since."""
@@ -111,18 +91,7 @@ class MigrateSource(migration_side.Side):
         self._pods.pop(request, None)
         self._ports.links.release(Holder("source", request))
 
-    async def _apply(
-        self, request: Request, migration: Object, link: Link | None, actions: Sequence[migration_plan.SourceAction]
-    ) -> Result | None:
-        """Return when to look again, or None where there may be more to do at once."""
-        rest: Result | None = Result()
-        for action in actions:
-            rest = await self._apply_one(request, migration, link, action)
-        return rest
-
-    async def _apply_one(
-        self, request: Request, migration: Object, link: Link | None, action: migration_plan.SourceAction
-    ) -> Result | None:
+    async def _apply(self, request: Request, migration: Object, link: Link | None, action: migration_plan.SourceAction) -> Result | None:
         uid = migration_attempts.uid_of(migration)
         match action:
             case migration_plan.Requeue():

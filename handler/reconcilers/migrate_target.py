@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import assert_never
 
 from apiserver.apis.meta import errors, objects, times
@@ -26,7 +26,6 @@ from handler.pods.launcher import LauncherRefused
 from handler.pods.links import Holder, Link
 from handler.reconcilers import guest_status, migration_plan, migration_side
 from handler.reconcilers.guest_machine import machine_of
-from handler.reconcilers.limits import MAX_STEPS
 from handler.reconcilers.migration_ports import Ports, RelayServer
 from handler.reconcilers.pod_networks import HEALING
 from handler.relays.incoming import Expected
@@ -34,7 +33,7 @@ from handler.storage.adding import DisksFault
 from launcher.protocol import messages
 
 
-class MigrateTarget(migration_side.Side):
+class MigrateTarget(migration_side.Side[migration_plan.TargetAction]):
     """The reconciler of migrations that come to this node."""
 
     def __init__(self, ports: Ports, server: RelayServer, address: Callable[[], str]) -> None:
@@ -46,32 +45,12 @@ class MigrateTarget(migration_side.Side):
         self._faults: dict[str, TokenBucket] = {}
         """By uid: how many faults of its target may still be told, whose words are the launcher's."""
 
-    async def reconcile(self, request: Request) -> Result:
-        """Bring the target's side closer to its end."""
-        before: migration_plan.TargetPlan = ()
-        for _ in range(MAX_STEPS):
-            migration = self._ports.migrations.get(request.namespace, request.name)
-            if migration is None:
-                self._forget(request)
-                return Result()
-            if self._is_another(request, migration):
-                self._forget(request)
-                continue
-            link = self._link(request, migration)
-            actions = migration_plan.plan_target(self._observe(migration, link))
-            if actions and actions == before:
-                break  # it was done, and nothing came of it
-            rest, before = await self._apply(request, migration, link, actions), actions
-            if rest is not None:
-                return rest
-        return Result(requeue_after=self._ports.limits.disagree_seconds)
-
     def _link(self, request: Request, migration: Object) -> Link | None:
         pod_uid = str(objects.dig(migration, "status", "targetPodUID") or "")
         return self._ports.links.acquire(pod_uid, Holder("target", request)) if pod_uid else None
 
-    def _observe(self, migration: Object, link: Link | None) -> migration_plan.Observed:
-        return migration_plan.Observed(
+    def _plan(self, migration: Object, link: Link | None) -> migration_plan.TargetPlan:
+        seen = migration_plan.Observed(
             migration=migration,
             launcher=link.status if link is not None else None,
             connected=link is not None and link.connection is not None,
@@ -81,6 +60,7 @@ class MigrateTarget(migration_side.Side):
             now=self._ports.clock.now(),
             ending=self.ending,
         )
+        return migration_plan.plan_target(seen)
 
     def _forget(self, request: Request) -> None:
         self._close_relays(self._uids.pop(request, ""))
@@ -91,18 +71,7 @@ class MigrateTarget(migration_side.Side):
         self._server.forget(uid)
         self._faults.pop(uid, None)
 
-    async def _apply(
-        self, request: Request, migration: Object, link: Link | None, actions: Sequence[migration_plan.TargetAction]
-    ) -> Result | None:
-        """Return when to look again, or None where there may be more to do at once."""
-        rest: Result | None = Result()
-        for action in actions:
-            rest = await self._apply_one(request, migration, link, action)
-        return rest
-
-    async def _apply_one(
-        self, request: Request, migration: Object, link: Link | None, action: migration_plan.TargetAction
-    ) -> Result | None:
+    async def _apply(self, request: Request, migration: Object, link: Link | None, action: migration_plan.TargetAction) -> Result | None:
         uid = migration_attempts.uid_of(migration)
         if isinstance(action, migration_plan.Requeue):
             return Result(action.seconds)

@@ -1,22 +1,26 @@
-"""One node's side of live migrations, source or target: knows a Migration again, and writes it."""
+"""One node's side of live migrations, source or target: the loop of both, which knows a Migration again, and writes it."""
 
 from __future__ import annotations
 
-from typing import Literal
+from abc import ABC, abstractmethod
+from typing import Generic, Literal, TypeVar
 
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import migration_attempts, phases, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
-from controller.runtime.reconciling import InvalidObject, Request
+from controller.runtime.reconciling import InvalidObject, Request, Result
 from handler.pods.launcher import Connection, Disconnected
 from handler.pods.links import Link
 from handler.reconcilers import migration_progress
+from handler.reconcilers.limits import MAX_STEPS
 from handler.reconcilers.migration_ports import Ports
 
+Action = TypeVar("Action")
 
-class Side:
-    """Base of both reconcilers."""
+
+class Side(ABC, Generic[Action]):
+    """Base of both reconcilers: ``Action`` is what their plans are made of."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -24,6 +28,45 @@ class Side:
         """This virt-handler ends soon: no migration begins."""
         self._uids: dict[Request, str] = {}
         """Of the attempts (``migration_attempts.uid_of``), as everywhere here."""
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring this side closer to its end."""
+        before: tuple[Action, ...] = ()
+        for _ in range(MAX_STEPS):
+            migration = self._ports.migrations.get(request.namespace, request.name)
+            if migration is None:
+                self._forget(request)
+                return Result()
+            if self._is_another(request, migration):
+                self._forget(request)
+                continue
+            link = self._link(request, migration)
+            actions = self._plan(migration, link)
+            if actions and actions == before:
+                break  # it was done, and nothing came of it
+            before = actions
+            rest: Result | None = Result()
+            for action in actions:
+                rest = await self._apply(request, migration, link, action)
+            if rest is not None:
+                return rest
+        return Result(requeue_after=self._ports.limits.disagree_seconds)
+
+    @abstractmethod
+    def _link(self, request: Request, migration: Object) -> Link | None:
+        """Return the link to this side's pod; None: nobody has said which that is."""
+
+    @abstractmethod
+    def _plan(self, migration: Object, link: Link | None) -> tuple[Action, ...]:
+        """Return what is to be done now."""
+
+    @abstractmethod
+    async def _apply(self, request: Request, migration: Object, link: Link | None, action: Action) -> Result | None:
+        """Do it; return when to look again, or None where there may be more to do at once."""
+
+    @abstractmethod
+    def _forget(self, request: Request) -> None:
+        """Let go of what is held for the Migration of this name."""
 
     def _is_another(self, request: Request, migration: Object) -> bool:
         """Return whether this is another attempt than at the last look, or another Migration of the name: something is held for that."""

@@ -19,7 +19,7 @@ What the cluster ended is not what the strategy counts as an end: when the newes
 ``DisruptionTarget``: its pod was evicted, preempted, …), nobody had asked for its end, and the guest did not power off by itself, the
 machine is on, under ``Once`` and ``Manual``, too. A pod that somebody deleted has no such condition.
 
-An edit of the spec is a new wish: attempts of an older ``generation`` in which no guest ran are as if they had not been, unless one
+An edit of the spec asks anew: attempts of an older ``generation`` in which no guest ran are as if they had not been, unless one
 succeeded, and so are failures that a back-off would count.
 """
 

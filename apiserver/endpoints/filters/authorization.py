@@ -36,7 +36,7 @@ class Decision:
 ALLOWED: Final = Decision(allowed=True)
 
 
-class Judge(Protocol):
+class Authorizer(Protocol):
     """Decides who may what."""
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
@@ -48,7 +48,7 @@ class Judge(Protocol):
         ...
 
 
-class Authorizer(Judge, Protocol):
+class CachingAuthorizer(Authorizer, Protocol):
     """Decides who may what, and remembers it."""
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
@@ -110,7 +110,7 @@ class Delegated:
         return known if known is not None else await self._asked(user, info)
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """See :class:`Authorizer`; the answer is remembered for others, too."""
+        """See :class:`CachingAuthorizer`; the answer is remembered for others, too."""
         return ALLOWED if MASTERS in user.groups else await self._asked(user, info)
 
     async def _asked(self, user: User, info: RequestInfo) -> Decision:

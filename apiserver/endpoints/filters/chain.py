@@ -33,7 +33,7 @@ from apiserver.endpoints.filters import impersonation
 from apiserver.endpoints.filters.accounting import CLIENT_CLOSED, Accounting
 from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator, NoCredential
-from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, Authorizer, forbidden
+from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, CachingAuthorizer, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter, Rejected, Seat
@@ -93,7 +93,7 @@ class Chain:
 
     application: Application
     authenticator: Authenticator
-    authorizer: Authorizer
+    authorizer: CachingAuthorizer
     limiter: Limiter
     requests: Requests
     deciding: Deciding

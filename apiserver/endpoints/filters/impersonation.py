@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from apiserver.apis.meta.errors import BadRequest, Forbidden
 from apiserver.apis.meta.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
-from apiserver.endpoints.filters.authorization import Judge, forbidden
+from apiserver.endpoints.filters.authorization import Authorizer, forbidden
 from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.requestinfo import RequestInfo
 
@@ -45,7 +45,7 @@ class Impersonated:
 class Impersonation:
     """Judges the headers."""
 
-    def __init__(self, authorizer: Judge) -> None:
+    def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     async def __call__(self, request: Request, user: User, info: RequestInfo) -> Impersonated | None:

@@ -25,7 +25,7 @@ from apiserver.apis.meta.users import User
 from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.filters import impersonation
 from apiserver.endpoints.filters.authentication import Authenticator
-from apiserver.endpoints.filters.authorization import Authorizer, Decision
+from apiserver.endpoints.filters.authorization import CachingAuthorizer, Decision
 from apiserver.endpoints.filters.expiring import Expiring
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.http.upgrade import GOING_AWAY, POLICY_VIOLATION, UNAUTHORIZED, End
@@ -51,7 +51,7 @@ _Key = tuple[User, RequestInfo]
 class Anew:
     """An authorizer that asks anew; streams of the same user that ask the same at the same time share the answer."""
 
-    def __init__(self, authorizer: Authorizer) -> None:
+    def __init__(self, authorizer: CachingAuthorizer) -> None:
         self._authorizer = authorizer
         self._answers: Expiring[_Key, Decision] = Expiring(_SIZE)
         self._asking: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
@@ -78,7 +78,7 @@ class Anew:
 class Withdrawing:
     """Judges the holders of streams again."""
 
-    def __init__(self, authenticator: Authenticator, authorizer: Authorizer) -> None:
+    def __init__(self, authenticator: Authenticator, authorizer: CachingAuthorizer) -> None:
         self._authenticator = authenticator
         self._authorizer = Anew(authorizer)
         self._impersonation = Impersonation(self._authorizer)

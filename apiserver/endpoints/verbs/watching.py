@@ -242,11 +242,11 @@ class _Stream:
         false                 changes after now  changes after now      changes after N
         ===================== ================== ====================== ========================
         """
-        cache, wish = self._served.store.cache, self._options.send_initial_events
-        if self._since and not wish:
+        cache, asked = self._served.store.cache, self._options.send_initial_events
+        if self._since and not asked:
             return False, self._since
         reached = await cache.wait_fresh(self._since if self._options.resource_version else None)
-        return wish is not False, reached
+        return asked is not False, reached
 
     def _predicate(self) -> Selection | None:
         return None if self._selection.is_everything else self._selection

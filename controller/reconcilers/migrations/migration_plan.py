@@ -201,11 +201,11 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
             f"there is no virtual machine {selected!r} in namespace {namespace_of(seen.migration)}; create another Migration once there is"
         )
         return "VirtualMachineNotFound", message
-    wish = power.decide(vm)
+    decision = power.decide(vm)
     if phases.phase_of(vm) == phases.UNKNOWN:
         return SOURCE_UNKNOWN, f"the node of virtual machine {name_of(vm)} does not report"
-    if phases.phase_of(vm) != phases.RUNNING or not wish.on or wish.attempt > power.current_attempt(vm):
-        why = wish.message if phases.phase_of(vm) == phases.RUNNING else f"its phase is {phases.phase_of(vm) or 'not set'}"
+    if phases.phase_of(vm) != phases.RUNNING or not decision.on or decision.attempt > power.current_attempt(vm):
+        why = decision.message if phases.phase_of(vm) == phases.RUNNING else f"its phase is {phases.phase_of(vm) or 'not set'}"
         return "NotRunning", f"virtual machine {name_of(vm)} is not running: {why}"
     if (found := migratable.barrier(vm, seen.claims)) is not None:
         return found.reason, found.message

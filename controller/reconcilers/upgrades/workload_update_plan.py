@@ -155,10 +155,10 @@ def _movable(seen: Observed, ours: Sequence[Object]) -> Iterable[_Movable]:
 
 def _goes_on(vm: Object, pod: Object) -> bool:
     """Return whether the guest runs in this pod, and nothing is about to end it."""
-    wish = power.decide(vm)
+    decision = power.decide(vm)
     is_there = phases.phase_of(vm) == phases.RUNNING and not is_deleting(vm) and not is_deleting(pod) and not pod_state.is_over(pod)
     is_ended = is_true(dig(vm, "status", "conditions"), words.DISRUPTION_TARGET)
-    return is_there and not is_ended and wish.on and wish.attempt <= power.current_attempt(vm)
+    return is_there and not is_ended and decision.on and decision.attempt <= power.current_attempt(vm)
 
 
 def _rests(failed: Sequence[Object], now: datetime) -> bool:

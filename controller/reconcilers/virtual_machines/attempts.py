@@ -61,19 +61,19 @@ def failed_nodes(vm: Object) -> tuple[str, ...]:
     return tuple(sorted(set(nodes)))
 
 
-def pause_before(wish: power.Power, rested: float) -> float:
+def pause_before(decision: power.Power, rested: float) -> float:
     """Return for how many seconds the next attempt has to wait, because those before it ended soon by themselves.
 
     Args:
-        wish: what is decided.
+        decision: about the power of the machine.
         rested: for how many seconds the newest attempt is over.
     """
-    return max(pause_seconds(wish) - rested, 0.0)
+    return max(pause_seconds(decision) - rested, 0.0)
 
 
-def pause_seconds(wish: power.Power) -> float:
+def pause_seconds(decision: power.Power) -> float:
     """Return how long the whole pause before the next attempt is."""
-    return backoff.pause_seconds(wish.failures - 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+    return backoff.pause_seconds(decision.failures - 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
 
 def last_words(vm: Object) -> str:

@@ -206,5 +206,5 @@ def _who(vm: Object, other: Object) -> str:
 
 def _matters(vm: Object) -> bool:
     """Return whether the next plan decides something on the absence of pods, which is worth a request; a first start does not."""
-    wish, current = power.decide(vm), power.current_attempt(vm)
-    return wish.reason == "Deleting" or attempts.is_open(vm) or (wish.on and current > 0)
+    decision, current = power.decide(vm), power.current_attempt(vm)
+    return decision.reason == "Deleting" or attempts.is_open(vm) or (decision.on and current > 0)

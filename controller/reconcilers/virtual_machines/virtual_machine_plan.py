@@ -99,24 +99,24 @@ def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Acti
 
 
 def _decide(seen: Observed) -> tuple[Action, ...]:
-    wish = power.decide(seen.vm)
+    decision = power.decide(seen.vm)
     alive = tuple(pod for pod in seen.pods if not pod_state.is_over(pod))
     if not alive and (wait := _wait_out(seen)):
         return wait
-    if wish.reason == "Deleting":
+    if decision.reason == "Deleting":
         return _delete(seen, alive)
     current = power.current_attempt(seen.vm)
     if alive:
-        if wish.on and not attempts.is_open(seen.vm) and _is_only_the_next(seen.vm, alive, wish.attempt):
-            return _begin(seen, wish)  # made by a pass that did not live to write it down, or not by us
-        if not wish.on or (attempts.is_open(seen.vm) and (wish.attempt > current or _is_to_end(seen.vm))):
+        if decision.on and not attempts.is_open(seen.vm) and _is_only_the_next(seen.vm, alive, decision.attempt):
+            return _begin(seen, decision)  # made by a pass that did not live to write it down, or not by us
+        if not decision.on or (attempts.is_open(seen.vm) and (decision.attempt > current or _is_to_end(seen.vm))):
             return _stop(seen, alive)
         return _watch_over(seen, alive) if attempts.is_open(seen.vm) else _let_end(seen, alive)
     if attempts.is_open(seen.vm):
-        return _record_end(seen, wish)
-    if wish.on:
-        return _start(seen, wish)
-    return (*_clean_up(seen), *_rest(seen, wish))
+        return _record_end(seen, decision)
+    if decision.on:
+        return _start(seen, decision)
+    return (*_clean_up(seen), *_rest(seen, decision))
 
 
 def _is_to_end(vm: Object) -> bool:
@@ -134,7 +134,7 @@ def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """End the attempt, and remember that it was asked to end: the wish may be another one before its pods are over."""
+    """End the attempt, and remember that it was asked to end: it may be asked for otherwise before its pods are over."""
     if not attempts.is_open(seen.vm) or attempts.is_stopped(seen.vm):
         return (*_end_all(seen, alive), *silent_nodes.wait_for(seen, alive))
     stopped = attempts.changed(seen.vm, power.current_attempt(seen.vm), {"stopTime": times.to_rfc3339(seen.now)})
@@ -355,10 +355,10 @@ def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
     return (*statuses.report(seen, "False", words.START_TIMEOUT, message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
 
 
-def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
+def _record_end(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     """The last pod is over and nobody wrote how: virt-handler was away, or the guest never came to it."""
     current = power.current_attempt(seen.vm)
-    result, message = _result(seen, wish, current)
+    result, message = _result(seen, decision, current)
     message = disruptions.added(seen, message)
     phase = {power.RESULT_STOPPED: phases.STOPPED, power.RESULT_SUCCEEDED: phases.SUCCEEDED}.get(result, phases.FAILED)
     end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
@@ -383,10 +383,10 @@ def _record_end(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     return (WriteStatus(status), Emit("Warning" if warning else "Normal", result, message))
 
 
-def _result(seen: Observed, wish: power.Power, current: int) -> tuple[str, str]:
+def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, str]:
     last = _last_pod(seen)
-    if not wish.on or wish.attempt > current:
-        return power.RESULT_STOPPED, wish.message
+    if not decision.on or decision.attempt > current:
+        return power.RESULT_STOPPED, decision.message
     if attempts.is_stopped(seen.vm):
         why = "the spec was edited before the guest was started" if attempts.is_outdated(seen.vm) else "it was asked to stop"
         return power.RESULT_STOPPED, why
@@ -409,7 +409,7 @@ def _last_pod(seen: Observed) -> Object | None:
     return own
 
 
-def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
+def _start(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     missing = disk_claims.missing(seen.vm, seen.claims)
     if missing:
         message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
@@ -439,12 +439,12 @@ def _start(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
         return statuses.report(seen, "False", words.HANDLER_NOT_UNDERSTOOD, foreign, warn=True, phase=phases.PENDING)
     if dig(seen.vm, "spec", "nodeName") in seen.silence.missing:
         return silent_nodes.wait_for_node(seen)
-    if pause := attempts.pause_before(wish, seen.rested):
-        return (*_clean_up(seen), *_report_pause(seen, wish), Requeue(pause))
-    name = names.launcher_pod_name(name_of(seen.vm), uid_of(seen.vm), wish.attempt)
+    if pause := attempts.pause_before(decision, seen.rested):
+        return (*_clean_up(seen), *_report_pause(seen, decision), Requeue(pause))
+    name = names.launcher_pod_name(name_of(seen.vm), uid_of(seen.vm), decision.attempt)
     if namesakes := tuple(each for each in seen.pods if name_of(each) == name):  # over: the deletion makes room
         return (*_delete_all(namesakes), Requeue(MIN_REQUEUE_SECONDS))
-    return (*_clean_up(seen), *_begin(seen, wish))
+    return (*_clean_up(seen), *_begin(seen, decision))
 
 
 def _in_use(seen: Observed) -> str:
@@ -454,13 +454,13 @@ def _in_use(seen: Observed) -> str:
     return f"{held}; the virtual machine starts when that is off"
 
 
-def _report_pause(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
-    seconds, words = attempts.pause_seconds(wish), attempts.last_words(seen.vm)
-    message = f"attempt {wish.attempt} begins {seconds:g} s after the one before it ended, which was: {words}"
+def _report_pause(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
+    seconds, words = attempts.pause_seconds(decision), attempts.last_words(seen.vm)
+    message = f"attempt {decision.attempt} begins {seconds:g} s after the one before it ended, which was: {words}"
     return statuses.report(seen, "False", summary.BACK_OFF, message, warn=True)
 
 
-def _begin(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
+def _begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     """Make the pod of the wished attempt (the name is the lock: nobody can make a second) and write down which one it is."""
     if seen.refusal:
         return statuses.report(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
@@ -468,8 +468,8 @@ def _begin(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
     placement = scheduling.Placement(kvm=kvm, avoid_nodes=attempts.failed_nodes(seen.vm), never_on=tuple(sorted(seen.strangers)))
     choice = _choose_cpu(seen, placement)
     placement = dataclasses.replace(placement, chosen=choice.chosen if choice is not None else None)
-    pod = launcher_pod.launcher_pod(seen.vm, wish.attempt, seen.claims, seen.settings, placement)
-    return (CreatePod(pod, seen.vm), *_record_start(seen, pod, wish.attempt, choice))
+    pod = launcher_pod.launcher_pod(seen.vm, decision.attempt, seen.claims, seen.settings, placement)
+    return (CreatePod(pod, seen.vm), *_record_start(seen, pod, decision.attempt, choice))
 
 
 def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> node_pool.Choice | None:
@@ -545,21 +545,21 @@ def _disks_lacking(seen: Observed, reason: str, message: str) -> list[Object]:
     return with_condition(statuses.ready(seen, "False", words.DISKS_NOT_READY, message), lacking, now=times.to_rfc3339(seen.now))
 
 
-def _rest(seen: Observed, wish: power.Power) -> tuple[Action, ...]:
+def _rest(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     """Off, and it should be: keep the phase that the last attempt ended in."""
     status = statuses.status_of(seen)
     ready = condition(status.get("conditions"), words.READY) or {}
-    gives_up = ready.get("reason") == summary.BACK_OFF and wish.reason in power.ASKED_TO_BE_OFF
+    gives_up = ready.get("reason") == summary.BACK_OFF and decision.reason in power.ASKED_TO_BE_OFF
     if gives_up or phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
-        status["conditions"] = statuses.ready(seen, "False", wish.reason, wish.message)
+        status["conditions"] = statuses.ready(seen, "False", decision.reason, decision.message)
     elif ready.get("status") == "True" or ready.get("reason") in {*silent_nodes.REASONS, summary.BACK_OFF}:
-        status["conditions"] = statuses.ready(seen, "False", wish.reason, wish.message)
-    if wish.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
+        status["conditions"] = statuses.ready(seen, "False", decision.reason, decision.message)
+    if decision.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
         # What would say so again is gone. If it stayed, an edit of the strategy would start the machine, days later.
         status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
     status["observedGeneration"] = statuses.generation(seen)
-    told = Emit("Normal", power.RESULT_STOPPED, f"{wish.message}: no further attempt begins")
+    told = Emit("Normal", power.RESULT_STOPPED, f"{decision.message}: no further attempt begins")
     return statuses.write(seen, status, *((told,) if gives_up else ()))
 
 

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from apiserver.apis.meta import errors, names
 from apiserver.apis.meta.objects import condition, name_of, uid_of
+from apiserver.apis.virt import evictions
 from apiserver.apis.virt.resources import MIGRATIONS as MIGRATION_KIND
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -38,7 +39,7 @@ from tests.component.controller.test_controller import CLAIMS, MIGRATIONS, NODES
 from tests.component.controller.test_serving import certificate
 from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
-from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
+from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm, an_attempt
 
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 POD = name_of(a_pod())
@@ -153,7 +154,8 @@ async def served(
     anybody = aiohttp.TCPConnector(limit=0)
     async with api.serving() as config, Client(config, user_agent="test") as client, aiohttp.ClientSession(connector=anybody) as session:
         await SecretRotation(client).rotate()
-        migrations = Informer(client, MIGRATION_KIND, trim=trimming.trim_migration)
+        indexers = {judging.BY_CONCERN: judging.concern_of}
+        migrations = Informer(client, MIGRATION_KIND, indexers=indexers, trim=trimming.trim_migration)
         judge = Evictions(client, FirstDay(), Limits(), migrations, namespace="kubevirt", seconds=seconds).judge
         files = Files(given.certificate, given.key)
         server = EvictionServer(0, PREFIX, judge, PathSecret(client).holds, files, host="127.0.0.1", limits=server_limits)
@@ -562,6 +564,33 @@ async def test_a_migration_that_nobody_expected_has_failed_now(api: FakeAPI, tmp
         code, answer = await ask(review())
         assert (code, answer["response"]["status"]["code"]) == (200, 429)
         assert "the next begins in 15 s" in answer["response"]["status"]["message"]
+
+
+@pytest.mark.parametrize("status", [{"phase": "Running", "conditions": 4}, {"phase": "Running", "phaseTransitionTimestamps": 4}])
+async def test_a_migration_of_others_that_is_not_sound_keeps_no_eviction_from_being_judged(
+    api: FakeAPI, tmp_path: Path, status: dict[str, Any]
+) -> None:
+    """Another release stored it, or a backup brought it back."""
+    metadata = {"name": "m", "namespace": "others", "labels": {"kubevirt.io/evicted-pod": "x", "kubevirt.io/drain": "true"}}
+    await api.put(MIGRATIONS, {"metadata": metadata, "spec": {"selector": {"name": "theirs"}}, "status": status})
+    async with served(api, tmp_path) as ask:
+        _, answer = await ask(review())
+        assert "moves to another node first" in answer["response"]["status"]["message"]
+
+
+def test_an_eviction_looks_at_what_is_under_way_at_drains_and_at_its_own_machine() -> None:
+    """A tenant makes as many Migrations as they like, which end at once: of machines that there are none of."""
+    drained = {evictions.POD_LABEL: "x", evictions.DRAIN_LABEL: "true"}
+    for phase, labels, concern in (
+        ("", {}, judging.ALL),
+        ("Running", {}, judging.ALL),
+        ("Failed", {}, ("default", "testvm")),
+        ("Succeeded", {evictions.POD_LABEL: "x"}, ("default", "testvm")),
+        ("Succeeded", drained, judging.ALL),
+    ):
+        made = a_migration(phase=phase)
+        made["metadata"]["labels"] = labels
+        assert judging.concern_of(made) == [concern]
 
 
 async def test_who_deletes_the_migration_of_an_eviction_has_a_pause(api: FakeAPI, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AllocationItem:
     """Demand of a level for seats: at least ``lower``, at most ``upper``, in proportion to ``target``."""
 
     lower: float
@@ -83,20 +83,20 @@ class Wish:
     target: float
 
 
-def wish(level: Bounds, most: int, smoothed: float) -> Wish:
+def allocation_item(level: Bounds, most: int, smoothed: float) -> AllocationItem:
     """Return what a level asks for, from its demand."""
     lower = max(level.lower, min(level.nominal, most))
-    return Wish(lower, max(lower, level.upper), max(lower, smoothed))
+    return AllocationItem(lower, max(lower, level.upper), max(lower, smoothed))
 
 
-def allocate(total: float, wishes: Sequence[Wish]) -> tuple[list[float], float]:
+def allocate(total: float, items: Sequence[AllocationItem]) -> tuple[list[float], float]:
     """Share ``total`` out: to each its target times one common fraction, within its bounds; return that fraction, too.
 
     Where the bounds allow no such fraction (the lower ones are too high in sum, or the upper ones too low), each gets that bound.
     """
 
     def share(fraction: float) -> list[float]:
-        return [max(each.lower, min(each.upper, fraction * max(each.target, _LEAST_TARGET))) for each in wishes]
+        return [max(each.lower, min(each.upper, fraction * max(each.target, _LEAST_TARGET))) for each in items]
 
     least, most = 0.0, 1.0
     while sum(share(most)) < total and most < 1 << 40:

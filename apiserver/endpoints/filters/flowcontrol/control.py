@@ -194,7 +194,7 @@ class PriorityAndFairness:
     def adjust(self) -> None:
         """Share the seats out by the demand since the last time."""
         now, left = self._now(), float(self._total)
-        wishes = {}
+        items = {}
         for name, seats in self._levels.items():
             most = seats.demand.close(now)
             bound = self._bounds[name]
@@ -203,10 +203,10 @@ class PriorityAndFairness:
             if seats.exempt:
                 left -= max(bound.lower, most)
             else:
-                wishes[name] = borrowing.wish(bound, most, seats.demand.smoothed)
-        shares, fraction = borrowing.allocate(max(0.0, left), list(wishes.values()))
+                items[name] = borrowing.allocation_item(bound, most, seats.demand.smoothed)
+        shares, fraction = borrowing.allocate(max(0.0, left), list(items.values()))
         self._metrics.fraction.cell().value = fraction
-        for (name, each), share in zip(wishes.items(), shares, strict=True):
+        for (name, each), share in zip(items.items(), shares, strict=True):
             seats = self._levels[name]
             seats.configure(max(1, round(share)), self._configuration.levels[name].queuing if self._configuration else None)
             self._metrics.target.cell(name).value = each.target

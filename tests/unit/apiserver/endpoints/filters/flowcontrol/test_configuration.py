@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.apis.meta.users import ANONYMOUS, User
 from apiserver.endpoints import requestinfo
-from apiserver.endpoints.filters.flowcontrol.borrowing import Bounds, Demand, Wish, allocate, bounds, wish
+from apiserver.endpoints.filters.flowcontrol.borrowing import AllocationItem, Bounds, Demand, allocate, allocation_item, bounds
 from apiserver.endpoints.filters.flowcontrol.configuration import Level, read
 
 PATH = "/apis/example.com/v1/namespaces/a/widgets"
@@ -111,20 +111,20 @@ def test_demand_is_kept_over_a_period() -> None:
 
 def test_an_idle_level_lends_to_one_that_needs() -> None:
     idle, busy = Bounds(300, 150, 700), Bounds(100, 100, 500)
-    shares, fraction = allocate(400, [wish(idle, 0, 0), wish(busy, 400, 400)])
+    shares, fraction = allocate(400, [allocation_item(idle, 0, 0), allocation_item(busy, 400, 400)])
     assert shares == pytest.approx([150, 250])
     assert fraction < 1
 
 
 @pytest.mark.parametrize(
-    ("total", "wishes", "shares"),
+    ("total", "items", "shares"),
     [
-        (100, [Wish(0, 100, 10), Wish(0, 100, 30)], [25, 75]),
-        (100, [Wish(50, 100, 50), Wish(0, 100, 200)], [50, 50]),
-        (100, [Wish(0, 20, 10), Wish(0, 100, 10)], [20, 80]),
-        (10, [Wish(20, 30, 20), Wish(20, 30, 20)], [20, 20]),
+        (100, [AllocationItem(0, 100, 10), AllocationItem(0, 100, 30)], [25, 75]),
+        (100, [AllocationItem(50, 100, 50), AllocationItem(0, 100, 200)], [50, 50]),
+        (100, [AllocationItem(0, 20, 10), AllocationItem(0, 100, 10)], [20, 80]),
+        (10, [AllocationItem(20, 30, 20), AllocationItem(20, 30, 20)], [20, 20]),
         (0, [], []),
     ],
 )
-def test_shares_are_in_proportion_within_bounds(total: float, wishes: list[Wish], shares: list[float]) -> None:
-    assert allocate(total, wishes)[0] == pytest.approx(shares)
+def test_shares_are_in_proportion_within_bounds(total: float, items: list[AllocationItem], shares: list[float]) -> None:
+    assert allocate(total, items)[0] == pytest.approx(shares)
