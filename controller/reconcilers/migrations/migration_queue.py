@@ -8,8 +8,9 @@ network, and the guests that are on their way write twice. All of them count, wh
 3. the others by ``spec.priority``; of one priority the namespaces in turns, and in each the oldest first.
 
 A target that finds no node holds a place for minutes, and a tenant can ask for nodes that there are none of. So such migrations hold no
-place before those of (2), once they have had ``PLACE_SECONDS``. Those that were tried in vain are tried again after all others, and
-none waits for them. One that is under way and does not end in its time (``migration_bounds``) holds no place any more.
+place before those of (2), once they have had ``PLACE_SECONDS``; nor do those whose guests are on their way for ``LONG_SECONDS``, for a
+guest that writes without an end is so for as long as its memory is large. Those that were tried in vain are tried again after all others,
+and none waits for them. One that is under way and does not end in its time (``migration_bounds``) holds no place any more.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ AGED_SECONDS: Final = 600
 """After which the one that has waited longest is the next."""
 PLACE_SECONDS: Final = 30
 """For a target to run; beyond it, its migration holds no place before guests that leave nodes which are being emptied."""
+LONG_SECONDS: Final = 600
+"""For a guest to arrive that no drain moves; beyond it, its migration holds no place before those either, though it goes on."""
 TOLD_POSITIONS: Final = 10
 """Beyond it, no position is told: each that is is written whenever it changes."""
 WAITING: Final = frozenset({"", phases.PENDING})
 """Phases of a Migration that has no target pod."""
 _AGED: Final = timedelta(seconds=AGED_SECONDS)
 _PLACE: Final = timedelta(seconds=PLACE_SECONDS)
+_LONG: Final = timedelta(seconds=LONG_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class _Entry:
     started: datetime | None
     waits: bool
     is_slow: bool
-    """Its target does not run in time."""
+    """Its target does not run in time, or its guest does not arrive: it holds no place before guests of nodes that are being emptied."""
     is_overdue: bool
     """It has had its time, and nobody says how it ended."""
 
@@ -149,16 +153,18 @@ def _entry(migration: Object, seen: Observed) -> _Entry:
     tried = times.parse(again) if (again := migration_retries.retried_at(migration)) is not None else started
     has_no_node = phases.phase_of(migration) == phases.SCHEDULING or (not is_waiting and phases.phase_of(migration) == phases.PENDING)
     is_slow = has_no_node and tried is not None and seen.now - tried >= _PLACE
+    is_drain = evictions.is_by_controller(migration) and node in seen.emptied
+    is_long = phases.phase_of(migration) == phases.RUNNING and not is_drain and started is not None and seen.now - started >= _LONG
     return _Entry(
         key=key,
         machine=machine,
         node=node,
-        is_drain=evictions.is_by_controller(migration) and node in seen.emptied,
+        is_drain=is_drain,
         priority=int(dig(migration, "spec", "priority") or 0),
         created=_moment(migration, "metadata", "creationTimestamp") or seen.now,
         started=started,
         waits=is_waiting,
-        is_slow=is_slow,
+        is_slow=is_slow or is_long,
         is_overdue=migration_bounds.is_overdue(migration, seen.now),
     )
 

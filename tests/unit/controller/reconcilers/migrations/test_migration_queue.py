@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import NamespacedName
 from apiserver.apis.virt import evictions, names
-from controller.reconcilers.migrations.migration_queue import AGED_SECONDS, PLACE_SECONDS, TOLD_POSITIONS, Observed, Turn, turns
+from controller.reconcilers.migrations.migration_queue import (
+    AGED_SECONDS,
+    LONG_SECONDS,
+    PLACE_SECONDS,
+    TOLD_POSITIONS,
+    Observed,
+    Turn,
+    turns,
+)
 from controller.reconcilers.settings import MigrationLimits
 from tests.unit.controller.reconcilers.builders import a_migration
 
@@ -321,7 +329,10 @@ def test_targets_that_do_not_run_in_time_hold_no_place_before_a_drain(since: flo
     assert world.said("waits").startswith("2 migrations leave node a")
     world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW - timedelta(seconds=PLACE_SECONDS - 1))
     assert world.begin() == []
-    world.migrations[0]["status"] |= {"phase": "PreparingTarget", "startTime": times.to_rfc3339(NOW - timedelta(days=1))}
+    world.migrations[0]["status"] |= {
+        "phase": "PreparingTarget",
+        "startTime": times.to_rfc3339(NOW - timedelta(seconds=PLACE_SECONDS + 100)),
+    }
     assert world.begin() == []
 
 
@@ -425,3 +436,27 @@ def test_a_second_attempt_of_which_no_target_can_be_made_yields_to_drains_too() 
 
     assert begin(PLACE_SECONDS - 1) == []
     assert begin(PLACE_SECONDS) == ["drained"]
+
+
+@pytest.mark.parametrize("more", [{}, {"evicted": True}], ids=["by a person", "by an eviction on a node that nobody empties"])
+def test_guests_that_do_not_arrive_hold_no_place_before_a_drain(more: dict[str, Any]) -> None:
+    """Five guests of a tenant that write without an end kept every drain waiting for as long as their memory is large: for hours."""
+
+    def begin(since: float) -> list[str]:
+        world = World(per_node=1, per_cluster=1)
+        world.rest["emptied"] = frozenset({"a"})
+        world.put("endless", "b", namespace="tenant", phase="Running", started=since, **more)
+        world.put("drained", "a", evicted=True)
+        world.put("waits", "b")
+        return world.begin()
+
+    assert begin(LONG_SECONDS - 1) == []
+    assert begin(LONG_SECONDS) == ["drained"]
+
+
+def test_guests_of_drains_hold_their_places_however_long_they_are_on_their_way() -> None:
+    world = World(per_node=1)
+    world.rest = {"emptied": frozenset({"a"})}
+    world.put("large", phase="Running", started=LONG_SECONDS + 1, evicted=True)
+    world.put("drained", evicted=True)
+    assert world.begin() == []
