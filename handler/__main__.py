@@ -15,7 +15,7 @@ from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client
 from handler import options
 from handler.agent import DEFAULT_LIMITS, Agent, Limits
-from handler.devices.judging import Judging
+from handler.devices.detection import Detection
 
 logger = logging.getLogger("handler")
 
@@ -51,11 +51,11 @@ async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_L
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, task.cancel)
     loop.add_signal_handler(signal.SIGTERM, task.cancel)  # nothing is under way yet
-    judging = Judging(given.acceleration)
-    await judging.judge()
+    detection = Detection(given.acceleration)
+    await detection.detect()
     async with Client(config, user_agent=f"virt-handler/{given.node_name}") as client:
         loop.add_signal_handler(signal.SIGTERM, terminate)
-        agent = Agent(given, client, judging, limits=limits)
+        agent = Agent(given, client, detection, limits=limits)
         async with asyncio.TaskGroup() as tasks:
             working = tasks.create_task(agent.run())
             await asked.wait()

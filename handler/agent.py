@@ -30,7 +30,7 @@ from handler import heartbeat
 from handler.cpu.publishing import Labels
 from handler.devices import host_disks
 from handler.devices.acceleration import Verdict
-from handler.devices.judging import Judging
+from handler.devices.detection import Detection
 from handler.identity.keeping import Identity
 from handler.metrics import Metrics
 from handler.node import Node
@@ -98,21 +98,21 @@ class Agent:
         self,
         options: Options,
         client: Client,
-        judging: Judging,
+        detection: Detection,
         *,
         node: guest_ports.Node | None = None,
         disks: guest_ports.Disks | None = None,
         identify: Callable[[int, str], Launcher] = Launcher.of,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """``judging`` has judged once.
+        """``detection`` has an answer.
 
         ``node``, ``disks`` and ``identify`` are what touches the pods of a real node: tests have pods that are only directories.
         """
         self._options = options
         self._limits = limits
         self._client = client
-        self._judging = judging
+        self._detection = detection
         clock = SystemClock()
         name = options.node_name
         trim = objects.without_managed_fields
@@ -120,10 +120,10 @@ class Agent:
         self.leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={name}", trim=trim)
         self.coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={name}", trim=trim)
         self.metrics = Metrics()
-        self.metrics.verdict(judging.verdict)
-        judging.subscribe(self.metrics.verdict)
-        self._labels = Labels(client, name, options.cpu_capabilities, lambda: judging.verdict.accelerated)
-        judging.subscribe(lambda _: self._labels.changed())
+        self.metrics.verdict(detection.verdict)
+        detection.subscribe(self.metrics.verdict)
+        self._labels = Labels(client, name, options.cpu_capabilities, lambda: detection.verdict.accelerated)
+        detection.subscribe(lambda _: self._labels.changed())
         self._clock = clock
         self._recorder = Recorder(client, names.HANDLER, clock, host=name)
         connect = functools.partial(launcher.connect, kubelet=options.kubelet, identify=identify, limits=limits.links)
@@ -196,7 +196,7 @@ class Agent:
             tasks.create_task(self._deleter.run())
             tasks.create_task(self._beat())
             tasks.create_task(Health(self._options.health_port, self._checks()).run())
-            tasks.create_task(self._judging.run())
+            tasks.create_task(self._detection.run())
             tasks.create_task(self._offer_devices())
             tasks.create_task(self._serve())
             tasks.create_task(self._count())
@@ -297,7 +297,7 @@ class Agent:
 
     async def _beat(self) -> None:
         options = self._options
-        await heartbeat.run(self._client, options.node_name, options.node_lease_namespace, lambda: self._judging.verdict, self._clock)
+        await heartbeat.run(self._client, options.node_name, options.node_lease_namespace, lambda: self._detection.verdict, self._clock)
 
     async def _offer_devices(self) -> None:
         # gRPC and protobuf are the largest import after aiohttp; a process that only looks at its flags need not pay for it.
@@ -306,13 +306,13 @@ class Agent:
 
         directory = self._options.kubelet / "device-plugins"
         tun = Plugin(Device(names.TUN_RESOURCE, "/dev/net/tun", *TUN_NUMBER), directory, offered=True)
-        kvm = Plugin(Device(names.KVM_RESOURCE, "/dev/kvm", *KVM_NUMBER), directory, offered=self._judging.verdict.accelerated)
+        kvm = Plugin(Device(names.KVM_RESOURCE, "/dev/kvm", *KVM_NUMBER), directory, offered=self._detection.verdict.accelerated)
 
-        def judged(verdict: Verdict) -> None:
+        def detected(verdict: Verdict) -> None:
             if verdict.accelerated:
                 kvm.offer()
 
-        self._judging.subscribe(judged)
+        self._detection.subscribe(detected)
         async with asyncio.TaskGroup() as tasks:
             for plugin in (tun, kvm):
                 tasks.create_task(plugin.run())

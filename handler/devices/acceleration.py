@@ -1,7 +1,7 @@
 """Decide whether guests on this node can use KVM, by running one.
 
 ``/dev/kvm`` proves nothing: nested machines offer it where no unmodified kernel boots. :func:`decide` runs the trial guest (``kvm``) in a
-child process with a time limit and judges its report; an administrator can force either answer.
+child process with a time limit and reads its report; an administrator can force either answer.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Verdict:
         return "kvm" if self.accelerated else "qemu"
 
 
-def judge(report: str, *, ended: bool) -> Verdict:
-    """Judge what the trial printed; ``ended`` is false if it had to be killed."""
+def verdict_of(report: str, *, ended: bool) -> Verdict:
+    """Return the verdict of what the trial printed; ``ended`` is false if it had to be killed."""
     stages: dict[str, float] = {}
     reason = ""
     for line in report.splitlines():
@@ -119,6 +119,6 @@ async def decide(choice: Choice, trials: Trials) -> Verdict:
             except OSError as error:
                 verdict = Verdict(accelerated=False, reason=f"the trial could not be started: {error}")
             else:
-                verdict = judge(report, ended=ended)
+                verdict = verdict_of(report, ended=ended)
     logger.info("guests are accelerated: %s: %s", verdict.accelerated, verdict.reason)
     return verdict

@@ -17,7 +17,7 @@ from apiserver.client.rest import Client
 from handler import node as nodes
 from handler.agent import DEFAULT_LIMITS, Agent, Limits
 from handler.devices import macvtap, ownership
-from handler.devices.judging import Judging
+from handler.devices.detection import Detection
 from handler.network import bindings, departed, results, setup
 from handler.network.binding import Interface, Link, Observed, Wanted
 from handler.options import Options
@@ -186,8 +186,8 @@ async def live(kubelet: Path, *, admit: Callable[[Live], None] | None = None, li
         vm = a_vm()
         del vm["metadata"]["resourceVersion"]
         await api.put(VMS, vm)
-        judging, node, disks = Judging("emulation"), PureNode(), PureDisks()
-        agent = Agent(options(kubelet), client, judging, node=node, disks=disks, identify=world.identify, limits=limits)
+        detection, node, disks = Detection("emulation"), PureNode(), PureDisks()
+        agent = Agent(options(kubelet), client, detection, node=node, disks=disks, identify=world.identify, limits=limits)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(agent.run())
             await eventually(lambda: world.vm()["status"]["phase"] == "Running")

@@ -12,7 +12,7 @@ from apiserver.client.rest import Client
 from certs.reloading import ClientTls
 from handler import options
 from handler.agent import Agent
-from handler.devices.judging import Judging
+from handler.devices.detection import Detection
 from tests.component.handler.test_identity import World, claimed
 from tests.component.handler.test_identity import world as world  # noqa: PLC0414 - a fixture
 from tests.component.handler.tls import NAMESPACE
@@ -60,7 +60,7 @@ async def test_a_node_without_a_certificate_gets_one_and_serves_with_it(world: W
                     assert found
 
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(Agent(given, client, Judging("emulation")).run())
+            running = tasks.create_task(Agent(given, client, Detection("emulation")).run())
             await says("ok")
             await eventually(other.ready.is_set)
             context = ClientTls(other.files).context

@@ -93,7 +93,7 @@ async def test_the_verdict_on_this_machine_agrees_with_what_the_trial_printed() 
     async with asyncio.timeout(acceleration.TRIAL_SECONDS + 5):
         verdict = await acceleration.decide("auto", acceleration.Trials())
 
-    assert verdict.accelerated == acceleration.judge(report, ended=True).accelerated
+    assert verdict.accelerated == acceleration.verdict_of(report, ended=True).accelerated
     assert verdict.reason
     if not Path(kvm.DEVICE).exists():
         assert not verdict.accelerated

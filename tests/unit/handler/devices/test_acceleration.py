@@ -8,7 +8,7 @@ GOOD = "stage C 0.0001\nstage P 0.0002\nstage I 0.0003\nstage X 0.0004\nstage L 
 
 
 def test_a_guest_that_got_through_everything_in_time_is_accelerated() -> None:
-    verdict = acceleration.judge(GOOD, ended=True)
+    verdict = acceleration.verdict_of(GOOD, ended=True)
 
     assert verdict.accelerated
     assert verdict.accelerator == "kvm"
@@ -28,7 +28,7 @@ def test_a_guest_that_got_through_everything_in_time_is_accelerated() -> None:
     ids=["silent", "hung", "refused", "instruction missing", "too slow to end", "slow", "wrong result"],
 )
 def test_anything_less_is_emulation_with_a_reason(report: str, ended: bool, reason: str) -> None:
-    verdict = acceleration.judge(report, ended=ended)
+    verdict = acceleration.verdict_of(report, ended=ended)
 
     assert not verdict.accelerated
     assert reason in verdict.reason

@@ -1,4 +1,4 @@
-"""A node whose acceleration was judged too early judges again, and no more often than it is worth."""
+"""A node whose acceleration was looked at too early is looked at again, and no more often than it is worth."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from handler.devices import acceleration, judging
+from handler.devices import acceleration, detection
 from handler.devices.acceleration import Verdict
-from handler.devices.judging import Judging, Observed
+from handler.devices.detection import Detection, Observed
 from handler.metrics import Metrics
 from tests.unit.controller import virtualtime
 
@@ -38,7 +38,7 @@ REFUSED = "end Permission denied (/dev/kvm)\n"
     ids=["absent", "appeared", "changed", "accelerated", "hangs", "soon", "first pause", "third", "third over", "longest", "longest over"],
 )
 def test_a_device_is_tried_when_it_changed_and_after_pauses(observed: Observed, due: bool) -> None:
-    assert judging.is_due(observed) is due
+    assert detection.is_due(observed) is due
 
 
 class Trials(acceleration.Trials):
@@ -55,29 +55,29 @@ class Trials(acceleration.Trials):
 
 
 def test_the_verdict_changes_when_the_device_appears_and_nobody_asks_again(tmp_path: Path) -> None:
-    device, told = tmp_path / "kvm", list[Verdict]()
+    device, verdicts = tmp_path / "kvm", list[Verdict]()
 
     async def scenario() -> Trials:
         trials = Trials("end No such file or directory (/dev/kvm)\n", REFUSED, GOOD)
-        judge = Judging("auto", trials=trials, device=device)
-        judge.subscribe(told.append)
-        await judge.judge()
+        detector = Detection("auto", trials=trials, device=device)
+        detector.subscribe(verdicts.append)
+        await detector.detect()
         async with asyncio.TaskGroup() as tasks:
-            judged = tasks.create_task(judge.run())
+            running = tasks.create_task(detector.run())
             await asyncio.sleep(3601)
             assert len(trials.at) == 1  # there is nothing to try
             device.touch()
-            await asyncio.sleep(judging.POLL_SECONDS + 1)
+            await asyncio.sleep(detection.POLL_SECONDS + 1)
             assert len(trials.at) == 2
             await asyncio.sleep(600)
-            assert judged.done()
-        assert judge.verdict.accelerator == "kvm"
+            assert running.done()
+        assert detector.verdict.accelerator == "kvm"
         return trials
 
     trials = virtualtime.run(scenario())
-    assert [each.accelerated for each in told] == [False, False, True]
-    assert 0 < trials.at[1] - 3601 <= judging.POLL_SECONDS
-    assert judging.FIRST_SECONDS <= trials.at[2] - trials.at[1] < judging.FIRST_SECONDS + judging.POLL_SECONDS
+    assert [each.accelerated for each in verdicts] == [False, False, True]
+    assert 0 < trials.at[1] - 3601 <= detection.POLL_SECONDS
+    assert detection.FIRST_SECONDS <= trials.at[2] - trials.at[1] < detection.FIRST_SECONDS + detection.POLL_SECONDS
     assert len(trials.at) == 3
 
 
@@ -87,25 +87,25 @@ def test_a_device_that_never_works_is_tried_seldom(tmp_path: Path) -> None:
 
     async def scenario() -> int:
         trials = Trials(REFUSED)
-        judge = Judging("auto", trials=trials, device=device)
-        await judge.judge()
+        detector = Detection("auto", trials=trials, device=device)
+        await detector.detect()
         async with asyncio.TaskGroup() as tasks:
-            judged = tasks.create_task(judge.run())
+            running = tasks.create_task(detector.run())
             await asyncio.sleep(24 * 3600)
-            judged.cancel()
+            running.cancel()
         return len(trials.at)
 
     assert 100 < virtualtime.run(scenario()) < 24 * 6 + 10
 
 
 @pytest.mark.parametrize("choice", ["kvm", "emulation"])
-def test_what_an_administrator_forced_is_not_judged_again(tmp_path: Path, choice: acceleration.Choice) -> None:
+def test_what_an_administrator_forced_is_not_tried_again(tmp_path: Path, choice: acceleration.Choice) -> None:
     async def scenario() -> Trials:
         trials = Trials(GOOD)
-        judge = Judging(choice, trials=trials, device=tmp_path)
-        await judge.judge()
-        await judge.run()
-        assert judge.verdict.accelerated is (choice == "kvm")
+        detector = Detection(choice, trials=trials, device=tmp_path)
+        await detector.detect()
+        await detector.run()
+        assert detector.verdict.accelerated is (choice == "kvm")
         return trials
 
     assert virtualtime.run(scenario()).at == []

@@ -1,7 +1,7 @@
-"""The verdict about this node's acceleration, judged at the start of the process and, while it is no, again.
+"""The verdict about this node's acceleration, found at the start of the process and, while it is no, looked for again.
 
-A node is often judged too early: the module of KVM is loaded later, udev has not given ``/dev/kvm`` its mode yet, or the machine is so busy
-with its boot that the trial takes too long. A device that changed is tried at once, the same one again after pauses that double up to
+A node is often looked at too early: the module of KVM is loaded later, udev has not given ``/dev/kvm`` its mode yet, or the machine is so
+busy with its boot that the trial takes too long. A device that changed is tried at once, the same one again after pauses that double up to
 ``LONGEST_SECONDS``, a node without the device never. A yes is kept: what becomes of the device then is its health
 (:mod:`handler.devices.plugin`).
 """
@@ -62,8 +62,8 @@ def identify(path: Path) -> Identity | None:
     return found.st_ino, found.st_rdev, found.st_mode, found.st_uid, found.st_gid
 
 
-class Judging:
-    """The newest verdict about this node's acceleration; there is one from the first :meth:`judge` on."""
+class Detection:
+    """The newest verdict about this node's acceleration; there is one from the first :meth:`detect` on."""
 
     def __init__(self, choice: Choice, *, trials: acceleration.Trials | None = None, device: Path = Path(kvm.DEVICE)) -> None:
         self.verdict = Verdict(accelerated=False, reason="not tried yet")
@@ -79,8 +79,8 @@ class Judging:
         """Have ``changed`` called with every verdict that differs from the one before it."""
         self._told.append(changed)
 
-    async def judge(self) -> None:
-        """Judge now."""
+    async def detect(self) -> None:
+        """Have the trial guest run now."""
         device = identify(self._device)
         self._count = self._count + 1 if device == self._tried else 1
         self._tried = device
@@ -91,11 +91,11 @@ class Judging:
                 changed(self.verdict)
 
     async def run(self) -> None:
-        """Judge again while the answer is no, until it is yes or this is cancelled; what an administrator forced is not judged."""
+        """Look again while the answer is no, until it is yes or this is cancelled; never where an administrator forced it."""
         while self._choice == "auto" and not self.verdict.accelerated:
             await asyncio.sleep(POLL_SECONDS)
             if is_due(self._observe()):
-                await self.judge()
+                await self.detect()
 
     def _observe(self) -> Observed:
         elapsed = asyncio.get_running_loop().time() - self._at
