@@ -108,6 +108,7 @@ MODULES: Final = (
     _module("launcher/main/power_off.py", "launcher/main/test_power_off.py"),
     _module("launcher/main/requests.py", "launcher/main/test_requests.py"),
     _module("apiserver/endpoints/filters/authorization.py", "apiserver/endpoints/filters/test_authorization.py"),
+    _module("apiserver/endpoints/filters/expiring.py", "apiserver/endpoints/filters/test_expiring.py"),
     _module(
         "apiserver/registry/generic/transactions.py",
         "apiserver/registry/generic/test_transactions.py",

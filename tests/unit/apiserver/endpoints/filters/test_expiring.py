@@ -21,6 +21,8 @@ def test_each_value_has_a_time_of_its_own_and_a_use_gives_it_no_more() -> None:
     assert (cache.get("a"), cache.get("b")) == (1, 2)
     clock.now += 0.1
     assert (cache.get("a"), cache.get("b")) == (None, 2)
+    clock.now += 0.1
+    assert cache.get("a") is None
 
 
 def test_the_least_recently_used_goes_first() -> None:
