@@ -36,9 +36,8 @@ class Places:
 
         ``waiting`` are namespaces that found no place lately, by where that was.
         """
-        half = max(1, self.limit // 2)
-        others = waiting.get(self.where, frozenset()) - {namespace}
-        return self.taken[namespace] >= half and any(self.taken[each] < half for each in others)
+        half = self.limit // 2
+        return self.taken[namespace] >= half and any(self.taken[each] < half for each in waiting.get(self.where, ()))
 
     def told(self, namespace: str | None = None) -> str:
         """Return words for the migrations there, of a namespace or of all."""

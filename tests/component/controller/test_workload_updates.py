@@ -104,6 +104,7 @@ async def test_guests_are_moved_a_batch_at_a_time(api: FakeAPI) -> None:
             lambda: [each for each in api.all(PODS) if labels_of(each).get(names.MIGRATION_LABEL) == made["metadata"]["uid"]], "target"
         )
         assert target[0]["spec"]["containers"][0]["image"] == "launcher:test"
+        await cluster.until(lambda: all(each["status"]["targetPod"] for each in api.all(MIGRATIONS)), "both targets")
         await asyncio.sleep(0.6)
         assert moved(api) == first  # they are on their way still
         for each in api.all(MIGRATIONS):

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import HypervisorError
+from launcher.hypervisor.port import HypervisorError, MigrationFailed, OperationTimeout, Progress, Unavailable
 from launcher.main import life, power_off
 from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
@@ -149,3 +149,87 @@ async def test_a_guest_whose_agent_hangs_is_destroyed_at_the_end_of_its_grace_pe
     world.domain.terminate()
     await world.ends("destroyed")
     assert world.hypervisor.domains[NAME].state is State.SHUTOFF
+
+
+# --- a guest that leaves ---
+
+
+async def leaving(world: World) -> None:
+    await world.domain.handle(SYNC)
+    await world.domain.handle(messages.Migrate("m1"))
+    await world.until(lambda: world.hypervisor.migrating)
+
+
+async def test_a_guest_that_is_paused_at_the_moment_in_which_it_stays_runs_again(world: World) -> None:
+    await leaving(world)
+
+    async def as_it_stays(suspend: Call) -> None:
+        world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
+        await asyncio.sleep(0.05)
+        await suspend()
+
+    world.hypervisor.intercept("suspend", as_it_stays)
+    await world.domain.handle(messages.PauseForMigration("m1"))
+    await world.until(lambda: state_of(world) == "failed")
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+
+
+async def test_a_guest_that_stays_and_runs_again_is_not_paused_by_a_request_of_that_moment(world: World) -> None:
+    """Nobody would let it run again: its migration is over."""
+    await leaving(world)
+    await world.domain.handle(messages.PauseForMigration("m1"))
+    async with asyncio.TaskGroup() as group:
+
+        async def and_asked_for(resume: Call) -> None:
+            await resume()
+            group.create_task(world.domain.handle(messages.PauseForMigration("m1")))
+            await asyncio.sleep(0.05)
+
+        world.hypervisor.intercept("resume", and_asked_for)
+        world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
+        await world.until(lambda: state_of(world) == "failed")
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+
+
+async def test_a_guest_of_which_nobody_knows_whether_it_was_paused_runs_again_when_it_stays(world: World) -> None:
+    await leaving(world)
+
+    async def lost(suspend: Call) -> None:
+        await suspend()
+        raise OperationTimeout("suspend: no answer")
+
+    world.hypervisor.intercept("suspend", lost)
+    await refused(world, messages.PauseForMigration("m1"))
+    world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
+    await world.until(lambda: state_of(world) == "failed")
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+
+
+async def test_a_migration_that_ends_before_libvirt_has_answered_to_its_abortion_is_cancelled(world: World) -> None:
+    await leaving(world)
+
+    async def slowly(_abort: Call) -> None:
+        world.hypervisor.end_migration(NAME, MigrationFailed("operation failed: canceled by client"))
+        await world.until(lambda: state_of(world) != "running")
+
+    world.hypervisor.intercept("abort_job", slowly)
+    await world.domain.handle(messages.AbortMigration("m1"))
+    assert state_of(world) == "cancelled"
+
+
+async def test_figures_go_on_after_one_that_libvirtd_did_not_tell(world: World) -> None:
+    await leaving(world)
+    asked = 0
+
+    async def at_first_not(_progress: Call) -> Progress:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise Unavailable("the connection broke")
+        return Progress(elapsed_milliseconds=1, memory_total_bytes=7)
+
+    world.hypervisor.intercept("progress", at_first_not)
+    await world.until(lambda: [each.memory_total_bytes for each in world.status.migrations] == [7])
+    world.hypervisor.become(NAME, State.SHUTOFF, "migrated")
+    world.hypervisor.end_migration(NAME)
+    await world.ends("migrated")
