@@ -49,9 +49,7 @@ PATCHES: Final = {
     "unit/importer/test_device.py": 2,
     "unit/launcher/hypervisor/test_agent_questions.py": 2,
     "unit/launcher/main/conftest.py": 1,
-    "unit/launcher/main/test_blank_disks.py": 7,
     "unit/launcher/main/test_firmware_state.py": 2,
-    "unit/launcher/main/test_mounted.py": 1,
     "unit/launcher/main/test_processors.py": 3,
     "unit/launcher/main/test_unusable.py": 1,
 }
