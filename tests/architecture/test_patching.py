@@ -44,7 +44,6 @@ PATCHES: Final = {
     "unit/handler/devices/test_passthrough.py": 1,
     "unit/handler/network/test_macs.py": 1,
     "unit/handler/pods/test_hanging.py": 1,
-    "unit/importer/test_device.py": 2,
     "unit/launcher/hypervisor/test_agent_questions.py": 2,
     "unit/launcher/main/conftest.py": 1,
     "unit/launcher/main/test_firmware_state.py": 2,
