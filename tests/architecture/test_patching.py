@@ -46,8 +46,6 @@ PATCHES: Final = {
     "unit/handler/pods/test_hanging.py": 1,
     "unit/launcher/hypervisor/test_agent_questions.py": 2,
     "unit/launcher/main/conftest.py": 1,
-    "unit/launcher/main/test_firmware_state.py": 2,
-    "unit/launcher/main/test_unusable.py": 1,
 }
 """Uses of ``setattr``, ``delattr`` and ``setitem`` of a ``MonkeyPatch``, and of ``unittest.mock``'s ``patch``, by file below ``tests``."""
 _OF_MONKEYPATCH: Final = frozenset({"setattr", "delattr", "setitem", "delitem"})
