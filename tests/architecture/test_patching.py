@@ -44,7 +44,6 @@ PATCHES: Final = {
     "unit/handler/devices/test_passthrough.py": 1,
     "unit/handler/network/test_macs.py": 1,
     "unit/handler/pods/test_hanging.py": 1,
-    "unit/launcher/hypervisor/test_agent_questions.py": 2,
     "unit/launcher/main/conftest.py": 1,
 }
 """Uses of ``setattr``, ``delattr`` and ``setitem`` of a ``MonkeyPatch``, and of ``unittest.mock``'s ``patch``, by file below ``tests``."""
