@@ -42,7 +42,6 @@ PATCHES: Final = {
     "unit/apiserver/registry/generic/test_transactions.py": 3,
     "unit/cuts/test_outcomes.py": 1,
     "unit/handler/devices/test_passthrough.py": 1,
-    "unit/handler/network/test_macs.py": 1,
     "unit/handler/pods/test_hanging.py": 1,
     "unit/launcher/main/conftest.py": 1,
 }
