@@ -40,7 +40,6 @@ PATCHES: Final = {
     "unit/apiserver/endpoints/filters/test_withdrawing.py": 1,
     "unit/apiserver/registry/cacher/test_memory.py": 2,
     "unit/apiserver/registry/generic/test_transactions.py": 3,
-    "unit/cuts/test_outcomes.py": 1,
     "unit/launcher/main/conftest.py": 1,
 }
 """Uses of ``setattr``, ``delattr`` and ``setitem`` of a ``MonkeyPatch``, and of ``unittest.mock``'s ``patch``, by file below ``tests``."""
