@@ -74,18 +74,33 @@ _DISK_ERRORS: Final = {libvirt.VIR_DOMAIN_DISK_ERROR_UNSPEC: "I/O error", libvir
 T = TypeVar("T")
 
 
+def _agent_command(domain: libvirt.virDomain, question: str) -> str:
+    domain.agentSetResponseTimeout(AGENT_SECONDS)
+    answer: str = libvirt_qemu.qemuAgentCommand(domain, question, AGENT_SECONDS, 0)
+    return answer
+
+
 class LibvirtHypervisor:
     """One libvirtd, reached at ``uri``. ``run`` connects, again and again; until then every method raises ``Unavailable``."""
 
-    def __init__(self, uri: str, *, emulated_by: str = "", agent_call_seconds: float = AGENT_CALL_SECONDS) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        emulated_by: str = "",
+        agent_call_seconds: float = AGENT_CALL_SECONDS,
+        agent_command: Callable[[libvirt.virDomain, str], str] = _agent_command,
+    ) -> None:
         """Do nothing yet.
 
         Args:
             uri: libvirt's URI.
             emulated_by: the path of the emulator about which to ask ahead, so that the first domain need not wait for it.
             agent_call_seconds: how long a question to a guest's agent may take in all.
+            agent_command: puts a question, which is JSON, to the agent of a domain, and returns its answer, which should be.
         """
         self._agent_call_seconds = agent_call_seconds
+        self._agent_command = agent_command
         self._uri = uri
         self._test_driver = uri.startswith("test:")
         """libvirt's own double, in this process: no flags, no keep-alive, no agent."""
@@ -294,9 +309,8 @@ class LibvirtHypervisor:
         def ask() -> object:
             with errors(doing):
                 domain = connection.lookupByName(name)
-                domain.agentSetResponseTimeout(AGENT_SECONDS)
                 try:
-                    return facts.agent_answer(libvirt_qemu.qemuAgentCommand(domain, question, AGENT_SECONDS, 0))
+                    return facts.agent_answer(self._agent_command(domain, question))
                 except (ValueError, TypeError, RecursionError) as error:  # the guest chose these words; it must not choose our end
                     raise AgentRefused(f"{doing}: it talks nonsense") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +16,18 @@ _LARGEST: Final = 16
 _NODE: Final = re.compile(r"node([0-9]{1,4})")
 
 
-def look(specification: Mapping[str, Any], topology: Path = TOPOLOGY) -> tuple[int, ...]:
-    """Return the processors of a machine that is to have them for itself, those of one node and core beside each other; of others none.
+def look(specification: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the processors of a machine that is to have them for itself, in their order; of others none.
 
     The kubelet's CPU manager gives a container a cpuset, which the kernel shows as the affinity of its processes.
     """
-    if not cpu.is_dedicated(specification):
-        return ()
-    own = os.sched_getaffinity(0)
-    node = nodes(own, topology)
-    return tuple(sorted(own, key=lambda processor: (node[processor], *_place(topology / f"cpu{processor}/topology"), processor)))
+    return in_order(os.sched_getaffinity(0)) if cpu.is_dedicated(specification) else ()
+
+
+def in_order(processors: Collection[int], topology: Path = TOPOLOGY) -> tuple[int, ...]:
+    """Return processors with those of one node and core beside each other."""
+    node = nodes(processors, topology)
+    return tuple(sorted(processors, key=lambda processor: (node[processor], *_place(topology / f"cpu{processor}/topology"), processor)))
 
 
 def nodes(processors: Iterable[int], topology: Path = TOPOLOGY) -> dict[int, int]:

@@ -40,20 +40,7 @@ PATCHES: Final = {
     "unit/apiserver/endpoints/filters/test_withdrawing.py": 1,
     "unit/apiserver/registry/cacher/test_memory.py": 2,
     "unit/apiserver/registry/generic/test_transactions.py": 3,
-    "unit/certs/test_files.py": 1,
-    "unit/cuts/test_outcomes.py": 1,
-    "unit/handler/devices/test_passthrough.py": 1,
-    "unit/handler/network/test_macs.py": 1,
-    "unit/handler/pods/test_hanging.py": 1,
-    "unit/importer/test_claim.py": 2,
-    "unit/importer/test_device.py": 2,
-    "unit/launcher/hypervisor/test_agent_questions.py": 2,
     "unit/launcher/main/conftest.py": 1,
-    "unit/launcher/main/test_blank_disks.py": 7,
-    "unit/launcher/main/test_firmware_state.py": 2,
-    "unit/launcher/main/test_mounted.py": 1,
-    "unit/launcher/main/test_processors.py": 3,
-    "unit/launcher/main/test_unusable.py": 1,
 }
 """Uses of ``setattr``, ``delattr`` and ``setitem`` of a ``MonkeyPatch``, and of ``unittest.mock``'s ``patch``, by file below ``tests``."""
 _OF_MONKEYPATCH: Final = frozenset({"setattr", "delattr", "setitem", "delitem"})

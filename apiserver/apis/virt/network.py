@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+from collections.abc import Set
 from typing import Final
 
 UPLINK: Final = "eth0"
@@ -76,14 +77,14 @@ def is_mac(text: str) -> bool:
     return _MAC.fullmatch(normal_mac(text)) is not None
 
 
-def derived_mac(seed: str, name: str) -> str:
+def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str:
     """Return the MAC address that always follows from a seed and the name of what has it.
 
     A guest's follows from the machine's uid and the interface's name, the same in every pod; that of a link beside it, which is another
-    one, from the guest's and what the link is.
+    one, from the guest's and what the link is. No address is one that is reserved.
     """
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
-    while mac_problem(derived := _mac_of(digest)):
+    while (derived := _mac_of(digest)) in reserved:
         digest = hashlib.sha256(digest).digest()
     return derived
 

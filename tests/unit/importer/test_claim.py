@@ -1,10 +1,8 @@
-"""The file in a claim while it is made: whose it is, what is left of an earlier try, and what it is never written over.
-
-``os.link`` is patched: no file system of a test is without links.
-"""
+"""The file in a claim while it is made: whose it is, what is left of an earlier try, and what it is never written over."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ import pytest
 
 from importer import claim
 from importer.failures import ImportFailed
+from tests import system_calls
 
 
 @pytest.fixture
@@ -27,6 +26,11 @@ def file(partial: Path) -> Iterator[claim.File]:
         made.begin()
         made.write(b"whole")
         yield made
+
+
+def without_links() -> contextlib.AbstractContextManager[None]:
+    """Have a file system refuse a link, as those do that have none."""
+    return system_calls.refused(os.link, errno.EPERM)
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path, partial: Path) -> None:
@@ -64,25 +68,17 @@ def test_nothing_is_left_of_an_earlier_try(partial: Path) -> None:
     assert partial.read_bytes() == b"later".ljust(claim.BLOCK, b"\0")
 
 
-def test_a_disk_that_came_meanwhile_stays_also_where_there_are_no_links(
-    tmp_path: Path, file: claim.File, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_came_meanwhile_stays_also_where_there_are_no_links(tmp_path: Path, file: claim.File) -> None:
     (tmp_path / claim.IMAGE).write_bytes(b"a guest's")
     with pytest.raises(claim.DiskExists):
         claim.finish(tmp_path, file)
-    monkeypatch.setattr(os, "link", _no_links)
-    with pytest.raises(claim.DiskExists):
+    with pytest.raises(claim.DiskExists), without_links():
         claim.finish(tmp_path, file)
     assert (tmp_path / claim.IMAGE).read_bytes() == b"a guest's"
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_whole_disk_gets_its_name(tmp_path: Path, file: claim.File, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not links:
-        monkeypatch.setattr(os, "link", _no_links)
-    claim.finish(tmp_path, file)
+def test_a_whole_disk_gets_its_name(tmp_path: Path, file: claim.File, links: bool) -> None:
+    with contextlib.nullcontext() if links else without_links():
+        claim.finish(tmp_path, file)
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [(claim.IMAGE, b"whole")]
-
-
-def _no_links(*_paths: Path) -> None:
-    raise OSError(errno.EPERM, os.strerror(errno.EPERM))

@@ -83,10 +83,8 @@ async def test_a_call_that_fails_after_everybody_left_is_no_complaint() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["result", "error"])
-def test_a_call_that_outlives_the_event_loop_ends_quietly_and_holds_no_process(monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
-    complaints: list[object] = []
-    # The interpreter's own hook, of which there is one a process.
-    monkeypatch.setattr(threading, "excepthook", complaints.append)
+def test_a_call_that_outlives_the_event_loop_ends_quietly_and_holds_no_process(outcome: str) -> None:
+    """Whatever a thread does not catch fails this test: pytest's warning of it is an error, as all are."""
     answers, daemonic = threading.Event(), []
 
     def call() -> None:
@@ -103,5 +101,4 @@ def test_a_call_that_outlives_the_event_loop_ends_quietly_and_holds_no_process(m
     asyncio.run(serve())
     answers.set()
     joined(f"outliving-{outcome}")
-    assert complaints == []
     assert daemonic == [True]  # the interpreter waits for others when it ends

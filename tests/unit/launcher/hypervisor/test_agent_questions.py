@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import libvirt
-import libvirt_qemu
 import pytest
 
 from launcher.hypervisor import translate
@@ -26,11 +25,27 @@ def an_error(code: int, domain: int = libvirt.VIR_FROM_QEMU, text: str = "no") -
     return error
 
 
+class Agent:
+    """The agent that libvirt's test driver has not: it answers with a text, an error, or what a function returns."""
+
+    answer: Any = None
+
+    def command(self, domain: libvirt.virDomain, question: str) -> str:
+        assert domain.name() == NAME
+        assert "execute" in json.loads(question)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return str(self.answer() if callable(self.answer) else self.answer)
+
+
 @pytest.fixture
-async def hypervisor(monkeypatch: pytest.MonkeyPatch, agent_call_seconds: float) -> AsyncIterator[LibvirtHypervisor]:
-    # libvirt's test driver has no agent
-    monkeypatch.setattr(libvirt.virDomain, "agentSetResponseTimeout", lambda _domain, _seconds: 0)
-    made = LibvirtHypervisor("test:///default", agent_call_seconds=agent_call_seconds)
+def agent() -> Agent:
+    return Agent()
+
+
+@pytest.fixture
+async def hypervisor(agent: Agent, agent_call_seconds: float) -> AsyncIterator[LibvirtHypervisor]:
+    made = LibvirtHypervisor("test:///default", agent_call_seconds=agent_call_seconds, agent_command=agent.command)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(made.run())
         await made.ready()
@@ -43,25 +58,8 @@ def agent_call_seconds() -> float:
     return 10.0
 
 
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """Set what the agent answers: a text, an error, or a function that is called."""
-
-    def be(answer: Any) -> None:
-        def command(_domain: object, question: str, _seconds: int, _flags: int) -> str:
-            assert "execute" in json.loads(question)
-            if isinstance(answer, Exception):
-                raise answer
-            return str(answer() if callable(answer) else answer)
-
-        # as above
-        monkeypatch.setattr(libvirt_qemu, "qemuAgentCommand", command)
-
-    return be
-
-
-async def test_an_answer_is_what_the_agent_returned(hypervisor: LibvirtHypervisor, answers: Callable[[Any], None]) -> None:
-    answers('{"return": {"host-name": "web-1"}}')
+async def test_an_answer_is_what_the_agent_returned(hypervisor: LibvirtHypervisor, agent: Agent) -> None:
+    agent.answer = '{"return": {"host-name": "web-1"}}'
     assert await hypervisor.ask_agent(NAME, "guest-get-host-name") == {"host-name": "web-1"}
 
 
@@ -79,10 +77,8 @@ async def test_an_answer_is_what_the_agent_returned(hypervisor: LibvirtHyperviso
     ],
     ids=str,
 )
-async def test_what_goes_wrong_has_its_error(
-    hypervisor: LibvirtHypervisor, answers: Callable[[Any], None], answer: Any, kind: type[Exception]
-) -> None:
-    answers(answer)
+async def test_what_goes_wrong_has_its_error(hypervisor: LibvirtHypervisor, agent: Agent, answer: Any, kind: type[Exception]) -> None:
+    agent.answer = answer
     with pytest.raises(kind, match="ask the guest agent of domain test for guest-info") as raised:
         await hypervisor.ask_agent(NAME, "guest-info")
     assert type(raised.value) is kind
@@ -96,11 +92,9 @@ def test_newer_libvirts_say_what_an_agent_did(name: str, kind: type[Exception]) 
 
 
 @pytest.mark.parametrize("agent_call_seconds", [0.2])
-async def test_an_agent_that_hangs_is_asked_nothing_more_and_keeps_nobody_else_waiting(
-    hypervisor: LibvirtHypervisor, answers: Callable[[Any], None]
-) -> None:
+async def test_an_agent_that_hangs_is_asked_nothing_more_and_keeps_nobody_else_waiting(hypervisor: LibvirtHypervisor, agent: Agent) -> None:
     answered = threading.Event()
-    answers(lambda: answered.wait(30) and '{"return": 1}')
+    agent.answer = lambda: answered.wait(30) and '{"return": 1}'
     try:
         with pytest.raises(AgentSilent, match="no answer within"):
             await hypervisor.ask_agent(NAME, "guest-info")

@@ -1,7 +1,4 @@
-"""Blank disks in claims, on a real directory: made whole or not at all, once, and never over what is there.
-
-System calls are patched: no file system fails, fills up or is written by another pod at the very moment that a test is about.
-"""
+"""Blank disks in claims, on a real directory: made whole or not at all, once, and never over what is there."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.main import blank_disks, files
+from tests import system_calls
 
 MIB = 1 << 20
 
@@ -63,27 +61,17 @@ def test_only_disks_that_ask_for_it_are_created(claim: Path) -> None:
     assert list(claim.iterdir()) == []
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
-@pytest.mark.parametrize("at", ["ftruncate", "fsync", "link", "unlink"])
-def test_a_start_after_one_that_was_killed_finds_no_half_disk(claim: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    def killed(*_arguments: object, **_named: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as dying:
-        dying.setattr(os, at, killed)
-        dying.setattr(os, "unlink", killed)  # whoever is killed takes nothing back
-        with pytest.raises(Killed):
-            blank_disks.create(specification())
-    assert (claim / "disk.img").exists() == (at == "unlink")
-    if at == "unlink":
+@pytest.mark.parametrize("at", [os.ftruncate, os.fsync, os.link, os.unlink], ids=lambda each: each.__name__)
+def test_a_start_after_one_that_was_killed_finds_no_half_disk(claim: Path, at: Callable[..., None]) -> None:
+    system_calls.killed_at(at, lambda: blank_disks.create(specification()))
+    assert (claim / "disk.img.new").exists()
+    assert (claim / "disk.img").exists() == (at is os.unlink)
+    if at is os.unlink:
         (claim / "disk.img").write_bytes(b"the guest's")
 
     blank_disks.create(specification())
 
-    if at == "unlink":
+    if at is os.unlink:
         assert (claim / "disk.img").read_bytes() == b"the guest's"
         (claim / "disk.img").unlink()  # its other name must not bring back what the guest wrote
         blank_disks.create(specification())
@@ -102,80 +90,70 @@ def test_a_disk_that_another_pod_is_creating_is_waited_for(claim: Path) -> None:
     assert [each.name for each in claim.iterdir()] == ["disk.img"]
 
 
-def test_of_two_that_create_one_the_first_one_counts(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_that_create_one_the_first_one_counts(claim: Path) -> None:
     """The other fills the claim without asking for a lock, between our look and our link."""
-    real = os.fsync
-
-    def meanwhile(file: int) -> None:
-        real(file)
-        if not (claim / "disk.img").exists():
-            (claim / "disk.img").write_bytes(b"theirs")
-
-    monkeypatch.setattr(os, "fsync", meanwhile)
-    blank_disks.create(specification())
+    with system_calls.at(os.link, lambda: (claim / "disk.img").write_bytes(b"theirs")):
+        blank_disks.create(specification())
     assert (claim / "disk.img").read_bytes() == b"theirs"
     assert [each.name for each in claim.iterdir()] == ["disk.img"]
 
 
-def test_a_file_that_took_the_place_of_a_left_one_is_not_removed(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_took_the_place_of_a_left_one_is_not_removed(claim: Path) -> None:
     """Between opening what was left and locking it, its owner finished, and a third began."""
     (claim / "disk.img.new").write_bytes(b"")
-    real = fcntl.flock
     third: list[Any] = []
 
-    def flock(file: int, operation: int) -> None:
+    def meanwhile() -> None:
         if not third:
             (claim / "disk.img.new").unlink()
             third.append((claim / "disk.img.new").open("wb"))
-            real(third[0], fcntl.LOCK_EX)
-        real(file, operation)
+            fcntl.flock(third[0], fcntl.LOCK_EX)
 
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(files.ImagesMissing):
+    with system_calls.at(fcntl.flock, meanwhile), pytest.raises(files.ImagesMissing):
         blank_disks.create(specification())
     assert (claim / "disk.img.new").exists()
     third[0].close()
 
 
-def test_claims_with_too_little_room_are_all_named_with_what_they_have(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_with_too_little_room_are_all_named_with_what_they_have(claim: Path) -> None:
     (claim.parent / "more").mkdir()
     room = os.statvfs_result((4096, 4096, 1000, 600, 511, 0, 0, 0, 0, 255))
-    monkeypatch.setattr(os, "fstatvfs", lambda _directory: room)
     with pytest.raises(files.NoRoom) as small:
-        blank_disks.create(specification("2Mi", "data", "more"))
+        blank_disks.create(specification("2Mi", "data", "more"), file_system=lambda _directory: room)
     assert small.value.disks == ("data", "more")
     assert "disk 'data': source.create.size is 2Mi, and its claim has room for 2000Ki: expand" in str(small.value)
     assert list(claim.iterdir()) == []
-    blank_disks.create(specification("1Mi"))
+    blank_disks.create(specification("1Mi"), file_system=lambda _directory: room)
     assert (claim / "disk.img").stat().st_size == MIB
 
 
-def test_a_file_system_that_does_not_tell_its_room_is_tried(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fstatvfs", lambda _directory: os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255)))
-    blank_disks.create(specification())
+def test_the_room_of_the_claim_itself_is_asked(claim: Path) -> None:
+    with pytest.raises(files.NoRoom, match="its claim has room for"):
+        blank_disks.create(specification("7Ei"))
+    assert list(claim.iterdir()) == []
+
+
+def test_a_file_system_that_does_not_tell_its_room_is_tried(claim: Path) -> None:
+    silent = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
+    blank_disks.create(specification(), file_system=lambda _directory: silent)
     assert (claim / "disk.img").stat().st_size == 3 * MIB
 
 
 @pytest.mark.parametrize(
     ("call", "number", "kind", "words"),
     [
-        ("ftruncate", errno.ENOSPC, files.NoRoom, "the claim is full"),
-        ("ftruncate", errno.EDQUOT, files.NoRoom, "the claim is full"),
-        ("ftruncate", errno.EFBIG, files.DiskUnusable, "its file system has no files as large"),
-        ("link", errno.EPERM, files.DiskUnusable, "has no links or locks"),
-        ("open", errno.EROFS, files.DiskUnusable, "Read-only file system"),
+        (os.ftruncate, errno.ENOSPC, files.NoRoom, "the claim is full"),
+        (os.ftruncate, errno.EDQUOT, files.NoRoom, "the claim is full"),
+        (os.ftruncate, errno.EFBIG, files.DiskUnusable, "its file system has no files as large"),
+        (os.link, errno.EPERM, files.DiskUnusable, "has no links or locks"),
+        (os.open, errno.EROFS, files.DiskUnusable, "Read-only file system"),
     ],
 )
 def test_what_the_file_system_refuses_is_told(
-    claim: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, kind: type[files.DiskUnusable], words: str
+    claim: Path, call: Callable[..., Any], number: int, kind: type[files.DiskUnusable], words: str
 ) -> None:
-    def refuses(*_arguments: object, **_named: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    with monkeypatch.context() as failing:
-        failing.setattr(os, call, refuses)
-        with pytest.raises(files.DiskUnusable, match=f"disk 'data': .*{words}") as told:
-            blank_disks.create(specification())
+    with pytest.raises(files.DiskUnusable, match=f"disk 'data': .*{words}") as told, system_calls.refused(call, number):
+        blank_disks.create(specification())
     assert type(told.value) is kind
     assert list(claim.iterdir()) == []
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import layout
-from launcher.domain import firmware_files
 from launcher.hypervisor.daemon import Daemon
 from launcher.main import firmware_state
 from launcher.main.children import Children
@@ -22,6 +21,7 @@ STATE = {"persistentState": {"claimName": "c"}}
 EFI = {"firmware": {"bootloader": {"efi": {"secureBoot": False}}}}
 KEPT_EFI = {"firmware": {"bootloader": {"efi": {"secureBoot": False, "persistent": True}}, **STATE}}
 TPM: dict[str, Any] = {"devices": {"tpm": {}}}
+Prepare = Callable[..., None]
 KEPT_TPM = {"firmware": STATE, "devices": {"tpm": {"persistent": True}}}
 
 
@@ -41,26 +41,32 @@ class Commands(Children):
 
 
 @pytest.fixture
-def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod_directories: Callable[..., None]) -> Path:
+def volumes(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
     for name in ("claim", "run", "ovmf"):
         (tmp_path / name).mkdir()
     (tmp_path / "ovmf/OVMF_VARS_4M.fd").write_bytes(VARIABLES)
-    monkeypatch.setattr(firmware_files, "OVMF", PurePosixPath(tmp_path / "ovmf"))  # of the image, which no test has
     pod_directories(STATE=tmp_path / "claim", EFI_VARIABLES=tmp_path / "run/efi", TPM=tmp_path / "run/swtpm")
     return tmp_path
 
 
-def prepare(specification: Mapping[str, Any], commands: Children | None = None) -> None:
-    asyncio.run(firmware_state.prepare(commands or Commands(), specification, "u-1", "the-uuid"))
+@pytest.fixture
+def prepare(volumes: Path) -> Prepare:
+    """Return what has the state of a machine at hand, with UEFI's own files where the test has them."""
+
+    def prepare(specification: Mapping[str, Any], commands: Children | None = None, uid: str = "u-1") -> None:
+        ovmf = PurePosixPath(volumes / "ovmf")
+        asyncio.run(firmware_state.prepare(commands or Commands(), specification, uid, "the-uuid", ovmf))
+
+    return prepare
 
 
-def test_a_machine_without_either_needs_nothing(volumes: Path) -> None:
+def test_a_machine_without_either_needs_nothing(volumes: Path, prepare: Prepare) -> None:
     prepare({})
     assert list((volumes / "claim").iterdir()) == list((volumes / "run").iterdir()) == []
 
 
 @pytest.mark.parametrize(("specification", "place"), [(EFI, "run/efi"), (KEPT_EFI, "claim/u-1")], ids=["pod", "claim"])
-def test_variables_are_made_once_and_stay(volumes: Path, specification: Mapping[str, Any], place: str) -> None:
+def test_variables_are_made_once_and_stay(volumes: Path, prepare: Prepare, specification: Mapping[str, Any], place: str) -> None:
     prepare(specification)
     file = volumes / place / "OVMF_VARS_4M.fd"
     assert file.read_bytes() == VARIABLES
@@ -73,7 +79,7 @@ def test_variables_are_made_once_and_stay(volumes: Path, specification: Mapping[
     assert file.read_bytes() == changed
 
 
-def test_what_a_start_left_unfinished_is_no_state(volumes: Path) -> None:
+def test_what_a_start_left_unfinished_is_no_state(volumes: Path, prepare: Prepare) -> None:
     directory = volumes / "claim/u-1"
     (directory / "tpm/tpm2.new").mkdir(parents=True)
     (directory / "tpm/tpm2.new/tpm2-00.permall").write_bytes(b"half")
@@ -83,14 +89,14 @@ def test_what_a_start_left_unfinished_is_no_state(volumes: Path) -> None:
     assert (directory / "OVMF_VARS_4M.fd").read_bytes() == VARIABLES
 
 
-def test_a_tpm_is_made_once_where_libvirt_looks_for_it(volumes: Path) -> None:
+def test_a_tpm_is_made_once_where_libvirt_looks_for_it(volumes: Path, prepare: Prepare) -> None:
     commands = Commands()
     prepare(TPM, commands)
     prepare(TPM, commands)
     assert (volumes / "run/swtpm/the-uuid/tpm2/tpm2-00.permall").read_bytes() == b"keys 1"
 
 
-def test_a_persistent_tpm_lies_in_the_claim_and_the_next_pod_finds_it(volumes: Path) -> None:
+def test_a_persistent_tpm_lies_in_the_claim_and_the_next_pod_finds_it(volumes: Path, prepare: Prepare) -> None:
     commands = Commands()
     prepare(KEPT_TPM, commands)
     place = volumes / "run/swtpm/the-uuid"
@@ -107,13 +113,13 @@ def test_libvirtd_looks_there() -> None:
     assert f"{configuration}/libvirt/qemu/swtpm" == layout.TPM_DIRECTORY
 
 
-def test_a_uuid_that_was_given_is_the_name_of_the_directory(volumes: Path) -> None:
+def test_a_uuid_that_was_given_is_the_name_of_the_directory(volumes: Path, prepare: Prepare) -> None:
     uuid = "5D307CA9-b3ef-428c-8861-06e72d69f223"
     prepare({"firmware": {**KEPT_EFI["firmware"], "uuid": uuid}})
     assert [each.name for each in (volumes / "claim").iterdir()] == [uuid.lower()]
 
 
-def test_a_group_that_the_kubelet_let_in_is_shut_out_again(volumes: Path) -> None:
+def test_a_group_that_the_kubelet_let_in_is_shut_out_again(volumes: Path, prepare: Prepare) -> None:
     (volumes / "claim/u-1/tpm/tpm2").mkdir(parents=True)
     for each in ("u-1", "u-1/tpm", "u-1/tpm/tpm2"):
         (volumes / "claim" / each).chmod(0o770)
@@ -139,7 +145,7 @@ def large(place: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", [a_link, a_second_name, Path.mkdir, os.mkfifo, large], ids=lambda each: each.__name__)
-def test_what_somebody_put_in_place_of_a_file_is_refused(volumes: Path, plant: Any) -> None:
+def test_what_somebody_put_in_place_of_a_file_is_refused(volumes: Path, prepare: Prepare, plant: Any) -> None:
     variables = volumes / "claim/u-1/OVMF_VARS_4M.fd"
     variables.parent.mkdir()
     plant(variables)
@@ -154,7 +160,7 @@ def test_what_somebody_put_in_place_of_a_file_is_refused(volumes: Path, plant: A
 
 @pytest.mark.parametrize("name", ["u-1", "u-1/tpm", "u-1/tpm/tpm2"])
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_what_somebody_put_in_place_of_a_directory_is_refused(volumes: Path, name: str, kind: str) -> None:
+def test_what_somebody_put_in_place_of_a_directory_is_refused(volumes: Path, prepare: Prepare, name: str, kind: str) -> None:
     place = volumes / "claim" / name
     place.parent.mkdir(parents=True, exist_ok=True)
     if kind == "link":
@@ -166,7 +172,7 @@ def test_what_somebody_put_in_place_of_a_directory_is_refused(volumes: Path, nam
     assert list((volumes / "ovmf").iterdir()) == [volumes / "ovmf/OVMF_VARS_4M.fd"]
 
 
-def test_more_files_than_a_tpm_has_are_not_read(volumes: Path) -> None:
+def test_more_files_than_a_tpm_has_are_not_read(volumes: Path, prepare: Prepare) -> None:
     directory = volumes / "claim/u-1/tpm/tpm2"
     directory.mkdir(parents=True)
     for number in range(firmware_state.MAX_TPM_FILES):
@@ -177,8 +183,13 @@ def test_more_files_than_a_tpm_has_are_not_read(volumes: Path) -> None:
         prepare(KEPT_TPM)
 
 
-def test_a_directory_of_somebody_else_is_refused(volumes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (volumes / "claim/u-1").mkdir()
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)  # to give a directory away takes root
+def test_a_directory_of_somebody_else_is_refused(volumes: Path, prepare: Prepare, pod_directories: Callable[..., None]) -> None:
+    if os.geteuid() == 0:
+        (volumes / "claim/u-1").mkdir()
+        os.chown(volumes / "claim/u-1", 65534, -1)
+        uid = "u-1"
+    else:  # who cannot give a directory away finds root's
+        pod_directories(STATE=Path("/"))
+        uid = "usr"
     with pytest.raises(StateUnusable, match="belongs to user"):
-        prepare(KEPT_EFI)
+        prepare(KEPT_EFI, uid=uid)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from launcher.domain import firmware_files
 from launcher.main.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, World
@@ -28,13 +27,12 @@ EFI: dict[str, Any] = {"bootloader": {"efi": {"secureBoot": False, "persistent":
     ids=["Secret", "state", "zone"],
 )
 async def test_a_start_that_cannot_be_is_told_and_ends_the_pod(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod_directories: Callable[..., None], domain: dict[str, Any], told: str
+    world: World, tmp_path: Path, pod_directories: Callable[..., None], domain: dict[str, Any], told: str
 ) -> None:
     for name in ("SOURCES", "MADE", "STATE"):
         pod_directories(**{name: tmp_path / name})
         (tmp_path / name).mkdir()
     (tmp_path / "STATE/u-1").touch()
-    monkeypatch.setattr(firmware_files, "OVMF", tmp_path)  # of the image, which no test has
     machine = dataclasses.replace(MACHINE, domain={**MACHINE.domain, **domain})
 
     with pytest.raises(RequestRefused) as refused:
