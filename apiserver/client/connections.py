@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import ssl
 import sys
 from collections import deque
@@ -23,15 +24,16 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote
 
-import h11
 from multidict import CIMultiDict
 
 from apiserver.client import dialling
+from apiserver.client.answers import Head
 from apiserver.client.exchange import Connection, Timeouts
 from apiserver.client.transport import Disconnected, NotHTTP, TooLong, Unreachable
 
 REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _NO_TIMEOUTS: Final = Timeouts()
+_FIELD: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+: [\t -~]*\r\n")
 _VISIBLE: Final = "".join(chr(each) for each in range(0x21, 0x7F) if chr(each) not in '"#<>\\^`{|}')
 
 
@@ -56,8 +58,8 @@ class Origin(NamedTuple):
 class Response:
     """An answer whose body is still to be read, by one task. Use as a context manager: leaving it ends the exchange."""
 
-    def __init__(self, head: h11.Response, connection: Connection, left: Callable[[], object]) -> None:
-        self.status = head.status_code
+    def __init__(self, head: Head, connection: Connection, left: Callable[[], object]) -> None:
+        self.status = head.status
         self.reason = head.reason.decode("latin-1")
         self._head = head
         self._connection: Connection | None = connection
@@ -71,7 +73,7 @@ class Response:
     @functools.cached_property
     def headers(self) -> CIMultiDict[str]:
         """The header fields; most answers are read without a look at them."""
-        return CIMultiDict((name.decode("ascii"), value.decode("utf-8", "surrogateescape")) for name, value in self._head.headers)
+        return CIMultiDict((name.decode("ascii"), value.decode("utf-8", "surrogateescape")) for name, value in self._head.fields)
 
     def __enter__(self) -> Self:
         return self
@@ -301,11 +303,15 @@ def _after(seconds: float | None) -> float | None:
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
-def _request(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> h11.Request:
-    fields = [("Host", origin.authority), *headers.items()]
+def _request(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+    """Return the head of a request."""
+    fields = {"Host": origin.authority, **headers}
     if body is not None:
-        fields.append(("Content-Length", str(len(body))))
-    try:
-        return h11.Request(method=method, target=quote(target or "/", safe=_VISIBLE), headers=fields)
-    except (h11.LocalProtocolError, UnicodeEncodeError) as error:
-        raise NotHTTP(f"the request cannot be sent: {error}") from error
+        fields["Content-Length"] = str(len(body))
+    head = f"{method} {quote(target or '/', safe=_VISIBLE)} HTTP/1.1\r\n"
+    for name, value in fields.items():
+        line = f"{name}: {value}\r\n"
+        if _FIELD.fullmatch(line) is None:
+            raise NotHTTP(f"the request cannot be sent: its header field {name!r}")
+        head += line
+    return f"{head}\r\n".encode("ascii")

@@ -1,4 +1,4 @@
-"""One connection to a server, and the exchange of HTTP/1.1 on it; what its bytes mean is the business of ``h11``.
+"""One connection to a server, and the exchange of HTTP/1.1 on it; what its bytes mean is read by :mod:`apiserver.client.answers`.
 
 An exchange belongs to one task, which asks (:meth:`Connection.ask`), reads the body (:meth:`Connection.piece`) and ends it, whether it has
 read everything or not (:meth:`Connection.finish`). What may be relied on:
@@ -20,21 +20,20 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
-import h11
+from apiserver.client.answers import Answer, Head
+from apiserver.client.transport import Disconnected, ExchangeFailed, keep_alive
 
-from apiserver.client.transport import Disconnected, ExchangeFailed, NotHTTP, keep_alive
-
-MAX_HEAD_BYTES: Final = 128 << 10
 BUFFER_BYTES: Final = 256 << 10
 """Bytes of a body that wait for its reader before the connection is not read from any more."""
 PIECE_BYTES: Final = 64 << 10
 """Of a request's body are handed to the connection at once."""
 MAX_CHUNKS: Final = 1000
 """Chunks of an answer that are read before others have a turn: a server may send them a byte each."""
-_END: Final = h11.EndOfMessage()
-_Event: TypeAlias = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]
+_SLICE_CHUNKS: Final = MAX_CHUNKS // 2
+_SLICE_BYTES: Final = _SLICE_CHUNKS * len(b"1\r\nx\r\n")
+"""Of what was received are read at once: no more than so many chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +52,17 @@ class Connection(asyncio.Protocol):
     """A connection, and the exchange that is under way on it."""
 
     __slots__ = (
-        "_deadline", "_ended", "_error", "_failure", "_has_more", "_heard_at", "_is_answered", "_is_over", "_loop", "_on_lost", "_parser",
-        "_quiet", "_reads", "_received", "_size", "_transport", "_unsent", "_waiter", "_writes", "is_busy", "kept_at",
+        "_answer", "_deadline", "_error", "_failure", "_has_more", "_heard_at", "_is_answered", "_is_over", "_loop", "_on_lost", "_quiet",
+        "_reads", "_received", "_size", "_transport", "_unsent", "_waiter", "_writes", "is_busy", "kept_at",
     )  # fmt: skip
 
     def __init__(self, on_lost: Callable[[Connection], object]) -> None:
         """Prepare it; ``on_lost`` is called once when it is gone, if it ever was there."""
         self._loop = asyncio.get_running_loop()
         self._on_lost = on_lost
-        self._parser = h11.Connection(h11.CLIENT, MAX_HEAD_BYTES)
+        self._answer = Answer(has_body=True)
         self._transport: asyncio.Transport | None = None
-        self._received: deque[bytes] = deque()
+        self._received: deque[memoryview] = deque()
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._reads = self._writes = True
@@ -72,7 +71,6 @@ class Connection(asyncio.Protocol):
         self._error: Exception | None = None  # why it says no more
         self._failure: Exception | None = None  # why nobody may read on
         self._is_answered = False  # something of the answer came
-        self._ended = False  # the answer has been read
         self._has_more = False  # something of it is here and was not read
         self._deadline: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
@@ -107,24 +105,18 @@ class Connection(asyncio.Protocol):
             plain.abort()  # whoever is cancelled before the handshake began leaves it open otherwise
             raise
 
-    async def ask(self, request: h11.Request, body: bytes, deadline: float | None, idle_seconds: float | None) -> h11.Response:
-        """Send a request and return the head of its answer; answers in between (1xx) are passed over.
+    async def ask(self, head: bytes, body: bytes, deadline: float | None, idle_seconds: float | None) -> Head:
+        """Send a request and return the head of its answer.
 
         Raises:
             ExchangeFailed: there is no answer.
             TimeoutError: neither until the deadline, of the loop's time, nor within ``idle_seconds``.
         """
         self.is_busy = True
-        self._is_answered = self._ended = self._has_more = False
+        self._is_answered = self._has_more = False
+        self._answer = Answer(has_body=not head.startswith(b"HEAD "))
         if self._transport is None or self._is_over:
             raise Disconnected(self._error)
-        try:
-            head = self._parser.send(request) or b""
-            if body:
-                self._parser.send_with_data_passthrough(h11.Data(data=body))
-            self._parser.send(_END)
-        except h11.LocalProtocolError as error:
-            raise NotHTTP(f"the request cannot be sent: {error}") from error
         self._watch_time(deadline, idle_seconds)
         self._transport.write(head + body[:PIECE_BYTES])
         self._unsent = memoryview(body)[PIECE_BYTES:]
@@ -138,27 +130,23 @@ class Connection(asyncio.Protocol):
         """
         if self._has_more:
             await asyncio.sleep(0)
-        while not self._ended:
-            if part := self._part():
-                return part
-            if not self._ended:
-                await self._wait()
-        return b""
+        while not (part := self._part()) and not self._answer.is_whole:
+            await self._wait()
+        return part
 
     def finish(self) -> bool:
         """End the exchange. Return whether there can be another one; if not, the connection is closed."""
         self._forget_time()
         with contextlib.suppress(ExchangeFailed, TimeoutError):
-            while not self._ended and self._part():
+            while self._part():
                 pass  # it may all be here
         self.is_busy = False
-        if not self._ended or self._unsent or not self._writes:
+        if not self._answer.is_whole or self._unsent or not self._writes:
             self.abort()
             return False
-        if not self._can_go_on():
+        if self._answer.is_last or self._received or self._is_over or self._failure:
             self.close()
             return False
-        self._parser.start_next_cycle()
         self._read_on()
         return True
 
@@ -191,7 +179,7 @@ class Connection(asyncio.Protocol):
             return
         self._is_answered = True
         self._heard_at = self._loop.time()
-        self._received.append(data)
+        self._received.append(memoryview(data))
         self._size += len(data)
         if self._size > BUFFER_BYTES and self._reads and self._transport is not None:
             self._reads = False
@@ -218,78 +206,63 @@ class Connection(asyncio.Protocol):
         self._writes = True
         self._wake()
 
-    async def _head(self, transport: asyncio.Transport) -> h11.Response:
+    async def _head(self, transport: asyncio.Transport) -> Head:
         """Send what is left of the request until the head of the answer is there."""
-        while True:
-            event = self._next()
-            if type(event) is h11.Response:
-                return event
-            if event is not h11.NEED_DATA:
+        while (head := self._answer.head) is None:
+            if self._take():
                 continue
             if self._unsent and self._writes:
                 transport.write(self._unsent[:PIECE_BYTES])
                 self._unsent = self._unsent[PIECE_BYTES:]
             else:
                 await self._wait()
+        return head
 
     def _part(self) -> bytes:
         """Return what is here of the body. Small chunks that came together are one piece."""
-        parts: list[bytes] = []
-        self._has_more = False
-        while len(parts) < MAX_CHUNKS:
-            try:
-                event = self._next()
-            except (ExchangeFailed, TimeoutError):
-                if not parts:
-                    raise
-                break  # it is raised again
-            if type(event) is not h11.Data:
-                self._ended = type(event) is h11.EndOfMessage
-                break
-            parts.append(event.data)
-        else:
-            self._has_more = True
-        return b"".join(parts)
+        parts = self._answer.parts
+        try:
+            while len(parts) <= MAX_CHUNKS - _SLICE_CHUNKS and not self._answer.is_whole and self._take():
+                pass
+        except (ExchangeFailed, TimeoutError):
+            if not parts:
+                raise  # else it is raised again
+        self._has_more = bool(self._received)
+        part = b"".join(parts)
+        parts.clear()
+        return part
 
-    def _next(self) -> _Event:
-        """Return the next event in what was received; NEED_DATA: there is none yet."""
-        while True:
-            if self._failure is not None:
-                raise self._failure
-            try:
-                event = self._parser.next_event()
-            except h11.RemoteProtocolError as error:
-                _, was_over = self._parser.trailing_data
-                self._failure = Disconnected(is_answered=self._is_answered) if was_over else NotHTTP(f"the answer is no HTTP: {error}")
-                raise self._failure from error
-            if event is not h11.NEED_DATA:
-                return event
+    def _take(self) -> bool:
+        """Read a slice of what was received, or that there will be no more. Return whether there was either."""
+        if self._failure is not None:
+            raise self._failure
+        try:
             if self._received:
-                self._feed()
-            elif self._error is not None:
-                self._failure = Disconnected(self._error, is_answered=self._is_answered)
-            elif self._is_over:
-                self._parser.receive_data(b"")
-            else:
-                return event
+                self._answer.take(self._slice())
+            elif not self._is_over:
+                return False
+            elif self._error is not None or not self._answer.end():
+                raise Disconnected(self._error, is_answered=self._is_answered)
+        except ExchangeFailed as error:
+            self._failure = error
+            raise
+        return True
 
-    def _feed(self) -> None:
-        data = self._received.popleft()
-        self._size -= len(data)
-        self._parser.receive_data(data)
+    def _slice(self) -> memoryview:
+        received = self._received.popleft()
+        if len(received) > _SLICE_BYTES:
+            self._received.appendleft(received[_SLICE_BYTES:])
+            received = received[:_SLICE_BYTES]
+        self._size -= len(received)
         if self._size <= BUFFER_BYTES:
             self._read_on()
+        return received
 
     def _read_on(self) -> None:
         if not self._reads and self._transport is not None:
             self._reads = True
             self._heard_at = self._loop.time()
             self._transport.resume_reading()
-
-    def _can_go_on(self) -> bool:
-        """Return whether both sides have said everything, and both would go on."""
-        both = self._parser.our_state is h11.DONE and self._parser.their_state is h11.DONE
-        return both and not (self._received or self._parser.trailing_data[0] or self._is_over or self._failure)
 
     async def _wait(self) -> None:
         """Wait until something has happened."""

@@ -55,7 +55,8 @@ class Client:
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._timeouts = Timeouts(timeout_seconds, CONNECT_SECONDS)
         self._max_connections = max_connections
-        self._server = urlsplit(config.server)
+        self._server = server = urlsplit(config.server)
+        self._address = (server.hostname or "", server.port or (443 if server.scheme == "https" else 80))
         self._token = Token(config, time.monotonic)
         self._certificates = Certificates(config, time.monotonic)
         self._connections: Connections | None = None
@@ -263,8 +264,7 @@ class Client:
 
     def _origin(self) -> Origin:
         tls = self._certificates.context() if self._server.scheme == "https" else None
-        port = self._server.port or (443 if tls is not None else 80)
-        return Origin(self._server.hostname or "", port, tls, self.config.tls_server_name)
+        return Origin(*self._address, tls, self.config.tls_server_name)
 
     def _target(self, path: str, params: Mapping[str, str] | None) -> str:
         """Return path and query of a request; the server's URL may have both of its own."""

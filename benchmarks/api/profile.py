@@ -20,7 +20,7 @@ from typing import Final
 
 from benchmarks.api import machine, operations
 from benchmarks.api.loading import SampleFailed
-from benchmarks.api.operations import OPERATIONS, Operation
+from benchmarks.api.operations import OPERATIONS, VARIED, Operation
 from benchmarks.api.rounds import Bench, prepared
 from tests.testbed import layout
 from tests.testbed.progress import StepFailed
@@ -94,8 +94,12 @@ def record(bench: Bench, operation: Operation, seconds: float, *, native: bool) 
         spy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             while spy.poll() is None:
-                asked = replace(operation, names=f"p{time.monotonic_ns()}") if operation.verb == "create" else operation
-                bench.ask(contestant, asked, f"-seconds={seconds + 2}", f"-longest={seconds + 2}")
+                bounds = (f"-seconds={seconds + 2}", f"-longest={seconds + 2}")
+                if operation.varied:
+                    bench.vary(contestant, operation, *bounds)
+                else:
+                    asked = replace(operation, names=f"p{time.monotonic_ns()}") if operation.verb == "create" else operation
+                    bench.ask(contestant, asked, *bounds)
             _, err = spy.communicate()
         finally:
             if spy.poll() is None:
@@ -113,10 +117,12 @@ def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native
     with prepared([variant], rounds=1, quick=True, python=machine.interpreter(), revision=revision) as (_, bench):
         bench.seed("bench", "o", operations.BASE)
         bench.seed("watch", "o", operations.ASKED)
-        for operation in [each for each in OPERATIONS if each.key in keys]:
-            if operation.many:
-                bench.seed("many", "m", operations.MANY)
+        chosen = [each for each in (*OPERATIONS, *VARIED) if each.key in keys]
+        if any(each.many for each in chosen):
+            bench.seed("many", "m", operations.MANY)
+        for operation in chosen:
             try:
+                bench.ready(operation)
                 made[operation.key] = render(operation.key, *folded(record(bench, operation, seconds, native=native)))
             except SampleFailed as error:
                 made[operation.key] = f"{operation.key} failed: {error}"
@@ -126,14 +132,14 @@ def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native
 def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is asked to end, ends what it started
     parser = argparse.ArgumentParser(prog="python -m benchmarks.api.profile", description=__doc__)
-    parser.add_argument("operations", nargs="+", choices=[*(each.key for each in OPERATIONS), "all"])
+    parser.add_argument("operations", nargs="+", choices=[*(each.key for each in (*OPERATIONS, *VARIED)), "all"])
     parser.add_argument("--seconds", type=float, default=8, help="how long to look at each (default 8)")
     parser.add_argument("--kind", choices=["flunder", "vm"], default="flunder")
     parser.add_argument("--revision", default="", help="as of this commit; default: the files as they are")
     parser.add_argument("--no-native", action="store_true", help="Python's own functions only")
     parser.add_argument("--output", type=Path, default=Path("build/bench"), help="directory for profile-OPERATION.txt")
     given = parser.parse_args()
-    keys = [each.key for each in OPERATIONS] if "all" in given.operations else given.operations
+    keys = [each.key for each in (*OPERATIONS, *VARIED)] if "all" in given.operations else given.operations
     try:
         made = profile(keys, given.seconds, kind=given.kind, revision=given.revision, native=not given.no_native)
     except (ProgramFailed, StepFailed) as error:

@@ -11,7 +11,7 @@ import pytest
 from tests.architecture.test_structure import ROOT, modules
 
 HOLDERS = {
-    "h11": {"apiserver/client"},  # HTTP, as a client: virt-api, virt-controller, virt-handler
+    "httptools": {"apiserver/client"},  # HTTP, as a client: virt-api, virt-controller, virt-handler
     "aiohttp": {"controller/serving", "handler/streams", "apiserver/kubectl"},  # HTTP, as a server; and the plugin, as a client
     "http.client": {"importer"},  # HTTP, as a client of the standard library alone
     "websockets": {"apiserver/endpoints", "apiserver/kubectl"},  # streams, once HTTP is left
@@ -21,7 +21,7 @@ HOLDERS = {
     "grpc_tools": {"storage/grpc", "handler/devices"},  # writes stubs, in development
     "opentelemetry": {"apiserver/server"},
 }
-OTHERS = ("h2", "httptools", "httpx", "requests", "urllib3", "wsproto", "http.server", "urllib.request", "kubernetes")
+OTHERS = ("h11", "h2", "httpx", "requests", "urllib3", "wsproto", "http.server", "urllib.request", "kubernetes")
 """Further ways to speak them that nothing of ours takes."""
 
 

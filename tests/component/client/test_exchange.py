@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from apiserver.client.answers import MAX_HEAD_BYTES
 from apiserver.client.connections import Connections, Origin
-from apiserver.client.exchange import BUFFER_BYTES, MAX_CHUNKS, MAX_HEAD_BYTES
+from apiserver.client.exchange import BUFFER_BYTES, MAX_CHUNKS
 from apiserver.client.transport import Disconnected, NotHTTP, TooLong
 from tests.component.client.peers import OK, Peer, answering, ask, closed, gone_at_once, send, silent, world
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-UNWANTED = {"ssl", "aiohttp", "h11", "pydantic", "http", "email", "ctypes", "multiprocessing", "orjson", "grpc", "yaml"}
+UNWANTED = {"ssl", "aiohttp", "httptools", "pydantic", "http", "email", "ctypes", "multiprocessing", "orjson", "grpc", "yaml"}
 PROGRAM = """
 import sys
 sys.modules["ssl"] = None
