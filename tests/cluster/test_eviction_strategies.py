@@ -11,8 +11,9 @@ import pytest
 from apiserver.apis.meta.objects import condition
 from apiserver.apis.virt import conditions
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import migration, tiny_vm
 from tests.cluster.test_drain import COUNTER, drain, evicted, migrations, seen, uncordoned
+from tests.cluster.test_migrations import final_phase
 from tests.cluster.test_upgrade import ticks
 from tests.testbed import release
 
@@ -104,6 +105,29 @@ def starts_again(kubectl: Kubectl, name: str, node: str) -> None:
     assert not migrations(kubectl, name)
     with console(kubectl, name) as guest:
         guest.expect("GUEST-READY", timeout=90)
+
+
+def test_by_external_guests_stay_until_another_program_has_moved_them(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
+    give(system, "External")
+    node, counted = together(kubectl, tiny_vm("left-alone"), bound("left-alone-too"))
+    said = [f"virtual machine {name} is moved by another program (evictionStrategy External)" for name in counted]
+    pods = {name: seen(kubectl, name)["status"]["podName"] for name in counted}
+    with uncordoned(kubectl, node):
+        for name, words in zip(counted, said, strict=True):
+            assert all(words in evicted(kubectl, pods[name], dry=dry) for dry in (True, False))
+        held = drain(kubectl, node, *counted, timeout=12)
+        assert held.returncode != 0
+        assert all(words in held.stderr for words in said), held.stderr
+        assert not any(migrations(kubectl, name) for name in counted)
+        assert {name: seen(kubectl, name)["status"]["podName"] for name in counted} == pods
+        for name, count in counted.items():
+            counts_on(kubectl, name, count)
+
+        by_hand = kubectl.create(migration("left-alone"))["metadata"]["name"]
+        assert final_phase(kubectl, by_hand) == "Succeeded"
+        done = drain(kubectl, node, "left-alone", timeout=60)
+        assert done.returncode == 0, done.stderr
+        moved(kubectl, "left-alone", node, counted["left-alone"])
 
 
 def test_by_live_migrate_if_possible_a_guest_moves_and_one_that_cannot_is_shut_down(

@@ -9,26 +9,40 @@ import functools
 import json
 import secrets
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.cluster.kube import Console, Kubectl, console, eventually
 from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.neighbour import ANNOUNCING, Neighbour
 from tests.cluster.serving import wait_for_addresses
+from tests.cuts import watching
+from tests.host.handler import frames
 from tests.testbed import kubectl as testbed_kubectl
 from tests.testbed import layout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 NODE1, NODE2 = (node.name for node in layout.NODES)
-ONE, OTHER = "192.168.7.1", "192.168.7.2"
+ONE, OTHER, ASKER = "192.168.7.1", "192.168.7.2", "192.168.7.9"
 MAC, DIRECT_MAC = "52:54:00:00:0e:07", "52:54:00:00:0e:09"
+
+TOLD_SECONDS = 10
+"""Before and after the guest's first sign of life at the target, in which those who knew it at the source may have no answer."""
+STARTED_SECONDS = 0.003
+"""Of processor time that vCPUs have had which run: those of a guest that waits for its release have none."""
 
 
 def ip(*arguments: str, netns: str = "") -> None:
     subprocess.run(["ip", *(["-n", netns] if netns else []), *arguments], check=True, capture_output=True, text=True)
+
+
+def joins(bridge: str) -> str:
+    """Return the network namespace whose switch joins the bridges of this name; its ports are named after the nodes."""
+    return f"kv{bridge}"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +51,8 @@ def switch() -> Iterator[str]:
     if not testbed_kubectl.is_own_cluster():
         pytest.skip("makes bridges on the nodes of the test bed")
     tag = secrets.token_hex(3)
-    bridge, namespace = f"lan{tag}", f"kvlan{tag}"
+    bridge = f"lan{tag}"
+    namespace = joins(bridge)
     ip("netns", "add", namespace)
     try:
         ip("link", "add", "switch", "type", "bridge", netns=namespace)
@@ -136,6 +151,58 @@ def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, 
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of the guest that moved")
         assert MAC in client.run(f"ip neighbour show {OTHER} || arp -n {OTHER}")
         eventually(lambda: "hello-on-the-lan" in client.run(f"nc -w 3 {OTHER} 8080 </dev/null"), timeout=60, what="a connection")
+
+
+def keep_quiet(kubectl: Kubectl, asker: tuple[str, str]) -> None:
+    """Have the guest say nothing by itself on the network: no IPv6, no DHCP, and it knows MAC and IPv4 address of who asks it."""
+    with console(kubectl, "lan-other") as guest:
+        guest.type("\n")
+        device = guest.run(f"grep -l {MAC} /sys/class/net/*/address").strip().split("/")[-2]
+        guest.run(f"echo 1 >/proc/sys/net/ipv6/conf/{device}/disable_ipv6; killall udhcpc")
+        guest.run(f"arp -i {device} -s {asker[1]} {asker[0]}")
+        assert "PERM" in guest.run(f"arp -n -i {device}")
+
+
+def ran_at(guest: str, source: watching.Qemu, until: Callable[[], bool]) -> float:
+    """Return when the guest was first seen to run in another QEMU than its source's, whose vCPUs have had processor time by then."""
+    first: watching.Qemu | None = None
+    while not until():
+        target = next((each for each in watching.qemus(guest) if each.pid != source.pid), None)
+        if target is not None and first is not None and target.processor_seconds > first.processor_seconds + STARTED_SECONDS:
+            return time.monotonic()
+        first = first or target
+        time.sleep(0.01)
+    raise AssertionError("the guest was not seen to run at the target")
+
+
+def test_neighbours_are_told_where_a_guest_is_that_has_moved(
+    kubectl: Kubectl, testguest: None, further_networks: None, switch: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goes on with the machines of the test before. A switch would forget by itself only after five minutes where the guest was."""
+    namespace, device = joins(switch), "switch"
+    ip("address", "add", f"{ASKER}/24", "dev", device, netns=namespace)
+    (link,) = json.loads(subprocess.run(["ip", "-n", namespace, "-json", "link", "show", device], check=True, capture_output=True).stdout)
+    asker = str(link["address"]), ASKER
+    keep_quiet(kubectl, asker)
+    (source,) = watching.qemus(f"{kubectl.namespace}_lan-other")
+    with Neighbour(namespace, device, asker, (MAC, OTHER)) as neighbour:
+        eventually(neighbour.answers, timeout=30, what="an answer before the move")
+        assert {each.port for each in neighbour.heard} == {NODE1}
+        name = kubectl.create(migration("lan-other", node=NODE2))["metadata"]["name"]
+        deadline = time.monotonic() + 180
+        began = ran_at(f"{kubectl.namespace}_lan-other", source, lambda: time.monotonic() > deadline)
+        eventually(lambda: neighbour.answers()[-1].port == NODE2, timeout=TOLD_SECONDS, interval=0.05, what="an answer from the other node")
+        eventually(lambda: kubectl.json("get", "migration", name)["status"]["phase"] == "Succeeded", timeout=60, what="the end of the move")
+    last = max(each.at for each in neighbour.answers() if each.port == NODE1)
+    there = [each for each in neighbour.heard if each.port == NODE2]
+    answer = next(each for each in there if each.kind == frames.IPV4)
+    announced = [each for each in there if each.kind in ANNOUNCING and each.at < answer.at]
+    assert announced
+    assert began - TOLD_SECONDS < last < answer.at < began + TOLD_SECONDS
+    with capsys.disabled():
+        seconds = ", ".join(f"{each.at - began:+.2f} ({each.kind:04x})" for each in there if each.at < answer.at)
+        print(f"\nneighbour: no answer for {answer.at - last:.2f} s; from the guest's first sign of life at the target on, in seconds:")
+        print(f"  last answer from the source {last - began:+.2f}, frames from the target {seconds}, first answer {answer.at - began:+.2f}")
 
 
 def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:

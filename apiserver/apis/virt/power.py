@@ -16,8 +16,8 @@ because ``rerun.limit`` bounds useless starts, not the life of a guest; one whos
 absent registry, volume or node says nothing of the machine.
 
 What the cluster ended is not what the strategy counts as an end: when the newest attempt was *interrupted* (the machine has the condition
-``DisruptionTarget``: its pod was evicted, preempted, …), nobody had asked for its end, and the guest did not power off by itself, the
-machine is on, under ``Once`` and ``Manual``, too. A pod that somebody deleted has no such condition.
+``DisruptionTarget``: its pod was evicted, preempted, not admitted, …), nobody had asked for its end, and the guest did not power off by
+itself, the machine is on, under ``Once`` and ``Manual``, too. A pod that somebody deleted has no such condition.
 
 An edit of the spec asks anew: attempts of an older ``generation`` in which no guest ran are as if they had not been, unless one
 succeeded, and so are failures that a back-off would count.

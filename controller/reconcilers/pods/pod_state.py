@@ -19,6 +19,8 @@ MAX_REASON: Final = 128
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9_]")
 MIGRATED: Final = "migrated:"
 """virt-launcher's first word when the guest went on in another pod."""
+LACKED_DEVICES: Final = "UnexpectedAdmissionError"
+"""Reason of a pod that a kubelet could not admit just then, mostly for want of a device plugin (``pkg/kubelet/cm/devicemanager``)."""
 _RESULTS: Final = {
     "shutdown": power.RESULT_SUCCEEDED,
     "shutdown-requested": power.RESULT_STOPPED,
@@ -89,8 +91,8 @@ def has_run(pod: Object) -> bool:
 
 
 def lacked_devices(pod: Object | None) -> bool:
-    """True if its kubelet could not admit it just then, mostly because a device plugin was away (``pkg/kubelet/cm/devicemanager``)."""
-    return phase_of(pod) == "Failed" and dig(pod, "status", "reason") == "UnexpectedAdmissionError"
+    """True if its kubelet could not admit it just then (:data:`LACKED_DEVICES`), which passes."""
+    return phase_of(pod) == "Failed" and dig(pod, "status", "reason") == LACKED_DEVICES
 
 
 def end_of(pod: Object) -> End:

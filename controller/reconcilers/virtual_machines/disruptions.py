@@ -4,6 +4,9 @@ Kubernetes says so in the pod's condition ``DisruptionTarget`` (KEP-3329), which
 which it is seen until its next attempt begins, or somebody asks for it to be off: by it a machine is known to be interrupted, not over
 (:func:`apiserver.apis.virt.power.was_interrupted`).
 
+A pod that its kubelet rejects because virt-handler, a device plugin, is being started again was ended by the cluster, too. Kubernetes has
+no such condition for it; the reason of its end stands for one.
+
 Of an eviction that shuts a guest down the machine has it before the pod does: the replicas of virt-controller write it while they are
 asked whether the pod may go (:mod:`controller.evictions.eviction_plan`). For the leader may be evicted in the same moment, and guest and
 pod may be gone before another one leads.
@@ -17,7 +20,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import condition, dig, name_of, with_condition, without_condition
+from apiserver.apis.meta.objects import Object, condition, dig, name_of, with_condition, without_condition
 from apiserver.apis.virt import conditions as words
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.pods import pod_state
@@ -31,6 +34,7 @@ _WHO: Final[Mapping[str, str]] = MappingProxyType(
         "DeletionByTaintManager": "does not tolerate a taint of its node",
         "DeletionByPodGC": "was deleted because its node is gone",
         "TerminationByKubelet": "was ended by the kubelet, because the node lacks something or shuts down",
+        pod_state.LACKED_DEVICES: "was rejected by the kubelet, mostly because a device plugin is being started again",
     }
 )
 
@@ -86,10 +90,15 @@ def _settles(seen: Observed) -> float:
 
 def _of_pod(seen: Observed) -> tuple[str, str] | None:
     pod = own_pod(seen, seen.pods)
+    if pod is not None and pod_state.lacked_devices(pod):
+        return pod_state.LACKED_DEVICES, _told(pod, pod_state.LACKED_DEVICES)  # what the kubelet says is how the attempt ends
     found = condition(dig(pod, "status", "conditions"), words.DISRUPTION_TARGET)
     if pod is None or found is None or found.get("status") != "True":
         return None
     reason = pod_state.word(found.get("reason"), "Disrupted")
-    who = _WHO.get(reason) or "is ended on purpose"
     detail = one_line(str(found.get("message") or ""), pod_state.MAX_MESSAGE)
-    return reason, f"pod {name_of(pod)} on node {pod_state.node_of(pod)} {who}" + (f": {detail}" if detail else "")
+    return reason, _told(pod, reason) + (f": {detail}" if detail else "")
+
+
+def _told(pod: Object, reason: str) -> str:
+    return f"pod {name_of(pod)} on node {pod_state.node_of(pod)} {_WHO.get(reason) or 'is ended on purpose'}"

@@ -465,11 +465,17 @@ def _begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     if seen.refusal:
         return statuses.report(seen, "False", "FailedCreate", seen.refusal, warn=True, phase=phases.PENDING)
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
-    placement = scheduling.Placement(kvm=kvm, avoid_nodes=attempts.failed_nodes(seen.vm), never_on=tuple(sorted(seen.strangers)))
+    placement = scheduling.Placement(kvm=kvm, avoid_nodes=_avoided(seen), never_on=tuple(sorted(seen.strangers)))
     choice = _choose_cpu(seen, placement)
     placement = dataclasses.replace(placement, chosen=choice.chosen if choice is not None else None)
     pod = launcher_pod.launcher_pod(seen.vm, decision.attempt, seen.claims, seen.settings, placement)
     return (CreatePod(pod, seen.vm), *_record_start(seen, pod, decision.attempt, choice))
+
+
+def _avoided(seen: Observed) -> tuple[str, ...]:
+    """Return the nodes that others are preferred to: starts failed there, or the kubelet rejected the last pod, which is none."""
+    rejecting = (pod_state.node_of(pod) for pod in seen.pods if pod_state.lacked_devices(pod))
+    return tuple(sorted({*attempts.failed_nodes(seen.vm), *rejecting}))
 
 
 def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> node_pool.Choice | None:

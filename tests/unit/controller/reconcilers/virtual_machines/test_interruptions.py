@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta.objects import condition, name_of
 from apiserver.apis.virt import summary
-from controller.reconcilers.actions import CreatePod, WriteStatus
+from controller.reconcilers.actions import CreatePod, Requeue, WriteStatus
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
@@ -143,3 +143,64 @@ def test_an_eviction_that_was_only_seen_by_whoever_allowed_it_counts(strategy: s
     vm["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "m"}]
     assert becomes(vm)
     assert name_of(a_pod(2)) == vm["status"]["podName"]
+
+
+def rejected(attempt: int = 1, reason: str = "UnexpectedAdmissionError") -> dict[str, Any]:
+    """Return a pod whose kubelet did not admit it: no container of it was ever made."""
+    pod = a_pod(attempt, phase="Failed")
+    pod["status"] |= {"reason": reason, "message": "no healthy devices present", "containerStatuses": []}
+    return pod
+
+
+def starting(strategy: str, **status: Any) -> dict[str, Any]:
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt()], runStrategy=strategy)
+    vm["status"] |= {"conditions": [], **status}
+    return vm
+
+
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
+def test_a_pod_that_a_kubelet_rejects_while_virt_handlers_devices_are_away_is_replaced_elsewhere(strategy: str) -> None:
+    vm = starting(strategy)
+    assert becomes(vm, rejected())
+    assert vm["status"]["attempt"] == 2
+    assert condition(vm["status"]["conditions"], "DisruptionTarget") is None
+    first = vm["status"]["attempts"][0]
+    assert (first["result"], first.get("nodeName")) == ("Failed", None), "no start that counts for spec.rerun.limit"
+    assert "was rejected by the kubelet" in first["message"]
+    assert "UnexpectedAdmissionError: no healthy devices present" in first["message"]
+
+
+def test_the_next_pod_prefers_another_node_than_the_one_that_rejected_it() -> None:
+    vm = starting("Once")
+    for _ in range(2):  # the cause, the end
+        vm["status"] = next(each.status for each in plan(seen(vm, rejected())) if isinstance(each, WriteStatus))
+    (made,) = (each for each in plan(seen(vm, rejected())) if isinstance(each, CreatePod))
+    (preferred,) = made.pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["preference"]["matchFields"] == [{"key": "metadata.name", "operator": "NotIn", "values": ["node1"]}]
+
+
+def test_a_second_rejection_in_a_row_waits_before_the_next_pod() -> None:
+    vm = starting("Once")
+    assert becomes(vm, rejected())
+    vm["status"]["podUID"] = rejected(2)["metadata"]["uid"]
+    for _ in range(2):
+        vm["status"] = next(each.status for each in plan(seen(vm, rejected(2))) if isinstance(each, WriteStatus))
+    waits = plan(seen(vm, rejected(2)))
+    assert not [each for each in waits if isinstance(each, CreatePod)]
+    assert Requeue(5.0) in waits
+
+
+@pytest.mark.parametrize("strategy", ["Once", "Manual"])
+def test_a_pod_that_does_not_fit_its_node_ends_its_attempt(strategy: str) -> None:
+    assert not becomes(starting(strategy), rejected(reason="NodeAffinity"))
+
+
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
+def test_a_stop_while_the_devices_are_away_keeps_the_machine_off(strategy: str) -> None:
+    vm = starting(strategy, request={"action": "Stop", "runStrategy": strategy})
+    assert not becomes(vm, rejected())
+    assert vm["status"]["phase"] == "Stopped"
+
+
+def seen(vm: dict[str, Any], *pods: dict[str, Any]) -> Observed:
+    return Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW)
