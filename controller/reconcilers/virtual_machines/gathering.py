@@ -20,7 +20,7 @@ from controller.reconcilers.pods import ownership, pod_state
 from controller.reconcilers.pods.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
-from controller.reconcilers.virtual_machines import attempts, mounted_sources, networks, sandboxes, validation
+from controller.reconcilers.virtual_machines import attempts, mounted_sources, networks, precedence, sandboxes, validation
 from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
 from controller.reconcilers.virtual_machines.absences import Absences
 from controller.reconcilers.virtual_machines.endings import Endings
@@ -129,17 +129,18 @@ class Gathering:
         return await self._client.page(EVENTS, namespace_of(pod), field_selector=selector, limit=mounted_sources.MAX_EVENTS)
 
     def _rivals(self, vm: Object) -> tuple[Object, ...]:
-        """Return the machines in the way of a start: those with a pod; and of a guest, once there is a pod: those with a guest.
+        """Return the machines in the way of a start: those that go before it; and of a guest, once there is a pod: those with a guest.
 
         They are of the machine's namespace, and name a claim or a disk of a server that it names. Two that began at the same moment must
         not wait for each other. That only one of them gets its guest is virt-api's to keep.
         """
         if attempts.is_open(vm) and phases.phase_of(vm) != phases.SCHEDULING:
             return ()
-        in_the_way = phases.WITH_GUEST if attempts.is_open(vm) else phases.WITH_POD
         found = (each for storage in storage_of_vm(vm) for each in islice(self._informers.machines_with(storage), MAX_NAMESAKES))
         others = {name_of(each): each for each in found if namespace_of(each) == namespace_of(vm) and uid_of(each) != uid_of(vm)}
-        return tuple(each for each in others.values() if phases.phase_of(each) in in_the_way)
+        if attempts.is_open(vm):
+            return tuple(each for each in others.values() if phases.phase_of(each) in phases.WITH_GUEST)
+        return tuple(each for each in others.values() if precedence.goes_before(each, vm))
 
     def _files_in_use(self, vm: Object, pod: Object | None) -> tuple[str, ...]:
         """Return which files of its pod's node a machine that is not handed over yet has to wait for, and whom."""

@@ -15,7 +15,7 @@ from controller.reconcilers.copies import BY_NODE, BY_WANTED_NODE, Informers, st
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import ownership, pod_state, readiness
 from controller.reconcilers.settings import Settings
-from controller.reconcilers.virtual_machines import validation
+from controller.reconcilers.virtual_machines import precedence, validation
 from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
 from controller.reconcilers.virtual_machines.absences import Absences
 from controller.reconcilers.virtual_machines.endings import Endings
@@ -107,8 +107,10 @@ class VirtualMachines:
             return Result(sooner(REFUSED_SECONDS, poll))
 
     def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
-        """Yield the machines with a disk of one that has just lost its pod."""
-        if phases.phase_of(old or {}) in phases.WITH_POD and phases.phase_of(new or {}) not in phases.WITH_POD:
+        """Yield the machines with a disk of one that has just lost its pod, or is not to go on any more."""
+        if phases.phase_of(new or {}) in phases.WITH_POD:
+            return
+        if phases.phase_of(old or {}) in phases.WITH_POD or (precedence.goes_on(old or {}) and not precedence.goes_on(new or {})):
             for storage in storage_of_vm(old or {}):
                 yield from self._informers.machines_with(storage)
 

@@ -8,11 +8,12 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from apiserver.apis.meta import errors
+from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
 from apiserver.apis.virt import attachments, names, power, summary
 from apiserver.client.rest import Client
@@ -122,10 +123,10 @@ class Cluster:
 
         await self.api.edit(PODS, "ns", name_of(pod), end)
 
-    async def report_running(self, name: str = "testvm") -> None:
+    async def report_running(self, name: str = "testvm", at: str = "2026-01-01T00:00:00Z") -> None:
         def run(obj: dict[str, Any]) -> None:
             obj["status"]["phase"] = "Running"
-            obj["status"]["attempts"][-1]["runningTime"] = "2026-01-01T00:00:00Z"
+            obj["status"]["attempts"][-1]["runningTime"] = at
 
         await self.api.edit(VMS, "ns", name, run)
 
@@ -420,6 +421,31 @@ async def test_the_second_machine_with_a_claim_waits_until_the_first_is_off(api:
     assert len(api.all(PODS)) == 1
     await cluster.end_pod(pod)
     await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the second start")
+
+
+async def test_a_machine_that_crashed_and_is_to_go_on_keeps_its_disk_from_one_that_waits(api: FakeAPI, cluster: Cluster) -> None:
+    """In the pause after two crashes it has no pod: a forgotten copy of its manifest started from its disk, and it stayed off."""
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+    domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
+    await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
+    await api.put(VMS, a_vm("first", domain=domain))
+    await api.put(VMS, a_vm("second", domain=domain, runStrategy="Manual"))
+    for attempt in (1, 2):
+        pod = await cluster.pod(attempt, name="first")
+        await cluster.start_pod(pod)
+        await cluster.until(lambda: cluster.phase("first") == "Scheduled", "the guest")
+        await cluster.report_running("first", times.to_rfc3339(datetime.now(UTC)))
+        if attempt == 2:
+            await api.edit(VMS, "ns", "second", lambda obj: obj["spec"].update(runStrategy="Always"))
+            await cluster.until(lambda: cluster.phase("second") == "Pending", "the one that waits")
+        await cluster.end_pod(pod, 1, "crashed: QEMU")
+    await cluster.until(lambda: "CrashLoopBackOff" in cluster.events(), "the pause")
+    await api.edit(VMS, "ns", "second", lambda obj: obj["metadata"].update(labels={"look": "again"}))
+    await cluster.until(lambda: cluster.vm("second")["metadata"].get("labels"), "a look")
+    await asyncio.sleep(0.2)
+    assert (cluster.phase("second"), "attempts" in cluster.vm("second")["status"]) == ("Pending", False)
+    await api.edit(VMS, "ns", "first", lambda obj: obj["spec"].update(runStrategy="Halted"))
+    await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the start of the one that waited")
 
 
 async def test_the_second_machine_with_a_disk_of_a_server_waits_until_the_first_is_off(api: FakeAPI, cluster: Cluster) -> None:

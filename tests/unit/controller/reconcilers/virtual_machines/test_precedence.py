@@ -1,0 +1,67 @@
+"""Which of two machines with the same storage has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import phases
+from controller.reconcilers.virtual_machines import precedence
+from tests.unit.controller.reconcilers.builders import a_vm, an_attempt
+
+EARLIER, LATER = "2026-01-01T00:00:10Z", "2026-01-01T00:01:00Z"
+
+
+def machine(uid: str, *ran: str, phase: str = "Failed", result: str = "Failed", **spec: Any) -> dict[str, Any]:
+    """Return one whose attempts are over; ``ran`` is when each guest began to run, or nothing."""
+    attempts = [an_attempt(number, result=result, **({"runningTime": at} if at else {})) for number, at in enumerate(ran, 1)]
+    vm = a_vm(phase=phase, attempts=attempts, **spec)
+    vm["metadata"]["uid"] = uid
+    return vm
+
+
+NEW = machine("new")
+
+
+@pytest.mark.parametrize("phase", sorted(phases.WITH_POD))
+def test_whoever_has_a_pod_goes_before(phase: str) -> None:
+    assert precedence.goes_before(machine("other", "", phase=phase), machine("vm", LATER))
+
+
+def test_a_machine_between_two_attempts_goes_before_one_that_never_ran() -> None:
+    assert precedence.goes_before(machine("other", EARLIER), NEW)
+    assert not precedence.goes_before(NEW, machine("other", EARLIER))
+
+
+def test_of_two_between_attempts_the_one_that_ran_last_goes_before() -> None:
+    one, other = machine("one", LATER, EARLIER), machine("other", EARLIER)
+    assert precedence.goes_before(one, other)
+    assert not precedence.goes_before(other, one)
+
+
+def test_of_two_that_ran_at_the_same_moment_exactly_one_goes_before() -> None:
+    one, other = machine("one", EARLIER), machine("other", EARLIER)
+    assert precedence.goes_before(one, other) != precedence.goes_before(other, one)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(machine("other", ""), id="one that never ran, and tries again"),
+        pytest.param(machine("other", EARLIER, runStrategy="Halted"), id="one that is to be off"),
+        pytest.param(machine("other", EARLIER, runStrategy="Once"), id="one whose only attempt is over"),
+        pytest.param(machine("other", EARLIER, phase="Succeeded", result="Succeeded"), id="one whose guest powered off"),
+        pytest.param({**machine("other", EARLIER), "spec": {"runStrategy": 7}}, id="one that nobody can read"),
+    ],
+)
+def test_nobody_waits_for_a_machine_that_does_not_go_on(other: dict[str, Any]) -> None:
+    assert not precedence.goes_on(other)
+    assert not precedence.goes_before(other, NEW)
+
+
+def test_a_machine_that_was_asked_to_restart_goes_on_under_each_strategy() -> None:
+    vm = machine("vm", EARLIER, result="Stopped", runStrategy="Manual")
+    assert not precedence.goes_on(vm)
+    vm["status"]["request"] = {"action": "Restart", "runStrategy": "Manual", "attempt": 2}
+    assert precedence.goes_on(vm)
