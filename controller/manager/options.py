@@ -165,7 +165,7 @@ def _metrics(parser: argparse.ArgumentParser) -> None:
 def _evictions(parser: argparse.ArgumentParser) -> None:
     limits = Limits()
     parser.add_argument(
-        "--webhook-port", type=int, default=9443, help="port of the admission webhook that judges evictions (HTTPS); 0 takes a free one"
+        "--webhook-port", type=int, default=9443, help="port of the admission webhook of evictions (HTTPS); 0 takes a free one"
     )
     parser.add_argument(
         "--eviction-strategy",

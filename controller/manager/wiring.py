@@ -3,7 +3,7 @@
 ::
 
     process ─ health
-            ├ judging of evictions, on every replica
+            ├ admission of evictions, on every replica
             └ leader election ─ leading ┬ recorder
                                         ├ certificates (need only the core API)
                                         ├ the secret in the path of the evictions' webhook (likewise)
@@ -30,7 +30,7 @@ from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.evictions.judging import Evictions
+from controller.evictions.admission import Evictions
 from controller.evictions.path_secret import PathSecret
 from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
 from controller.manager.metrics import Metrics
@@ -85,7 +85,7 @@ class Environment:
     elapsed: Callable[[], float] = time.monotonic
     """Seconds that only grow: to measure how long something has not happened, whatever is done to the clock."""
     asking: Client | None = None
-    """For evictions alone, by default ``client``: strangers have them judged, and a client has only so many requests under way."""
+    """For evictions alone, by default ``client``: strangers ask for them, and a client has only so many requests under way."""
 
 
 def runnables(environment: Environment) -> Sequence[Runnable]:
@@ -223,8 +223,8 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
     asking = environment.asking or environment.client
     moves = Informer(asking, MIGRATIONS, trim=trimming.trim_migration)
     environment.metrics.watch_migrations(moves)
-    judge = Evictions(asking, environment.clock, options.evictions, moves, namespace=environment.namespace).judge
-    webhook = EvictionServer(options.webhook_port, PREFIX, judge, PathSecret(asking).holds, options.files)
+    admit = Evictions(asking, environment.clock, options.evictions, moves, namespace=environment.namespace).admit
+    webhook = EvictionServer(options.webhook_port, PREFIX, admit, PathSecret(asking).holds, options.files)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(moves.run())
         tasks.create_task(webhook.run())

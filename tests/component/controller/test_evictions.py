@@ -1,4 +1,4 @@
-"""The webhook that judges evictions, asked over TLS as kube-apiserver asks; virt-controller has the rights that the chart gives it."""
+"""The webhook that admits evictions, asked over TLS as kube-apiserver asks; virt-controller has the rights that the chart gives it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from apiserver.apis.virt.resources import MIGRATIONS as MIGRATION_KIND
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from certs.reloading import Files
-from controller.evictions import judging
+from controller.evictions import admission
+from controller.evictions.admission import Evictions
 from controller.evictions.eviction_plan import Limits
-from controller.evictions.judging import Evictions
 from controller.evictions.path_secret import FRESH_SECONDS, LOOKUP_SECONDS, PREVIOUS_SECONDS, PathSecret
 from controller.evictions.webhook import NAME, PREFIX, EvictionWebhook, SecretRotation
 from controller.reconcilers import trimming
@@ -144,7 +144,7 @@ SERVER_LIMITS = ServerLimits()
 
 @asynccontextmanager
 async def served(
-    api: FakeAPI, tmp_path: Path, server_limits: ServerLimits = SERVER_LIMITS, seconds: float = judging.SECONDS
+    api: FakeAPI, tmp_path: Path, server_limits: ServerLimits = SERVER_LIMITS, seconds: float = admission.SECONDS
 ) -> AsyncIterator[Ask]:
     given = certificate(tmp_path / "tls")
     assert given.authorities is not None
@@ -154,9 +154,9 @@ async def served(
     async with api.serving() as config, Client(config, user_agent="test") as client, aiohttp.ClientSession(connector=anybody) as session:
         await SecretRotation(client).rotate()
         migrations = Informer(client, MIGRATION_KIND, trim=trimming.trim_migration)
-        judge = Evictions(client, FirstDay(), Limits(), migrations, namespace="kubevirt", seconds=seconds).judge
+        admit = Evictions(client, FirstDay(), Limits(), migrations, namespace="kubevirt", seconds=seconds).admit
         files = Files(given.certificate, given.key)
-        server = EvictionServer(0, PREFIX, judge, PathSecret(client).holds, files, host="127.0.0.1", limits=server_limits)
+        server = EvictionServer(0, PREFIX, admit, PathSecret(client).holds, files, host="127.0.0.1", limits=server_limits)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(server.run()), tasks.create_task(migrations.run())]
             async with asyncio.timeout(10):
