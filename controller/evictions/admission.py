@@ -1,7 +1,7 @@
 """Admission of evictions of launcher pods, and of etcd's, for kube-apiserver, as its webhook: gather, plan, apply.
 
-By every replica of virt-controller, not the leader alone: a request is answered by what the servers say then, and of two that decide to move
-a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
+By every replica of virt-controller, not the leader alone: a request is answered by what the servers say then, and of two that decide to
+move a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
 
 Nobody waits for another one's answer: a tenant may ask as often as they like, and a server may take its time. Between the plan and the
 note that a Migration is being made nothing else runs, so that all pods of a node that are evicted at once count each other.
