@@ -109,52 +109,57 @@ def runnables(environment: Environment) -> Sequence[Runnable]:
     return parts
 
 
+def _informers(client: Client, lease_namespace: str) -> copies.Informers:
+    """Return the copies of the cluster that the loops read; leases are those of virt-handlers."""
+    return copies.Informers(
+        vms=Informer(
+            client,
+            VIRTUAL_MACHINES,
+            indexers={
+                copies.BY_STORAGE: copies.storage_of_vm,
+                copies.BY_MAC: copies.macs_of_vm,
+                copies.BY_WANTED_NODE: copies.wanted_node_of_vm,
+                copies.BY_AGE: copies.age_of_vm,
+            },
+            trim=trimming.trim_object,
+        ),
+        migrations=Informer(
+            client,
+            MIGRATIONS,
+            indexers={
+                copies.BY_MACHINE: copies.machine_of,
+                copies.BY_STATE: migration_turns.state_of,
+                workload_updates.BY_UPDATE: workload_updates.update_of,
+            },
+            trim=trimming.trim_migration,
+        ),
+        pods=Informer(
+            client,
+            PODS,
+            label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}",
+            indexers={copies.BY_OWNER: ownership.owners_of, copies.BY_NODE: copies.node_of_pod},
+            trim=trimming.trim_pod,
+        ),
+        claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=trimming.trim_claim),
+        nodes=Informer(client, NODES, trim=trimming.trim_node),
+        leases=Informer(
+            client,
+            LEASES,
+            lease_namespace,
+            label_selector=f"{names.COMPONENT_LABEL}={names.HANDLER}",
+            indexers={node_reports.BY_CONTRACT: node_reports.contract_of},
+            trim=node_reports.trim_lease,
+        ),
+    )
+
+
 class Machines:
     """The informers, and the loops that read them."""
 
     def __init__(self, environment: Environment) -> None:
         client, options = environment.client, environment.options
         lease_namespace = options.node_lease_namespace or names.node_lease_namespace(environment.namespace)
-        self._informers = copies.Informers(
-            vms=Informer(
-                client,
-                VIRTUAL_MACHINES,
-                indexers={
-                    copies.BY_STORAGE: copies.storage_of_vm,
-                    copies.BY_MAC: copies.macs_of_vm,
-                    copies.BY_WANTED_NODE: copies.wanted_node_of_vm,
-                    copies.BY_AGE: copies.age_of_vm,
-                },
-                trim=trimming.trim_object,
-            ),
-            migrations=Informer(
-                client,
-                MIGRATIONS,
-                indexers={
-                    copies.BY_MACHINE: copies.machine_of,
-                    copies.BY_STATE: migration_turns.state_of,
-                    workload_updates.BY_UPDATE: workload_updates.update_of,
-                },
-                trim=trimming.trim_migration,
-            ),
-            pods=Informer(
-                client,
-                PODS,
-                label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}",
-                indexers={copies.BY_OWNER: ownership.owners_of, copies.BY_NODE: copies.node_of_pod},
-                trim=trimming.trim_pod,
-            ),
-            claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=trimming.trim_claim),
-            nodes=Informer(client, NODES, trim=trimming.trim_node),
-            leases=Informer(
-                client,
-                LEASES,
-                lease_namespace,
-                label_selector=f"{names.COMPONENT_LABEL}={names.HANDLER}",
-                indexers={node_reports.BY_CONTRACT: node_reports.contract_of},
-                trim=node_reports.trim_lease,
-            ),
-        )
+        self._informers = _informers(client, lease_namespace)
         ports = (client, environment.recorder, environment.clock, options.settings, self._informers)
         informers = self._informers
         reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
