@@ -52,7 +52,7 @@ class Policy:
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:
-    """Judge the times alone: a certificate is due when less than a third of its life is left."""
+    """Check the times alone: a certificate is due when less than a third of its life is left."""
     if now >= certificate.not_after:
         return Reason.EXPIRED
     if now < certificate.not_before:

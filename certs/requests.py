@@ -30,33 +30,33 @@ _EXTENSION_REQUEST: Final = x509.ObjectIdentifier("1.2.840.113549.1.9.14")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Verified:
     """The key of a request, and what is wrong with the request; nobody signs for a key while there are faults."""
 
     public_key: ec.EllipticCurvePublicKey | None = field(repr=False)
     faults: tuple[str, ...]
 
 
-def judge(pem: bytes, profile: Profile) -> Judged:
+def verify(pem: bytes, profile: Profile) -> Verified:
     """Hold a request against the one profile that its sender may have; its subject and names must be exactly those."""
     if len(pem) > MAX_BYTES or not _PEM.fullmatch(pem):
-        return Judged(None, (f"it is not one PEM block CERTIFICATE REQUEST of at most {MAX_BYTES} bytes",))
+        return Verified(None, (f"it is not one PEM block CERTIFICATE REQUEST of at most {MAX_BYTES} bytes",))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # the library warns of what it finds doubtful; it has no reason to in what we make
             return _held_against(x509.load_pem_x509_csr(pem), profile)
     except _UNREADABLE:
-        return Judged(None, ("it cannot be read",))
+        return Verified(None, ("it cannot be read",))
 
 
-def _held_against(request: x509.CertificateSigningRequest, profile: Profile) -> Judged:
+def _held_against(request: x509.CertificateSigningRequest, profile: Profile) -> Verified:
     key = request.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        return Judged(None, ("its key is not an EC key on P-256",))
+        return Verified(None, ("its key is not an EC key on P-256",))
     faults = (*_subject(request, profile), *_extensions(request, profile))
     if not request.is_signature_valid:
         faults = (*faults, "it is not signed by its own key")
-    return Judged(key if not faults else None, faults)
+    return Verified(key if not faults else None, faults)
 
 
 def _subject(request: x509.CertificateSigningRequest, profile: Profile) -> tuple[str, ...]:

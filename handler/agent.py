@@ -287,8 +287,8 @@ class Agent:
         )
         incoming = Incoming(relays_tls, self.identity.trust.node_of, port=options.relay_port, kubelet=options.kubelet)
         self._incoming.open(incoming)
-        self.identity.trust.subscribe(incoming.judge_again)
-        self.identity.trust.subscribe(self._relays.judge_again)
+        self.identity.trust.subscribe(incoming.verify_again)
+        self.identity.trust.subscribe(self._relays.verify_again)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tls.run())
             tasks.create_task(self._streams.run())

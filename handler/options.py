@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +87,16 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         description="Agent of one node: drives the guests in the launcher pods there, offers devices to the kubelet, serves consoles.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    add = parser.add_argument
+    _cluster(parser.add_argument, environ)
+    for each in (_devices, _plugins, _host_disks, _ports):
+        each(parser.add_argument)
+    parser.add_argument(
+        "--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO", help="least important messages to print"
+    )
+    return parser
+
+
+def _cluster(add: Callable[..., argparse.Action], environ: Mapping[str, str]) -> None:
     add("--node-name", default=environ.get("NODE_NAME", ""), help="name of this node's Node object (environment: NODE_NAME)")
     namespace = environ.get("POD_NAMESPACE", "kubevirt")
     add("--namespace", default=namespace, help="of the installation, where the authorities to trust are told (environment: POD_NAMESPACE)")
@@ -101,6 +110,9 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         default=Path("/run/kubevirt-handler/tls"),
         help="where key, certificate and the authorities to trust are kept, below the node's name; memory that outlives the pod",
     )
+
+
+def _devices(add: Callable[..., argparse.Action]) -> None:
     add(
         "--cpu-capabilities",
         type=Path,
@@ -116,6 +128,9 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     )
     add("--allow-vsock", action="store_true", help="offer /dev/vhost-vsock, by which every process of the node reaches its guests")
     add("--allow-macvtap", action="store_true", help="offer macvtaps to all pods, by which each opens those of the node with its numbers")
+
+
+def _plugins(add: Callable[..., argparse.Action]) -> None:
     add("--plugin-directory", type=Path, default=Path("/usr/local/lib/kubevirt/plugins"), help="executables that are plugins of the node")
     for kind, devices in (("network", "interfaces"), ("storage", "disks")):
         about = f"those of them that machines may name for {devices}, comma-separated"
@@ -126,6 +141,9 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         default=records.DIRECTORY,
         help="where it is kept, below the node's name, what plugins have to take away again; memory that outlives the pod",
     )
+
+
+def _host_disks(add: Callable[..., argparse.Action]) -> None:
     add(
         "--host-disks",
         type=flags.checked(host_disks.prefixes),
@@ -140,6 +158,9 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         metavar="QUANTITY",
         help="what all files in one of these directories may have, each counted whole, for a machine to make another one there (100Gi)",
     )
+
+
+def _ports(add: Callable[..., argparse.Action]) -> None:
     add("--streams-port", type=int, default=streams.HANDLER_PORT, help="port for consoles and displays (mTLS, virt-api only)")
     add("--relay-port", type=int, default=streams.RELAY_PORT, help="port for live migrations (mTLS, virt-handler of the source node only)")
     add("--health-port", type=int, default=8080, help="port for /livez and /readyz (plain HTTP)")
@@ -150,5 +171,3 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         ("max-streams-per-machine-and-user", "of these, those of one user; 0: no limit"),
     ):
         add(f"--{name}", type=flags.natural, default=getattr(DEFAULTS, name.replace("-", "_")), help=about)
-    add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO", help="least important messages to print")
-    return parser

@@ -87,14 +87,14 @@ def qcow2_size(head: bytes) -> int:
     if not 9 <= _number(head, 20, 4) <= 21:
         raise ImportFailed("the qcow2 image has clusters of an impossible size")
     if version == 3:
-        _judge_features(_number(head, 72, 8))
-    _judge_extensions(head, _number(head, 100, 4) if version == 3 else _HEADER_2)
+        _check_features(_number(head, 72, 8))
+    _check_extensions(head, _number(head, 100, 4) if version == 3 else _HEADER_2)
     if not (size := _number(head, 24, 8)):
         raise ImportFailed("the qcow2 image holds an empty disk")
     return size
 
 
-def _judge_features(features: int) -> None:
+def _check_features(features: int) -> None:
     if features >> _CORRUPT & 1:
         raise ImportFailed("the qcow2 image is marked as corrupt")
     if features >> _EXTERNAL_DATA & 1:
@@ -104,7 +104,7 @@ def _judge_features(features: int) -> None:
         raise ImportFailed(f"the qcow2 image has incompatible features that are not known here: bit {unknown[0]}")
 
 
-def _judge_extensions(head: bytes, offset: int) -> None:
+def _check_extensions(head: bytes, offset: int) -> None:
     """Look at the header extensions, which follow the header."""
     for _ in range(MAX_EXTENSIONS):
         if offset + 8 > len(head):

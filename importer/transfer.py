@@ -78,7 +78,7 @@ class Transfer:
         for _ in range(MAX_REDIRECTS + 1):
             connection, response = self._request(address, {**self._headers(address), **(extra or {})})
             if response.status not in _REDIRECTS:
-                return _judged(address, connection, response)
+                return _checked(address, connection, response)
             location = response.headers.get("Location")
             connection.close()
             if not location:
@@ -144,7 +144,7 @@ class Transfer:
             raise ImportFailed(f"{address}: the credentials have characters that HTTP cannot carry") from None
 
 
-def _judged(address: Address, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Body:
+def _checked(address: Address, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Body:
     if response.status not in (200, 206):
         connection.close()
         if response.status == 401:

@@ -52,23 +52,50 @@ class CommandParser(Parser):
         return parsed, more
 
 
+class Commands:
+    """The commands of the program, each with its parser."""
+
+    def __init__(self, program: Parser) -> None:
+        self._parsers = program.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
+
+    def add(self, name: str, text: str, more: str = "") -> CommandParser:
+        """Return the parser of a new command; ``text`` is its line in the list of commands, ``more`` follows that in its own help."""
+        description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
+        return self._parsers.add_parser(name, help=text, description=description, parents=[_shared()], allow_abbrev=False)
+
+    def add_for_machine(self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None) -> CommandParser:
+        """Return the parser of a new command about one machine; ``named`` reads its name."""
+        parser = self.add(name, text, more)
+        parser.add_argument("name", metavar="NAME", type=named or _machine, help="the virtual machine: NAME or vm/NAME")
+        return parser
+
+
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Return the flags; ``selection``, ``command`` and ``name`` are always there. Exits with 1 on a mistake, as kubectl does."""
-    parser = Parser(
+    program = Parser(
         prog="kubectl virt",
         description="Consoles, screens, USB devices and power of virtual machines.",
         parents=[_shared()],
         allow_abbrev=False,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
+    commands = Commands(program)
+    _add_console(commands)
+    _add_vnc(commands)
+    _add_usbredir(commands)
+    _add_guestinfo(commands)
+    _add_administration(commands)
+    waiting = {"migrate": _add_verbs(commands), "cancel-migration": _add_cancel_migration(commands)}
+    parsed = program.parse_args(arguments)
+    if parsed.command == "cancel-migration":
+        _settle_name(waiting[parsed.command], parsed)
+    if parsed.command in waiting:
+        _settle_timeout(waiting[parsed.command], parsed)
+    parsed.selection = _selection(parsed)
+    return parsed
 
-    def command(name: str, text: str, more: str = "", named: Callable[[str], str] = _machine) -> CommandParser:
-        description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
-        made = commands.add_parser(name, help=text, description=description, parents=[_shared()], allow_abbrev=False)
-        made.add_argument("name", metavar="NAME", type=named, help="the virtual machine: NAME or vm/NAME")
-        return made
 
-    console = command("console", "type into the serial console; Ctrl-] leaves", SCROLLBACK)
+def _add_console(commands: Commands) -> None:
+    console = commands.add_for_machine("console", "type into the serial console; Ctrl-] leaves", SCROLLBACK)
     console.add_argument("--wait", type=_seconds, default=0.0, metavar="DURATION", help="for the machine to run (default 0s)")
     console.add_argument(
         "--reconnect",
@@ -85,10 +112,16 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help="how long output is copied after the end of an input that is no terminal (default 1s)",
     )
     console.add_argument("--port", type=int, choices=range(layout.SERIAL_PORTS), default=0, help="serial port, from 0 (default 0)")
-    vnc = command("vnc", "show the screen in a viewer of this machine")
+
+
+def _add_vnc(commands: Commands) -> None:
+    vnc = commands.add_for_machine("vnc", "show the screen in a viewer of this machine")
     vnc.add_argument("--proxy-only", action="store_true", help="start no viewer; print the port as JSON and serve it until Ctrl-C")
     vnc.add_argument("--port", type=_port, default=0, help="port of 127.0.0.1 (default: any that is free)")
-    usb = command(
+
+
+def _add_usbredir(commands: Commands) -> None:
+    usb = commands.add_for_machine(
         "usbredir",
         "put a USB device of this machine into the guest",
         "The machine has to have room for it: spec.domain.devices.redirectedDevices.",
@@ -101,42 +134,50 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     slots = range(layout.REDIRECTED_DEVICES)
     usb.add_argument("--slot", type=int, choices=slots, default=None, help="slot, from 0 (default: any that is free)")
     usb.add_argument("--port", type=_port, default=0, help="port of 127.0.0.1 (default: any that is free)")
-    guest = command("guestinfo", "show what the guest says of itself", "Its agent is asked, so it has to run one: qemu-guest-agent.")
+
+
+def _add_guestinfo(commands: Commands) -> None:
+    guest = commands.add_for_machine(
+        "guestinfo", "show what the guest says of itself", "Its agent is asked, so it has to run one: qemu-guest-agent."
+    )
     guest.add_argument(
         "-o", "--output", choices=("table", "wide", "json"), default="table", help="wide: with all applications; json: all of it"
     )
-    text = "take etcd, which holds all virtual machines, and its data to another node"
-    more = (
-        "For administrators: the API of virtual machines is away for some seconds, guests run on. -n is the namespace of the installation."
+
+
+def _add_administration(commands: Commands) -> None:
+    moving = commands.add(
+        "move-etcd",
+        "take etcd, which holds all virtual machines, and its data to another node",
+        "For administrators: the API of virtual machines is away for some seconds, guests run on. -n is the namespace of the installation.",
     )
-    described = f"{text[0].upper()}{text[1:]}. {more}"
-    moving = commands.add_parser("move-etcd", help=text, description=described, parents=[_shared()], allow_abbrev=False)
     moving.add_argument("--to", metavar="NODE", required=True, help="the node")
     moving.set_defaults(name="")
-    text = "list the machines whose virt-launcher is of another release, and what becomes of each"
-    listing = commands.add_parser(
-        "outdated", help=text, description=f"{text[0].upper()}{text[1:]}.", parents=[_shared()], allow_abbrev=False
-    )
+    listing = commands.add("outdated", "list the machines whose virt-launcher is of another release, and what becomes of each")
     listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     listing.set_defaults(name="")
-    made = {verb: command(verb, text) for verb, text in VERBS.items()}
-    _add_waiting(made["migrate"], "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on")
-    made["migrate"].add_argument(
+
+
+def _add_verbs(commands: Commands) -> CommandParser:
+    """Add a command for each verb; return the parser of ``migrate``, which has flags of its own."""
+    migrate = {verb: commands.add_for_machine(verb, text) for verb, text in VERBS.items()}["migrate"]
+    _add_waiting(migrate, "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on")
+    migrate.add_argument(
         "--priority",
         type=int,
         metavar="NUMBER",
         help="which of the migrations that wait goes first: from 100 to -100 (default 0); above 0 takes the right to patch nodes",
     )
-    cancel = command("cancel-migration", "call a live migration off: the guest stays on its node", named=_machine_or_migration)
+    return migrate
+
+
+def _add_cancel_migration(commands: Commands) -> CommandParser:
+    cancel = commands.add_for_machine(
+        "cancel-migration", "call a live migration off: the guest stays on its node", named=_machine_or_migration
+    )
     cancel.add_argument("--migration", action="store_true", help="NAME is that of a Migration, as kubectl virt migrate prints it")
     _add_waiting(cancel, "wait until it is over: 0 when the guest stayed, 1 when it had moved already")
-    parsed = parser.parse_args(arguments)
-    if parsed.command == "cancel-migration":
-        _settle_name(cancel, parsed)
-    if parsed.command in ("migrate", "cancel-migration"):
-        _settle_timeout(made.get(parsed.command, cancel), parsed)
-    parsed.selection = _selection(parsed)
-    return parsed
+    return cancel
 
 
 def _add_waiting(parser: CommandParser, text: str) -> None:

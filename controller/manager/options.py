@@ -73,25 +73,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         label_namespace=given.label_namespace,
         workers=given.workers,
         log_level=given.log_level,
-        settings=Settings(
-            launcher_image=given.launcher_image,
-            launcher_pull_policy=given.launcher_pull_policy,
-            image_pull_secrets=tuple(given.image_pull_secret),
-            acceleration=given.acceleration,
-            migrations=Defaults(
-                bandwidth=given.migration_bandwidth,
-                allow_auto_converge=given.migration_auto_converge,
-                allow_pause=given.migration_pause,
-                completion_timeout_per_gib=given.migration_timeout_per_gib,
-            ),
-            rewritten_images=tuple(given.rewritten_launcher_image),
-            workload_update=WorkloadUpdate(
-                strategy=given.workload_update_strategy,
-                batch_size=given.workload_update_batch_size,
-                batch_seconds=given.workload_update_batch_interval.total_seconds(),
-            ),
-            eviction_strategy=given.eviction_strategy,
-        ),
+        settings=_settings(given),
         certificates=certificates,
         webhook_port=given.webhook_port,
         evictions=Limits(
@@ -105,6 +87,28 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
             scheduling_seconds=given.migration_scheduling_seconds,
             kept=given.migrations_kept,
         ),
+    )
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    return Settings(
+        launcher_image=given.launcher_image,
+        launcher_pull_policy=given.launcher_pull_policy,
+        image_pull_secrets=tuple(given.image_pull_secret),
+        acceleration=given.acceleration,
+        migrations=Defaults(
+            bandwidth=given.migration_bandwidth,
+            allow_auto_converge=given.migration_auto_converge,
+            allow_pause=given.migration_pause,
+            completion_timeout_per_gib=given.migration_timeout_per_gib,
+        ),
+        rewritten_images=tuple(given.rewritten_launcher_image),
+        workload_update=WorkloadUpdate(
+            strategy=given.workload_update_strategy,
+            batch_size=given.workload_update_batch_size,
+            batch_seconds=given.workload_update_batch_interval.total_seconds(),
+        ),
+        eviction_strategy=given.eviction_strategy,
     )
 
 
@@ -165,7 +169,7 @@ def _metrics(parser: argparse.ArgumentParser) -> None:
 def _evictions(parser: argparse.ArgumentParser) -> None:
     limits = Limits()
     parser.add_argument(
-        "--webhook-port", type=int, default=9443, help="port of the admission webhook that judges evictions (HTTPS); 0 takes a free one"
+        "--webhook-port", type=int, default=9443, help="port of the admission webhook of evictions (HTTPS); 0 takes a free one"
     )
     parser.add_argument(
         "--eviction-strategy",

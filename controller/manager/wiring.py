@@ -3,7 +3,7 @@
 ::
 
     process ─ health
-            ├ judging of evictions, on every replica
+            ├ admission of evictions, on every replica
             └ leader election ─ leading ┬ recorder
                                         ├ certificates (need only the core API)
                                         ├ the secret in the path of the evictions' webhook (likewise)
@@ -30,8 +30,8 @@ from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from controller.evictions import judging
-from controller.evictions.judging import Evictions
+from controller.evictions import admission
+from controller.evictions.admission import Evictions
 from controller.evictions.path_secret import PathSecret
 from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
 from controller.manager.metrics import Metrics
@@ -86,7 +86,7 @@ class Environment:
     elapsed: Callable[[], float] = time.monotonic
     """Seconds that only grow: to measure how long something has not happened, whatever is done to the clock."""
     asking: Client | None = None
-    """For evictions alone, by default ``client``: strangers have them judged, and a client has only so many requests under way."""
+    """For evictions alone, by default ``client``: strangers ask for them, and a client has only so many requests under way."""
 
 
 def runnables(environment: Environment) -> Sequence[Runnable]:
@@ -110,52 +110,57 @@ def runnables(environment: Environment) -> Sequence[Runnable]:
     return parts
 
 
+def _informers(client: Client, lease_namespace: str) -> copies.Informers:
+    """Return the copies of the cluster that the loops read; leases are those of virt-handlers."""
+    return copies.Informers(
+        vms=Informer(
+            client,
+            VIRTUAL_MACHINES,
+            indexers={
+                copies.BY_STORAGE: copies.storage_of_vm,
+                copies.BY_MAC: copies.macs_of_vm,
+                copies.BY_WANTED_NODE: copies.wanted_node_of_vm,
+                copies.BY_AGE: copies.age_of_vm,
+            },
+            trim=trimming.trim_object,
+        ),
+        migrations=Informer(
+            client,
+            MIGRATIONS,
+            indexers={
+                copies.BY_MACHINE: copies.machine_of,
+                copies.BY_STATE: migration_turns.state_of,
+                workload_updates.BY_UPDATE: workload_updates.update_of,
+            },
+            trim=trimming.trim_migration,
+        ),
+        pods=Informer(
+            client,
+            PODS,
+            label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}",
+            indexers={copies.BY_OWNER: ownership.owners_of, copies.BY_NODE: copies.node_of_pod},
+            trim=trimming.trim_pod,
+        ),
+        claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=trimming.trim_claim),
+        nodes=Informer(client, NODES, trim=trimming.trim_node),
+        leases=Informer(
+            client,
+            LEASES,
+            lease_namespace,
+            label_selector=f"{names.COMPONENT_LABEL}={names.HANDLER}",
+            indexers={node_reports.BY_CONTRACT: node_reports.contract_of},
+            trim=node_reports.trim_lease,
+        ),
+    )
+
+
 class Machines:
     """The informers, and the loops that read them."""
 
     def __init__(self, environment: Environment) -> None:
         client, options = environment.client, environment.options
         lease_namespace = options.node_lease_namespace or names.node_lease_namespace(environment.namespace)
-        self._informers = copies.Informers(
-            vms=Informer(
-                client,
-                VIRTUAL_MACHINES,
-                indexers={
-                    copies.BY_STORAGE: copies.storage_of_vm,
-                    copies.BY_MAC: copies.macs_of_vm,
-                    copies.BY_WANTED_NODE: copies.wanted_node_of_vm,
-                    copies.BY_AGE: copies.age_of_vm,
-                },
-                trim=trimming.trim_object,
-            ),
-            migrations=Informer(
-                client,
-                MIGRATIONS,
-                indexers={
-                    copies.BY_MACHINE: copies.machine_of,
-                    copies.BY_STATE: migration_turns.state_of,
-                    workload_updates.BY_UPDATE: workload_updates.update_of,
-                },
-                trim=trimming.trim_migration,
-            ),
-            pods=Informer(
-                client,
-                PODS,
-                label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}",
-                indexers={copies.BY_OWNER: ownership.owners_of, copies.BY_NODE: copies.node_of_pod},
-                trim=trimming.trim_pod,
-            ),
-            claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=trimming.trim_claim),
-            nodes=Informer(client, NODES, trim=trimming.trim_node),
-            leases=Informer(
-                client,
-                LEASES,
-                lease_namespace,
-                label_selector=f"{names.COMPONENT_LABEL}={names.HANDLER}",
-                indexers={node_reports.BY_CONTRACT: node_reports.contract_of},
-                trim=node_reports.trim_lease,
-            ),
-        )
+        self._informers = _informers(client, lease_namespace)
         ports = (client, environment.recorder, environment.clock, options.settings, self._informers)
         informers = self._informers
         reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
@@ -222,10 +227,10 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
     health = Health(options.health_port, {})
     metrics = MetricsServer(options.metrics_port, environment.metrics.text, Access(environment.client), options.files)
     asking = environment.asking or environment.client
-    moves = Informer(asking, MIGRATIONS, indexers={judging.BY_CONCERN: judging.concern_of}, trim=trimming.trim_migration)
+    moves = Informer(asking, MIGRATIONS, indexers={admission.BY_CONCERN: admission.concern_of}, trim=trimming.trim_migration)
     environment.metrics.watch_migrations(moves)
-    judge = Evictions(asking, environment.clock, options.evictions, moves, namespace=environment.namespace).judge
-    webhook = EvictionServer(options.webhook_port, PREFIX, judge, PathSecret(asking).holds, options.files)
+    admit = Evictions(asking, environment.clock, options.evictions, moves, namespace=environment.namespace).admit
+    webhook = EvictionServer(options.webhook_port, PREFIX, admit, PathSecret(asking).holds, options.files)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(moves.run())
         tasks.create_task(webhook.run())

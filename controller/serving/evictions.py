@@ -1,4 +1,4 @@
-"""The admission webhook of kube-apiserver that judges evictions: AdmissionReview, admission.k8s.io/v1, over TLS.
+"""The admission webhook of kube-apiserver that admits evictions: AdmissionReview, admission.k8s.io/v1, over TLS.
 
 Who asks shows no certificate, but knows the last part of the path. Who does not know it is refused as everybody is whose question cannot be
 answered now: kube-apiserver may have another copy of its configuration, and ``kubectl drain`` asks again after a 429 alone.
@@ -52,8 +52,8 @@ class Answer(Protocol):
         """Of a refusal."""
 
 
-class Judge(Protocol):
-    """Judge of evictions."""
+class Admission(Protocol):
+    """Admission of evictions."""
 
     def __call__(self, namespace: str, name: str, *, dry_run: bool, peer: str) -> Awaitable[Answer]:
         """Return whether this pod may be evicted; ``peer`` is the IP address of who asks."""
@@ -132,7 +132,7 @@ class EvictionServer:
         self,
         port: int,
         prefix: str,
-        judge: Judge,
+        admit: Admission,
         authenticate: Authenticator,
         files: Files,
         *,
@@ -143,7 +143,7 @@ class EvictionServer:
         self._prefix = prefix
         self._host = host or None
         self._port = port
-        self._judge = judge
+        self._admit = admit
         self._authenticate = authenticate
         self._files = files
         self._limits = limits
@@ -191,9 +191,9 @@ class EvictionServer:
             async with asyncio.timeout_at(ends):
                 if is_authenticated:
                     with self._connections.answering(request):
-                        return await self._judge(review.namespace, review.name, dry_run=review.dry_run, peer=request.remote or "")
+                        return await self._admit(review.namespace, review.name, dry_run=review.dry_run, peer=request.remote or "")
         except TimeoutError:
             logger.warning("no answer in time about an eviction", extra={"namespace": review.namespace, "pod": review.name})
         except Exception:  # of an object that nobody expected: any other answer than 429 ends a drain
-            logger.exception("judge an eviction", extra={"namespace": review.namespace, "pod": review.name})
+            logger.exception("answer an eviction", extra={"namespace": review.namespace, "pod": review.name})
         return Denied(f"whether pod {review.name} may be evicted is not known now; ask again")

@@ -176,7 +176,7 @@ class Networks:
             if "CHECK" not in description.commands:
                 return None
             await plugins.call("network", record.plugin, "CHECK", before.told(), {contract.NETNS_VARIABLE: path})
-            return await _judged(description, record.plugin, interface, before.result, namespace)
+            return await _checked(description, record.plugin, interface, before.result, namespace)
         except (Failed, PluginRefused) as error:
             logger.warning("interface %s of pod %s is made again: %s", interface.name, record.pod_uid, error)
             return None
@@ -187,7 +187,7 @@ class Networks:
         if is_recorded:
             self._keep(record)  # before: whatever it leaves behind is taken away one day
         result = await plugins.call("network", record.plugin, "ADD", record.document, {contract.NETNS_VARIABLE: path})
-        made = await _judged(description, record.plugin, interface, result, namespace)
+        made = await _checked(description, record.plugin, interface, result, namespace)
         if is_recorded:
             self._keep(record.answered(result))
         return made
@@ -255,7 +255,7 @@ def _held(namespace: int) -> Iterator[tuple[int, str]]:
         os.close(descriptor)
 
 
-async def _judged(description: Description, plugin: str, interface: Wanted, result: Mapping[str, Any], namespace: int) -> Interface:
+async def _checked(description: Description, plugin: str, interface: Wanted, result: Mapping[str, Any], namespace: int) -> Interface:
     """Return what a plugin says it made, where that is so. Raises Failed."""
     try:
         if interface.type != interfaces.PLUGIN:
@@ -263,11 +263,11 @@ async def _judged(description: Description, plugin: str, interface: Wanted, resu
         made = results.of_theirs(interface, result, live_migration=description.live_migration)
     except ValueError as error:
         raise Failed(f"{answers.title(plugin, 'ADD')} lies or errs: {error}") from error
-    await _judge_tap(interface, made, namespace)
+    await _check_tap(interface, made, namespace)
     return made
 
 
-async def _judge_tap(interface: Wanted, made: Interface, namespace: int) -> None:
+async def _check_tap(interface: Wanted, made: Interface, namespace: int) -> None:
     """Raise Failed where the kernel knows of no such tap as a third party's plugin says it made."""
     try:
         told = json.loads(await namespaces.run(namespace, ("ip", "-json", "-details", "link", "show", "dev", made.tap)))

@@ -52,7 +52,7 @@ def title(plugin: str, command: Command) -> str:
     return f"plugin {plugin} ({command})"
 
 
-def judge(plugin: str, command: Command, output: Output, members: frozenset[str] | None) -> Mapping[str, Any]:
+def result_of(plugin: str, command: Command, output: Output, members: frozenset[str] | None) -> Mapping[str, Any]:
     """Return the result; an empty one where the plugin said nothing, as it may to ``DEL`` and ``CHECK``.
 
     Args:

@@ -152,7 +152,7 @@ class Plugins:
             logger.log(
                 logging.WARNING if output.status else logging.INFO, "%s: %s", who, one_line(output.stderr.strip()[-_LOG_CHARACTERS:], 2048)
             )
-        return answers.judge(name, command, output, None if program.is_ours else answers.members_of(kind, command))
+        return answers.result_of(name, command, output, None if program.is_ours else answers.members_of(kind, command))
 
 
 def _begin(path: Path) -> bytes:

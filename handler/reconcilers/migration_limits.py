@@ -42,7 +42,7 @@ def request(migration: Object) -> messages.Migrate:
     )
 
 
-def judge(migration: Object, launcher: messages.Status, now: datetime, stalled_seconds: float, *, can_pause: bool) -> Verdict:
+def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stalled_seconds: float, *, can_pause: bool) -> Verdict:
     """Return what is to be done about a migration that is under way.
 
     Args:

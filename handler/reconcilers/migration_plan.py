@@ -271,7 +271,7 @@ def _stayed(seen: Observed, known: messages.MigrationStatus, launcher: messages.
 def _under_way(seen: Observed, launcher: messages.Status) -> SourcePlan:
     if seen.now is None:
         return _wait(seen)
-    verdict = migration_limits.judge(seen.migration, launcher, seen.now, seen.stalled_seconds, can_pause=seen.can_pause)
+    verdict = migration_limits.verdict_of(seen.migration, launcher, seen.now, seen.stalled_seconds, can_pause=seen.can_pause)
     match verdict:
         case "pause":
             return (PauseGuest(), *_wait(seen))

@@ -107,7 +107,7 @@ class Incoming:
             logger.warning("end a relay of migration %s, which is over", migration_uid)
             carried.abort()
 
-    def judge_again(self) -> None:
+    def verify_again(self) -> None:
         """End the connections of nodes that are not believed any more."""
         for carried in list(self._all):
             try:
@@ -142,7 +142,7 @@ class Incoming:
     async def _serve(self, link: socket.socket) -> None:
         try:
             async with contextlib.AsyncExitStack() as stack:
-                await self._judge(await self._shake_hands(stack, link), stack)
+                await self._pass_on(await self._shake_hands(stack, link), stack)
         except Stranger as error:
             logger.warning("refused a relay: %s", error)
         except (OSError, TimeoutError, ValueError) as error:
@@ -170,7 +170,7 @@ class Incoming:
                     del self._handshakes[address]
         return carried
 
-    async def _judge(self, carried: Carried, stack: contextlib.AsyncExitStack) -> None:
+    async def _pass_on(self, carried: Carried, stack: contextlib.AsyncExitStack) -> None:
         node = self._node_of(carried.transport)
         self._all.add(carried)
         stack.callback(self._all.discard, carried)

@@ -159,7 +159,7 @@ class Outgoing:
             why = "".join(each for each in answer.decode(errors="replace") if each.isprintable())
             raise ConnectionRefusedError(why or "the target's virt-handler hung up")
 
-    def judge_again(self) -> None:
+    def verify_again(self) -> None:
         """End what is open to a node that is not believed any more."""
         for carried in list(self._open):
             try:
@@ -171,13 +171,13 @@ class Outgoing:
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls.context, server_hostname=self._server_name)
         try:
-            self._judge(writer.transport)
+            self._verify(writer.transport)
         except BaseException:  # a cancellation, too: the descriptor is ours to close
             writer.transport.abort()
             raise
         return reader, writer
 
-    def _judge(self, transport: asyncio.BaseTransport) -> None:
+    def _verify(self, transport: asyncio.BaseTransport) -> None:
         """Raise ConnectionRefusedError unless the target's virt-handler is at the other end."""
         try:
             node = self._node_of(transport)
@@ -206,7 +206,7 @@ class Outgoing:
                     link = await self._dialled()
                     carried = await stack.enter_async_context(self._carrier.carried(link, self._tls.material, self._server_name))
                     await carried.shaken()
-                self._judge(carried.transport)
+                self._verify(carried.transport)
                 self._open.add(carried)
                 stack.callback(self._open.discard, carried)
                 why = await carried.lead(pod, first.encode())

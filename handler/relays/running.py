@@ -47,10 +47,10 @@ class Relays:
         if (task := self._tasks.get(migration_uid)) is not None:
             task.cancel()
 
-    def judge_again(self) -> None:
+    def verify_again(self) -> None:
         """End what is open to nodes that are not believed any more."""
         for relay in list(self._running.values()):
-            relay.judge_again()
+            relay.verify_again()
 
     async def run(self) -> None:
         """Carry relays until cancelled."""

@@ -172,7 +172,7 @@ class PluginDisks:
             async with self._records.lock(Element(KIND, pod_uid, name)):
                 await asyncio.to_thread(self._prepare, record)
                 result = await self._plugins.call(KIND, plugin, "ADD", told)
-                served = answers.judge(plugin, told["disk"], result, live_migration=description.live_migration)
+                served = answers.served_by(plugin, told["disk"], result, live_migration=description.live_migration)
                 await asyncio.to_thread(self._look, pod_uid, name, served, read_only=bool(disk["readOnly"]))
                 if served.protocol == "nbd":
                     await self._greet(pod_uid, name, served, read_only=bool(disk["readOnly"]))

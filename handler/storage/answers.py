@@ -1,4 +1,4 @@
-"""Judgement of a storage plugin's answer about a disk, as far as its words go. Pure."""
+"""Reading of a storage plugin's answer about a disk, as far as its words go. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATHS: Final[Mapping[Protocol, str]] = {"nbd": "socket", "file": "image"}
 """Member of what the plugin was told that has the path it may answer with."""
 
 
-def judge(plugin: str, told: Mapping[str, Any], result: Mapping[str, Any], *, live_migration: bool) -> Served:
+def served_by(plugin: str, told: Mapping[str, Any], result: Mapping[str, Any], *, live_migration: bool) -> Served:
     """Return the disk that the plugin says it has set up.
 
     Args:

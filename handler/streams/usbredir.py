@@ -172,12 +172,12 @@ class Packets:
             Breach: the client broke the protocol. Nothing of the packet was passed.
         """
         self._waiting += data
-        passed = b"".join(self._judged())
+        passed = b"".join(self._passed())
         if len(self._waiting) > MAX_AHEAD_BYTES:
             raise Breach("the client does not wait for QEMU's hello")
         return passed
 
-    def _judged(self) -> Iterator[bytes]:
+    def _passed(self) -> Iterator[bytes]:
         while True:
             if self._data:
                 part = self._take(min(self._data, len(self._waiting)))

@@ -141,7 +141,7 @@ class Tracked:
     """As ``full_since`` returns it."""
 
 
-def judged(
+def outcome(
     tracked: Tracked, found: Failing, free: FreeBytes, now: float, *, stands: bool
 ) -> tuple[Tracked, tuple[messages.DiskFault, ...], bool]:
     """Return what is kept of a look, the faults to tell, and whether the guest is to be offered to go on.

@@ -46,7 +46,7 @@ class Finding(Enum):
     REMAINS = "the target has it, and QEMU is still here"
 
 
-def judge(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
+def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
     """Return what is so.
 
     Args:
@@ -203,7 +203,7 @@ class OutgoingMigration:
     async def _look(self, *, returned: bool) -> Finding:
         seen = await self._hypervisor.observe(self._name)
         job = seen is not None and seen.active and await self._hypervisor.progress(self._name) is not None
-        return judge(seen, returned=returned, job=job)
+        return finding(seen, returned=returned, job=job)
 
     async def _report_progress(self) -> None:
         while True:

@@ -87,7 +87,7 @@ class Authenticator:
         self._expiry = expiry
         self._now = now
         self._max_certificates = max_certificates
-        self._judged: dict[bytes, _Judged] = {}
+        self._verified: dict[bytes, _Verified] = {}
         self._review = review
         self._anonymous = anonymous
 
@@ -98,8 +98,8 @@ class Authenticator:
             Unauthorized: a credential is wrong, or there is none and nobody may be anonymous.
         """
         der = request.certificate
-        judged = self._judge(der, request.carrier) if der else None
-        if judged is not None and (user := self._certified(judged, request.headers)):
+        verified = self._verify(der, request.carrier) if der else None
+        if verified is not None and (user := self._certified(verified, request.headers)):
             return authenticated(user)
         token = bearer_token(request.headers) or websocket_token(request)
         if token is not None:
@@ -107,42 +107,42 @@ class Authenticator:
             if found is None:
                 raise Unauthorized("Unauthorized")
             return authenticated(found)
-        if judged is not None:
+        if verified is not None:
             raise Unauthorized("Unauthorized")
         if not self._anonymous:
             raise NoCredential("Unauthorized")
         return ANONYMOUS
 
-    def _judge(self, der: bytes, carrier: Carrier) -> _Judged:
+    def _verify(self, der: bytes, carrier: Carrier) -> _Verified:
         """Return what a certificate is worth by what is trusted now; looked at once."""
-        judged = self._judged.get(der)
-        if judged is None or judged.trust is not self.trust:
+        verified = self._verified.get(der)
+        if verified is None or verified.trust is not self.trust:
             certificate, trust = _read(carrier), self.trust
-            if len(self._judged) >= self._max_certificates:
-                self._judged.clear()
-            judged = self._judged[der] = _Judged(
+            if len(self._verified) >= self._max_certificates:
+                self._verified.clear()
+            verified = self._verified[der] = _Verified(
                 trust,
                 certificate.since,
                 certificate.until,
                 is_front_proxy(trust.request_header, certificate),
                 from_certificate(trust.clients, certificate),
             )
-        return judged
+        return verified
 
-    def _certified(self, judged: _Judged, headers: CIMultiDictProxy[str]) -> User | None:
+    def _certified(self, verified: _Verified, headers: CIMultiDictProxy[str]) -> User | None:
         now = self._now().timestamp()
-        if not judged.since <= now <= judged.until:
+        if not verified.since <= now <= verified.until:
             raise Unauthorized("Unauthorized")  # connections live longer than the handshake that looked at the dates
-        user = user_in_headers(self.trust.request_header, headers) if judged.proxy else None
-        if user is None and judged.user is not None:
-            user = judged.user
+        user = user_in_headers(self.trust.request_header, headers) if verified.proxy else None
+        if user is None and verified.user is not None:
+            user = verified.user
             if self._expiry is not None:
-                self._expiry.observe(judged.until - now)
+                self._expiry.observe(verified.until - now)
         return user
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _Verified:
     trust: Trust
     since: float
     until: float

@@ -92,7 +92,7 @@ class Withdrawing:
             asked = loop.time()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    end = await self.judge(context, verbs)
+                    end = await self.authorize(context, verbs)
                 answered = asked
             except (StatusError, TimeoutError) as error:
                 unanswered = loop.time() - answered
@@ -103,8 +103,8 @@ class Withdrawing:
                 logger.info("a stream is ended: its user may not any more", extra=about)
                 return end
 
-    async def judge(self, context: RequestContext, verbs: Sequence[str]) -> End | None:
-        """Judge the request of a stream as if it came now; return why it is ended, None: it goes on.
+    async def authorize(self, context: RequestContext, verbs: Sequence[str]) -> End | None:
+        """Authorize the request of a stream as if it came now; return why it is ended, None: it goes on.
 
         Raises:
             StatusError: nobody can say.

@@ -23,7 +23,7 @@ class Hello(Enum):
     """Or announced as too long, or cut so that what it announces stands in the next record, which nobody here looks at."""
 
 
-def judge(hello: bytes | bytearray) -> Hello:
+def completeness(hello: bytes | bytearray) -> Hello:
     """Return how much of the first record is there. What begins no handshake is whole: it is OpenSSL's to refuse."""
     if len(hello) < _HEADER:
         return Hello.WHOLE if hello and hello[0] != _HANDSHAKE else Hello.PARTIAL

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, cast
 
 from apiserver.endpoints.http.caps import origin
 from apiserver.endpoints.http.connection import Connection
-from apiserver.endpoints.http.hello import Hello, judge
+from apiserver.endpoints.http.hello import Hello, completeness
 from apiserver.endpoints.http.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     def _begin(self, hello: bytearray, nbytes: int) -> None:
         """Give OpenSSL what came once the whole first record is there: it makes 50 KiB of room as soon as it sees any of it."""
         hello += self._arrivals[:nbytes]
-        match judge(hello):
+        match completeness(hello):
             case Hello.PARTIAL:
                 pass
             case Hello.TOO_LONG:

@@ -84,12 +84,12 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
         why = f"the server of the stream at {destination.url.partition('/v1')[0]} cannot be reached: {error}"
         raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
     async with server:
-        with _judged(server, destination):
+        with _trusted(server, destination):
             yield server
 
 
 @contextlib.contextmanager
-def _judged(server: ClientConnection, destination: Destination) -> Iterator[None]:
+def _trusted(server: ClientConnection, destination: Destination) -> Iterator[None]:
     """Cut the connection as soon as its server is not to be spoken to any more; whoever reads from it sees it broken.
 
     Raises:
@@ -102,11 +102,11 @@ def _judged(server: ClientConnection, destination: Destination) -> Iterator[None
     if why := trust.refusal(certificate):
         raise ServiceUnavailable(f"the server of the stream at {destination.url.partition('/v1')[0]} is not believed: {why}")
 
-    def judge() -> None:
+    def check() -> None:
         if trust.refusal(certificate):
             server.transport.abort()
 
-    unsubscribe = trust.subscribe(judge)
+    unsubscribe = trust.subscribe(check)
     try:
         yield
     finally:

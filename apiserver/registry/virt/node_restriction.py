@@ -46,7 +46,7 @@ class NodeRestriction:
     def __init__(
         self, username: str, *, required: bool, addresses: Addresses, now: Callable[[], datetime], revoked: Callable[[str], bool]
     ) -> None:
-        """Judge the writes of one account.
+        """Validate the writes of one account.
 
         Args:
             username: of virt-handler's service account.
@@ -76,7 +76,7 @@ class NodeRestriction:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Judge a request of virt-handler's account.
+        """Validate a request of virt-handler's account.
 
         Raises:
             Forbidden: the token does not say which node it is for; or with the fields that are not that node's to write so.
@@ -91,7 +91,7 @@ class NodeRestriction:
             raise _forbidden(attributes, f'node "{node}" is revoked: nothing that its virt-handler writes is believed')
         if attributes.operation != "UPDATE" or attributes.subresource != "status" or attributes.obj is None or attributes.old is None:
             raise _forbidden(attributes, f'virt-handler of node "{node}" may write nothing but the status')
-        found = await self._judge(attributes.resource, node, attributes.old, attributes.obj)
+        found = await self._validate(attributes.resource, node, attributes.old, attributes.obj)
         if found:
             raise _refusal(attributes, node, found)
 
@@ -113,20 +113,20 @@ class NodeRestriction:
             "bound to pods; virt-api --no-require-node-claims trusts every virt-handler with every node",
         )
 
-    async def _judge(self, resource: Resource, node: str, old: Object, new: Object) -> list[FieldError]:
+    async def _validate(self, resource: Resource, node: str, old: Object, new: Object) -> list[FieldError]:
         namespace = objects.namespace_of(old)
         if resource.plural == VIRTUAL_MACHINES.plural:
             migration = None
             if dig(old, "status", "nodeName") != node and (claimed := dig(new, "status", "migration", "name")):
                 migration = await self._read(MIGRATIONS, namespace, claimed)
-            return machines.judge(machines.MachineWrite(node, old, new, self._now(), migration))
+            return machines.validate(machines.MachineWrite(node, old, new, self._now(), migration))
         machine = None
         if phases.phase_of(new) in phases.MIGRATION_FINAL or dig(new, "status", "attempts") != dig(old, "status", "attempts"):
             machine = await self._read(VIRTUAL_MACHINES, namespace, dig(old, "spec", "selector", "name"))
         addresses: frozenset[str] = frozenset()
         if dig(old, "status", "targetNode") == node and dig(new, "status", "targetAddress") != dig(old, "status", "targetAddress"):
             addresses = self._addresses_on(node)
-        return migrations.judge(migrations.MigrationWrite(node, old, new, self._now(), machine, addresses))
+        return migrations.validate(migrations.MigrationWrite(node, old, new, self._now(), machine, addresses))
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """Return an object as of now; None if there is none."""

@@ -67,17 +67,17 @@ class PodRestriction:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Judge a pod, and addresses of one, that the status did not name before.
+        """Validate a pod, and addresses of one, that the status did not name before.
 
         Raises:
             Forbidden: the pod is not the machine's, or the addresses are not the pod's, with the reasons.
             ServiceUnavailable: kube-apiserver does not say what it is.
         """
-        await self._judge_pod(attributes)
+        await self._validate_pod(attributes)
         if attributes.resource.plural == MIGRATIONS.plural:
-            await self._judge_addresses(attributes)
+            await self._validate_addresses(attributes)
 
-    async def _judge_addresses(self, attributes: Attributes) -> None:
+    async def _validate_addresses(self, attributes: Attributes) -> None:
         given = dig(attributes.obj, "status", _ADDRESSES) or ()
         name, uid = (str(dig(attributes.obj, "status", each) or "") for each in _FIELDS[MIGRATIONS.plural])
         same_pod = uid == str(dig(attributes.old, "status", _FIELDS[MIGRATIONS.plural][1]) or "")
@@ -86,7 +86,7 @@ class PodRestriction:
         if found := podrestriction.strange_addresses(await self._pod(attributes, name), uid, given):
             raise _refusal(attributes, _ADDRESSES, found)
 
-    async def _judge_pod(self, attributes: Attributes) -> None:
+    async def _validate_pod(self, attributes: Attributes) -> None:
         pod_name, pod_uid = (str(dig(attributes.obj, "status", each) or "") for each in _FIELDS[attributes.resource.plural])
         if not pod_uid or pod_uid == dig(attributes.old, "status", _FIELDS[attributes.resource.plural][1]):
             return

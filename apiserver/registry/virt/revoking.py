@@ -40,7 +40,7 @@ class RevokedNodes:
         return self._revocations.is_revoked(node)
 
     def of_node(self, node: str) -> NodeTrust:
-        """Return the judge of the connections to one node."""
+        """Return the check of the connections to one node."""
         return NodeTrust(self, node)
 
     def refusal(self, node: str, certificate: Mapping[str, object]) -> str:

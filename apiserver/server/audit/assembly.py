@@ -40,7 +40,7 @@ async def build(options: AuditOptions, metrics: AuditMetrics, stack: AsyncExitSt
     """
     if options.audit_policy_file is None or not (options.audit_log_path or options.audit_webhook_config_file):
         return None
-    judged = read_policy(options.audit_policy_file)
+    policy = read_policy(options.audit_policy_file)
     buffers = []
     if options.audit_log_path:
         file = LogFile(
@@ -59,7 +59,7 @@ async def build(options: AuditOptions, metrics: AuditMetrics, stack: AsyncExitSt
         buffers.append(await _webhook(options, options.audit_webhook_config_file, metrics, stack))
     truncates = options.audit_log_truncate_enabled or options.audit_webhook_truncate_enabled
     limit = options.audit_log_truncate_max_event_size if truncates else 0
-    return Auditing(Auditor(judged, buffers, metrics, limit=limit), buffers)
+    return Auditing(Auditor(policy, buffers, metrics, limit=limit), buffers)
 
 
 async def _webhook(options: AuditOptions, file: Path, metrics: AuditMetrics, stack: AsyncExitStack) -> Buffer:

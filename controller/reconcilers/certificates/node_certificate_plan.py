@@ -84,11 +84,11 @@ def plan(request: Mapping[str, Any], namespace: str, revocations: Revocations, n
     """Return what is to be done now; ``namespace`` is the installation's."""
     if not is_open(request):
         return Nothing()
-    judged = _judge(request["spec"], namespace, revocations, now)
+    verified = _verify(request["spec"], namespace, revocations, now)
     approved = "Approved" in _conditions(request)
-    if isinstance(judged, str):
-        return Fail(judged[:MAX_MESSAGE]) if approved else Deny(judged[:MAX_MESSAGE])
-    return judged if approved else Approve(judged.node)
+    if isinstance(verified, str):
+        return Fail(verified[:MAX_MESSAGE]) if approved else Deny(verified[:MAX_MESSAGE])
+    return verified if approved else Approve(verified.node)
 
 
 def _conditions(request: Mapping[str, Any]) -> set[str]:
@@ -104,7 +104,7 @@ def profile_of(node: str) -> Profile:
     return Profile(names.HANDLER, (names.handler_server_name(node),), server=True, client=True)
 
 
-def _judge(spec: Mapping[str, Any], namespace: str, revocations: Revocations, now: datetime) -> Sign | str:
+def _verify(spec: Mapping[str, Any], namespace: str, revocations: Revocations, now: datetime) -> Sign | str:
     """Return what may be signed, or why nothing may."""
     if spec.get("username") != (account := names.handler_username(namespace)):
         return f"only {account} may ask for certificates of this signer"
@@ -125,10 +125,10 @@ def _judge(spec: Mapping[str, Any], namespace: str, revocations: Revocations, no
     usages = spec.get("usages")
     if not isinstance(usages, list) or len(usages) != len(names.HANDLER_USAGES) or any(each not in usages for each in names.HANDLER_USAGES):
         return f"usages must be {', '.join(sorted(names.HANDLER_USAGES))}"
-    judged = requests.judge(_decode(spec.get("request")), profile)
-    if judged.public_key is None:
-        return f"the request is not one for node {node}: {'; '.join(judged.faults)}"
-    return Sign(node, profile, judged.public_key)
+    verified = requests.verify(_decode(spec.get("request")), profile)
+    if verified.public_key is None:
+        return f"the request is not one for node {node}: {'; '.join(verified.faults)}"
+    return Sign(node, profile, verified.public_key)
 
 
 def _decode(value: object) -> bytes:

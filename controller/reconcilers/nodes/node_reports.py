@@ -120,7 +120,7 @@ class NodeReports:
         """Take note of what only virt-handler of this node can have written: it may come before the renewal of its Lease."""
         self._signs.heard(node)
 
-    async def judge(self, nodes: Iterable[str]) -> Silence:
+    async def silence(self, nodes: Iterable[str]) -> Silence:
         """Return which of these nodes are silent."""
         left = {node: await self._left(node) for node in sorted(set(nodes)) if kubelet_is_silent(self._nodes.get("", node))}
         return silence_of(left, missing={node for node in left if self._nodes.get("", node) is None})

@@ -84,7 +84,7 @@ class Gathering:
             now=now,
             settings=self._settings,
             kvm_offered=offers_kvm(self._informers.nodes),
-            silence=await self._reports.judge(node for node in nodes if node),
+            silence=await self._reports.silence(node for node in nodes if node),
             migrations=tuple(migrations),
             targets=frozenset(ownership.target_name(each) for each in migrations if ownership.held_by(each)),
             lingers=lingers,

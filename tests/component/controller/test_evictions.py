@@ -1,4 +1,4 @@
-"""The webhook that judges evictions, asked over TLS as kube-apiserver asks; virt-controller has the rights that the chart gives it."""
+"""The webhook that admits evictions, asked over TLS as kube-apiserver asks; virt-controller has the rights that the chart gives it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from apiserver.apis.virt.resources import MIGRATIONS as MIGRATION_KIND
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from certs.reloading import Files
-from controller.evictions import judging
+from controller.evictions import admission
+from controller.evictions.admission import Evictions
 from controller.evictions.eviction_plan import Limits
-from controller.evictions.judging import Evictions
 from controller.evictions.path_secret import FRESH_SECONDS, LOOKUP_SECONDS, PREVIOUS_SECONDS, PathSecret
 from controller.evictions.webhook import NAME, PREFIX, EvictionWebhook, SecretRotation
 from controller.reconcilers import trimming
@@ -145,7 +145,7 @@ SERVER_LIMITS = ServerLimits()
 
 @asynccontextmanager
 async def served(
-    api: FakeAPI, tmp_path: Path, server_limits: ServerLimits = SERVER_LIMITS, seconds: float = judging.SECONDS
+    api: FakeAPI, tmp_path: Path, server_limits: ServerLimits = SERVER_LIMITS, seconds: float = admission.SECONDS
 ) -> AsyncIterator[Ask]:
     given = certificate(tmp_path / "tls")
     assert given.authorities is not None
@@ -154,11 +154,11 @@ async def served(
     anybody = aiohttp.TCPConnector(limit=0)
     async with api.serving() as config, Client(config, user_agent="test") as client, aiohttp.ClientSession(connector=anybody) as session:
         await SecretRotation(client).rotate()
-        indexers = {judging.BY_CONCERN: judging.concern_of}
+        indexers = {admission.BY_CONCERN: admission.concern_of}
         migrations = Informer(client, MIGRATION_KIND, indexers=indexers, trim=trimming.trim_migration)
-        judge = Evictions(client, FirstDay(), Limits(), migrations, namespace="kubevirt", seconds=seconds).judge
+        admit = Evictions(client, FirstDay(), Limits(), migrations, namespace="kubevirt", seconds=seconds).admit
         files = Files(given.certificate, given.key)
-        server = EvictionServer(0, PREFIX, judge, PathSecret(client).holds, files, host="127.0.0.1", limits=server_limits)
+        server = EvictionServer(0, PREFIX, admit, PathSecret(client).holds, files, host="127.0.0.1", limits=server_limits)
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(server.run()), tasks.create_task(migrations.run())]
             async with asyncio.timeout(10):
@@ -582,15 +582,15 @@ def test_an_eviction_looks_at_what_is_under_way_at_drains_and_at_its_own_machine
     """A tenant makes as many Migrations as they like, which end at once: of machines that there are none of."""
     drained = {evictions.POD_LABEL: "x", evictions.DRAIN_LABEL: "true"}
     for phase, labels, concern in (
-        ("", {}, judging.ALL),
-        ("Running", {}, judging.ALL),
+        ("", {}, admission.ALL),
+        ("Running", {}, admission.ALL),
         ("Failed", {}, ("default", "testvm")),
         ("Succeeded", {evictions.POD_LABEL: "x"}, ("default", "testvm")),
-        ("Succeeded", drained, judging.ALL),
+        ("Succeeded", drained, admission.ALL),
     ):
         made = a_migration(phase=phase)
         made["metadata"]["labels"] = labels
-        assert judging.concern_of(made) == [concern]
+        assert admission.concern_of(made) == [concern]
 
 
 async def test_who_deletes_the_migration_of_an_eviction_has_a_pause(api: FakeAPI, tmp_path: Path) -> None:

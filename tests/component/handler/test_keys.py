@@ -33,10 +33,10 @@ def test_what_is_made_is_what_is_signed(loop: Callable[[], asyncio.AbstractEvent
     with asyncio.Runner(loop_factory=loop) as runner:
         made, again = runner.run(keys.make(node)), runner.run(keys.make(node))
 
-    judged = requests.judge(made.request, profile_of(node))
-    assert judged.faults == ()
+    verified = requests.verify(made.request, profile_of(node))
+    assert verified.faults == ()
     private = serialization.load_pem_private_key(made.key, password=None)
-    assert private.public_key() == judged.public_key
+    assert private.public_key() == verified.public_key
     assert made.key != again.key
     assert not [each for each in open_files() if "identity" in each]  # no copy of the key stays open
     assert made.key.decode()[40:80] not in repr(made)

@@ -502,7 +502,7 @@ async def test_a_time_revokes_what_was_issued_before_it_and_not_what_comes_after
 
 async def test_open_relays_of_a_node_end_when_it_is_revoked(scene: Scene) -> None:
     scene.expect()
-    scene.trust.subscribe(scene.incoming.judge_again)
+    scene.trust.subscribe(scene.incoming.verify_again)
     reader, writer = await scene.connect()
     writer.write(Header("mig-1", "data").encode() + b"ping")
     assert await reader.readexactly(4) == b"ping"
@@ -522,7 +522,7 @@ async def test_open_relays_to_a_node_end_when_it_is_revoked(scene: Scene) -> Non
     run_directory(scene.root, "source")
     scene.expect()
     relay = scene.relay()
-    scene.trust.subscribe(relay.judge_again)
+    scene.trust.subscribe(relay.verify_again)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(relay.run())
         await relay.ready.wait()

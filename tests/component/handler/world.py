@@ -313,17 +313,17 @@ class World:
                 task.cancel()
 
     def _judge(self, node: str, collection: str, old: Object, new: Object) -> None:
-        """Judge a write of a status as virt-api does: its forms, and what the node may write."""
+        """Validate a write of a status as virt-api does: its forms, and what the node may write."""
         now = datetime.now(UTC)
         if collection == VMS:
             raise_if_any(status_validation.validate_virtual_machine_status(new, old), group="", kind="VirtualMachine", name="")
             claimed = self.api.objects.get((MIGS, namespace_of(old), dig(new, "status", "migration", "name") or ""))
-            found = machines.judge(machines.MachineWrite(node, old, new, now, claimed))
+            found = machines.validate(machines.MachineWrite(node, old, new, now, claimed))
         else:
             raise_if_any(status_validation.validate_migration_status(new, old), group="", kind="Migration", name="")
             machine = self.api.objects.get((VMS, namespace_of(old), dig(old, "spec", "selector", "name")))
             host, _, port = self._relays[node].rpartition(":")
-            found = migrations.judge(migrations.MigrationWrite(node, old, new, now, machine, frozenset({host}), int(port)))
+            found = migrations.validate(migrations.MigrationWrite(node, old, new, now, machine, frozenset({host}), int(port)))
         if found:
             self.refused += map(str, found)
             raise Forbidden("; ".join(map(str, found)))

@@ -154,7 +154,7 @@ async def test_it_takes_away_what_it_made_once_and_again_and_without_a_pod(ask: 
 )
 async def test_it_says_an_error_where_it_understands_nothing(ask: Asking, document: bytes, code: int) -> None:
     with pytest.raises(Failed, match=rf"\(code {code}\)$"):
-        answers.judge(ask.name, "ADD", await ask.raw(document), None)
+        answers.result_of(ask.name, "ADD", await ask.raw(document), None)
 
 
 async def test_no_segment_of_another_name_and_no_other_option_is_taken(theirs: Plugins, pod: Pod) -> None:

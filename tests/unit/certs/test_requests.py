@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from certs.issuing import Profile
-from certs.requests import judge
+from certs.requests import verify
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
@@ -29,7 +29,7 @@ def test_a_request_that_is_right_is_too_long_beyond_8_kib(names: int, is_right: 
     pem = request(profile)
     assert (len(pem) <= 8 << 10) is is_right
 
-    judged = judge(pem, profile)
+    verified = verify(pem, profile)
 
-    assert (judged.public_key is not None) is is_right
-    assert judged.faults == (() if is_right else ("it is not one PEM block CERTIFICATE REQUEST of at most 8192 bytes",))
+    assert (verified.public_key is not None) is is_right
+    assert verified.faults == (() if is_right else ("it is not one PEM block CERTIFICATE REQUEST of at most 8192 bytes",))

@@ -40,7 +40,7 @@ def vm() -> dict[str, Any]:
 
 
 def said(command: Command, document: Any, status: int = 0) -> Mapping[str, Any]:
-    return answers.judge("isolated", command, Output(status, json.dumps(document).encode()), answers.members_of("network", command))
+    return answers.result_of("isolated", command, Output(status, json.dumps(document).encode()), answers.members_of("network", command))
 
 
 def test_what_a_plugin_is_told() -> None:
@@ -73,8 +73,8 @@ def test_what_a_plugin_of_disks_is_told_and_says() -> None:
     paths = {each: f"{shown['directory']}/{shown[each].rpartition('/')[2]}" for each in ("socket", "image")}  # which the page cuts short
     assert {"version": "1.0.0", "kind": "storage", "plugin": "images", **told} == {**DISK_REQUEST, "disk": {**shown, **paths}}
     result = {**DISK_RESULT, "disk": {**DISK_RESULT["disk"], "path": paths["socket"]}}
-    judged = answers.judge("images", "ADD", Output(0, json.dumps(result).encode()), answers.members_of("storage", "ADD"))
-    served = of_disks.judge("images", told["disk"], judged, live_migration=True)
+    answer = answers.result_of("images", "ADD", Output(0, json.dumps(result).encode()), answers.members_of("storage", "ADD"))
+    served = of_disks.served_by("images", told["disk"], answer, live_migration=True)
     assert (served.protocol, served.size, served.live_migration) == ("nbd", 16 << 30, False)
     members = set(re.findall(r"^\| `(\w+)` \|", STORAGE, re.MULTILINE))
     assert members == set(DISK_RESULT["disk"]) == of_disks.MEMBERS

@@ -192,7 +192,7 @@ class Migrating(RuleBasedStateMachine):
         pod = self.source
         if pod.over or pod.migration is None or pod.migration.state != "running":
             return
-        match outgoing_migration.judge(pod.seen, returned=pod.state is None, job=bool(self.job)):
+        match outgoing_migration.finding(pod.seen, returned=pod.state is None, job=bool(self.job)):
             case outgoing_migration.Finding.LEFT:
                 pod.migration = dataclasses.replace(pod.migration, state="succeeded")
             case outgoing_migration.Finding.STAYED:
@@ -313,7 +313,7 @@ class Migrating(RuleBasedStateMachine):
             # A final phase stays, and only virt-controller has anything to add to it: the condition.
             assert before not in phases.MIGRATION_FINAL or (not node and phases.phase_of(new) == before)
             write = restriction.MigrationWrite(node, self.migration, new, self.now, self.vm, frozenset({"10.0.0.2"}))
-            assert not node or not restriction.judge(write)
+            assert not node or not restriction.validate(write)
             self.migration = new
 
     def _object(self, pod: Pod, **rest: Any) -> dict[str, Any]:

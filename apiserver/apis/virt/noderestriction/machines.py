@@ -106,7 +106,7 @@ class MachineWrite:
     """The Migration that the new ``status.migration`` names, as it is stored; looked at when the machine is not on the node."""
 
 
-def judge(write: MachineWrite) -> list[FieldError]:
+def validate(write: MachineWrite) -> list[FieldError]:
     """Return the fields that virt-handler of the node may not write so; none: it may."""
     old, new = _status(write.old), _status(write.new)
     here = old.get("nodeName")
@@ -121,7 +121,7 @@ def judge(write: MachineWrite) -> list[FieldError]:
     if after not in followers(before, moves=moves):
         return [forbidden(STATUS.child("phase"), f'virt-handler may not follow {before} with "{shown(after)}"')]
     found = list(_not_the_target(write)) if moves else []
-    return found + list(_judge_fields(write, BY_PHASE[after], moves=moves))
+    return found + list(_validate_fields(write, BY_PHASE[after], moves=moves))
 
 
 def followers(before: str, *, moves: bool) -> frozenset[str]:
@@ -131,7 +131,7 @@ def followers(before: str, *, moves: bool) -> frozenset[str]:
     return phases.VM_TRANSITIONS[before] - {phases.UNKNOWN} | {before}
 
 
-def _judge_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Iterator[FieldError]:
+def _validate_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Iterator[FieldError]:
     old, new = _status(write.old), _status(write.new)
     allowed = rights.fields | TAKEN_OVER if moves else rights.fields
     changed = differences.changed(old, new)

@@ -89,7 +89,7 @@ class MigrationWrite:
     relay_port: int = streams.RELAY_PORT
 
 
-def judge(write: MigrationWrite) -> list[FieldError]:
+def validate(write: MigrationWrite) -> list[FieldError]:
     """Return the fields that virt-handler of the node may not write so; none: it may."""
     old, new = _status(write.old), _status(write.new)
     roles: tuple[Role, ...] = ("source", "target")

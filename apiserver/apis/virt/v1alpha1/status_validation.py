@@ -60,50 +60,50 @@ def _path(place: Place) -> Path:
 
 
 def _text(errors: Callable[[str], list[str]]) -> Form:
-    """Judge a text; an empty one says nothing."""
+    """Validate a text; an empty one says nothing."""
 
-    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value and value != old:
             yield from (invalid(_path(place), value, each) for each in errors(value))
 
-    return judge
+    return validate
 
 
 def _number(least: int, most: int | None = None) -> Form:
-    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value < least and value != old:
             yield invalid(_path(place), value, f"must be greater than or equal to {least}")
         if most is not None and value > most and value != old:
             yield invalid(_path(place), value, f"must be less than or equal to {most}")
 
-    return judge
+    return validate
 
 
 def _one_of(supported: tuple[str, ...]) -> Form:
-    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value and value not in supported and value != old:
             yield not_supported(_path(place), value, supported)
 
-    return judge
+    return validate
 
 
 def _record(fields: Mapping[str, Form]) -> Form:
-    """Judge an object field by field."""
+    """Validate an object field by field."""
 
-    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or {}
         for field, form in fields.items():
             given, earlier = value.get(field), before.get(field)
             if given is not None and given != earlier:
                 yield from form(given, earlier, (place, field))
 
-    return judge
+    return validate
 
 
 def _list(limit: int, form: Form) -> Form:
-    """Judge a list whose elements have no keys."""
+    """Validate a list whose elements have no keys."""
 
-    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or ()
         if len(value) > max(limit, len(before)):
             yield too_many(_path(place), len(value), limit)
@@ -117,13 +117,13 @@ def _list(limit: int, form: Form) -> Form:
                 if repr(each) not in known:
                     yield wrong
 
-    return judge
+    return validate
 
 
 def _keyed_list(limit: int, key: str, form: Form) -> Form:
-    """Judge a list whose elements ``key`` tells apart."""
+    """Validate a list whose elements ``key`` tells apart."""
 
-    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or ()
         if len(value) > max(limit, len(before)):
             yield too_many(_path(place), len(value), limit)
@@ -139,15 +139,15 @@ def _keyed_list(limit: int, key: str, form: Form) -> Form:
             if each != (earlier := known.get(which)):
                 yield from form(each, earlier, (place, position))
 
-    return judge
+    return validate
 
 
 def _all(*given: Form) -> Form:
-    def judge(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         for form in given:
             yield from form(value, old, place)
 
-    return judge
+    return validate
 
 
 def _growing(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value

@@ -20,16 +20,16 @@ def said(document: Any, status: int = 0, **more: Any) -> Output:
 
 
 def test_a_result_is_returned_as_it_is() -> None:
-    assert answers.judge("lan", "ADD", said(FINE), None) == FINE
+    assert answers.result_of("lan", "ADD", said(FINE), None) == FINE
 
 
 @pytest.mark.parametrize(("command", "fine"), [("DEL", True), ("CHECK", True), ("ADD", False), ("VERSION", False)])
 def test_silence_is_an_answer_where_there_is_nothing_to_say(command: Command, fine: bool) -> None:
     if fine:
-        assert answers.judge("lan", command, said(b" \n"), None) == {}
+        assert answers.result_of("lan", command, said(b" \n"), None) == {}
     else:
         with pytest.raises(Failed, match=rf"^plugin lan \({command}\) answered what is no JSON object"):
-            answers.judge("lan", command, said(b""), None)
+            answers.result_of("lan", command, said(b""), None)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_silence_is_an_answer_where_there_is_nothing_to_say(command: Command, fi
 )
 def test_what_is_no_answer_is_a_fault_in_one_line(output: Output, words: str) -> None:
     with pytest.raises(Failed, match=words) as fault:
-        answers.judge("lan", "ADD", output, None)
+        answers.result_of("lan", "ADD", output, None)
     assert str(fault.value).startswith("plugin lan (ADD)")
     assert str(fault.value).isprintable()
 
@@ -73,32 +73,32 @@ def test_what_is_no_answer_is_a_fault_in_one_line(output: Output, words: str) ->
 @pytest.mark.parametrize("code", [2, 7])
 def test_what_can_never_be_is_told_apart(code: int) -> None:
     with pytest.raises(PluginRefused, match=r"^plugin lan \(ADD\): option vlan is no number"):
-        answers.judge("lan", "ADD", said({"code": code, "msg": "option vlan is no number"}, 1), None)
+        answers.result_of("lan", "ADD", said({"code": code, "msg": "option vlan is no number"}, 1), None)
 
 
 @pytest.mark.parametrize(("kind", "mine"), [("network", "tap"), ("storage", "disk")])
 @pytest.mark.parametrize("command", ["ADD", "CHECK", "DEL"])
 def test_a_member_that_a_result_of_this_kind_does_not_have_is_a_fault(kind: Kind, mine: str, command: Command) -> None:
     members, fine = answers.members_of(kind, command), {"version": VERSION, mine: {}}
-    assert answers.judge("lan", command, said(fine), members) == fine
+    assert answers.result_of("lan", command, said(fine), members) == fine
     for unknown in ("foo", {"tap": "disk", "disk": "tap"}[mine], "liveMigration"):
         with pytest.raises(Failed, match=rf"^plugin lan \({command}\) answered with '{unknown}', which is no member of a result$"):
-            answers.judge("lan", command, said({**fine, unknown: 1}), members)
+            answers.result_of("lan", command, said({**fine, unknown: 1}), members)
     with pytest.raises(Failed, match="answered with 'a', which"):
-        answers.judge("lan", command, said({**fine, "b": 1, "a": 1}), members)
+        answers.result_of("lan", command, said({**fine, "b": 1, "a": 1}), members)
 
 
 def test_a_member_that_no_plugin_says_of_itself_is_a_fault() -> None:
     members = answers.members_of("network", "VERSION")
     fine = {"version": VERSION, "supportedVersions": [VERSION], "kinds": ["network"], "liveMigration": True, "commands": ["ADD"]}
-    assert answers.judge("lan", "VERSION", said(fine), members) == fine
+    assert answers.result_of("lan", "VERSION", said(fine), members) == fine
     with pytest.raises(Failed, match="answered with 'tap', which is no member"):
-        answers.judge("lan", "VERSION", said({**fine, "tap": "tap0"}), members)
+        answers.result_of("lan", "VERSION", said({**fine, "tap": "tap0"}), members)
 
 
 def test_an_error_of_any_length_is_cut() -> None:
     with pytest.raises(Failed) as fault:
-        answers.judge("lan", "ADD", said({"code": 100, "msg": "x" * 9000, "details": "y" * 9000}, 1), None)
+        answers.result_of("lan", "ADD", said({"code": 100, "msg": "x" * 9000, "details": "y" * 9000}, 1), None)
     assert len(str(fault.value)) < 1200
 
 

@@ -207,7 +207,7 @@ def test_time_counts_from_the_present_attempt() -> None:
 
 def test_a_launcher_without_a_guest_is_not_asked_to_pause_it() -> None:
     guestless = replace(MOVING, domain=None)
-    assert limits.judge(moving(allowPause=True), guestless, BEGAN + timedelta(seconds=150), 0.0, can_pause=True) == "go on"
+    assert limits.verdict_of(moving(allowPause=True), guestless, BEGAN + timedelta(seconds=150), 0.0, can_pause=True) == "go on"
 
 
 def caused(migration: dict[str, Any], seconds: float, *, stalled: float = 0.0, **figures: Any) -> str:

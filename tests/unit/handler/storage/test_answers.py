@@ -13,19 +13,19 @@ NBD: dict[str, Any] = {"protocol": "nbd", "path": "/d/nbd.sock", "size": 8192}
 FILE: dict[str, Any] = {"protocol": "file", "path": "/d/disk.img", "size": 4096}
 
 
-def judge(disk: Any, *, live_migration: bool = False) -> Served:
-    return answers.judge("images", TOLD, {"version": "1.0.0", "disk": disk}, live_migration=live_migration)
+def served(disk: Any, *, live_migration: bool = False) -> Served:
+    return answers.served_by("images", TOLD, {"version": "1.0.0", "disk": disk}, live_migration=live_migration)
 
 
 @pytest.mark.parametrize("live", [True, False])
 def test_what_a_plugin_may_answer(live: bool) -> None:
-    assert judge(NBD, live_migration=live) == Served("nbd", 8192, "", live_migration=live)
-    assert judge({**NBD, "export": "vms/a", "liveMigration": not live}, live_migration=live) == Served(
+    assert served(NBD, live_migration=live) == Served("nbd", 8192, "", live_migration=live)
+    assert served({**NBD, "export": "vms/a", "liveMigration": not live}, live_migration=live) == Served(
         "nbd", 8192, "vms/a", live_migration=not live
     )
-    assert judge(FILE, live_migration=live) == Served("file", 4096, live_migration=live)
-    assert judge({**FILE, "size": 512}).size == 512
-    assert judge({**NBD, "size": 1 << 50}).size == 1 << 50
+    assert served(FILE, live_migration=live) == Served("file", 4096, live_migration=live)
+    assert served({**FILE, "size": 512}).size == 512
+    assert served({**NBD, "size": 1 << 50}).size == 1 << 50
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_what_a_plugin_may_answer(live: bool) -> None:
 )
 def test_what_it_may_not(disk: Any, words: str) -> None:
     with pytest.raises(Failed, match=r"^plugin images \(ADD\) ") as raised:
-        judge(disk)
+        served(disk)
     assert words in str(raised.value)
     assert str(raised.value).isprintable()

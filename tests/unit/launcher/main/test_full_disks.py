@@ -38,18 +38,18 @@ STANDS = Failing({}, frozenset({"root"}))
     ],
 )
 def test_a_guest_is_offered_to_go_on_once(tries: Tries, free: dict[str, int], *, stands: bool, offer: bool) -> None:
-    tracked, faults, found = full_disks.judged(Tracked(tries), STANDS, free, 100.0, stands=stands)
+    tracked, faults, found = full_disks.outcome(Tracked(tries), STANDS, free, 100.0, stands=stands)
     assert (found, faults) == (offer, ())
     assert tracked.tries == (dataclasses.replace(tries, offered=True, stood=100.0) if offer else tries)
 
 
 def test_a_look_remembers_which_disks_were_full() -> None:
     failing = Failing({"data": FAULT}, frozenset())
-    tracked, faults, _ = full_disks.judged(Tracked(), failing, {"data": 0}, 100.0, stands=False)
+    tracked, faults, _ = full_disks.outcome(Tracked(), failing, {"data": 0}, 100.0, stands=False)
     assert faults == (messages.DiskFault("data", full=True),)
     assert tracked.full == {"data": 100.0}
-    tracked, faults, _ = full_disks.judged(tracked, failing, {"data": ENOUGH_BYTES}, 105.0, stands=False)
+    tracked, faults, _ = full_disks.outcome(tracked, failing, {"data": ENOUGH_BYTES}, 105.0, stands=False)
     assert faults == (messages.DiskFault("data", full=True),)
     assert tracked.full == {"data": 100.0}
-    _, faults, _ = full_disks.judged(tracked, failing, {"data": ENOUGH_BYTES}, 200.0, stands=False)
+    _, faults, _ = full_disks.outcome(tracked, failing, {"data": ENOUGH_BYTES}, 200.0, stands=False)
     assert faults == ()

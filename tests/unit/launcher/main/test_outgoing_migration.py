@@ -37,7 +37,7 @@ OFF = dataclasses.replace(RUNNING, state=State.SHUTOFF, reason="shutdown")
     ],
 )
 def test_what_a_look_after_the_call_means(seen: Observation | None, *, returned: bool, job: bool, expected: Finding) -> None:
-    assert outgoing_migration.judge(seen, returned=returned, job=job) is expected
+    assert outgoing_migration.finding(seen, returned=returned, job=job) is expected
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from apiserver.endpoints.http.caps import Caps
 from apiserver.endpoints.http.handshakes import Handshakes, Limits
-from apiserver.endpoints.http.hello import Hello, judge
+from apiserver.endpoints.http.hello import Hello, completeness
 from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.server import Server
 from tests.unit.apiserver.endpoints.http.test_tls import Contexts, Socket
@@ -270,7 +270,7 @@ def record(announced: int, body: bytes, first: bytes = b"\x16\x03\x01", length: 
     ],
 )
 def test_the_first_record_is_judged_before_openssl_sees_it(data: bytes, expected: Hello) -> None:
-    assert judge(data) is expected
+    assert completeness(data) is expected
 
 
 async def test_a_first_message_that_is_announced_too_long_ends_the_connection(contexts: Contexts) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from apiserver.apis.virt import phases
 from apiserver.apis.virt.noderestriction import machines
-from apiserver.apis.virt.noderestriction.machines import HANDLED, judge
+from apiserver.apis.virt.noderestriction.machines import HANDLED, validate
 from apiserver.apis.virt.v1alpha1 import types
 from handler.network.binding import Interface
 from handler.reconcilers import guest_status
@@ -68,7 +68,7 @@ def a_write(node: str, old: dict[str, Any], new: dict[str, Any], migration: dict
 
 
 def paths(write: machines.MachineWrite) -> set[str]:
-    return {each.path for each in judge(write)}
+    return {each.path for each in validate(write)}
 
 
 def stored(phase: str, **status: Any) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def test_conditions_of_others_are_neither_set_nor_removed(after: str, kind: str)
     gone = written(old, after, conditions=[])
     assert (paths(a_write("n", old, changed)) == set()) == (kind in settable)
     assert (paths(a_write("n", old, gone)) == set()) == (kind in removable)
-    assert all(len(str(each)) < 200 for each in judge(a_write("n", old, gone)))
+    assert all(len(str(each)) < 200 for each in validate(a_write("n", old, gone)))
 
 
 def test_the_address_is_that_of_the_interface_on_the_pods_own_network() -> None:
@@ -284,7 +284,7 @@ def test_what_virt_handler_writes_of_a_guest_that_runs_or_came_is_taken_whatever
         recorded = {key: found["status"][key] for key in machines.RECORD}
         new["status"] |= {"nodeName": "n2", "podName": "p2", "podUID": "pod-2"}
         new["status"]["migration"] = {"name": "m", "uid": "mig-1", **recorded, "phase": "Succeeded"}
-    assert judge(a_write("n2" if moves else "n", old, new, found)) == []
+    assert validate(a_write("n2" if moves else "n", old, new, found)) == []
 
 
 @pytest.mark.parametrize("generation", [1, 4, 2**62])
@@ -326,7 +326,7 @@ def taken_over(old: dict[str, Any], migration: dict[str, Any], **changes: Any) -
 @pytest.mark.parametrize("before", sorted(HANDLED))
 def test_the_target_of_a_running_migration_makes_the_machine_its_own(before: str) -> None:
     old, migration = stored(before), a_migration("Running", startTime=MOMENT)
-    assert judge(a_write("n2", old, taken_over(old, migration), migration)) == []
+    assert validate(a_write("n2", old, taken_over(old, migration), migration)) == []
 
 
 @pytest.mark.parametrize("phase", sorted({"", *phases.MIGRATION_PHASES} - {"Running"}))
@@ -342,7 +342,7 @@ def test_the_target_of_an_attempt_that_failed_does_not_take_the_machine_over() -
     old, migration = stored("Running"), a_migration("Running", attempt=1, attempts=failed)
     assert paths(a_write("n2", old, taken_over(old, migration), migration)) == {"status.migration"}
     again = a_migration("Running", attempt=2, attempts=failed)
-    assert judge(a_write("n2", old, taken_over(old, again), again)) == []
+    assert validate(a_write("n2", old, taken_over(old, again), again)) == []
 
 
 def test_without_a_migration_of_the_machine_it_stays() -> None:

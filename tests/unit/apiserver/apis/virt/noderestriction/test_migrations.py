@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import phases, progress, release
-from apiserver.apis.virt.noderestriction.migrations import MigrationWrite, judge
+from apiserver.apis.virt.noderestriction.migrations import MigrationWrite, validate
 from apiserver.apis.virt.v1alpha1 import types
 from tests.unit.handler.reconcilers.builders import a_migration, a_vm
 
@@ -77,7 +77,7 @@ def paths(node: str, old: dict[str, Any], new: dict[str, Any], *, pod: str = "")
     """Return what is refused; ``pod``: that of the machine, by default where an honest outcome has it."""
     found = pod or ("p2" if phases.phase_of(new) == phases.SUCCEEDED else "p")
     write = MigrationWrite(node, old, new, NOW, a_vm("Running", podName=found), frozenset({"10.0.0.2", "fd00::2"}))
-    return {each.path for each in judge(write)}
+    return {each.path for each in validate(write)}
 
 
 def test_every_field_of_the_schema_is_tried() -> None:
@@ -146,7 +146,7 @@ def test_success_is_written_once_the_machine_is_in_the_targets_pod() -> None:
     old = stored("Running")
     for pod in ("p", "p3"):
         assert paths("n2", old, written(old, "Succeeded"), pod=pod) == {"status.phase"}
-    found = judge(MigrationWrite("n2", old, written(old, "Succeeded"), NOW, None))
+    found = validate(MigrationWrite("n2", old, written(old, "Succeeded"), NOW, None))
     assert [each.path for each in found] == ["status.phase"]
 
 
@@ -156,7 +156,7 @@ def test_the_source_does_not_take_back_a_guest_that_left(after: str) -> None:
     assert paths("n", old, written(old, after), pod="p2") == {"status.phase"}
     released = stored("Running", conditions=[{"type": "Released", "status": "True"}])
     assert paths("n", released, written(released, after)) == {"status.phase"}
-    assert judge(MigrationWrite("n", old, written(old, after), NOW, None)) == []  # of a machine that is gone
+    assert validate(MigrationWrite("n", old, written(old, after), NOW, None)) == []  # of a machine that is gone
 
 
 def test_only_what_is_being_deleted_is_cancelled() -> None:

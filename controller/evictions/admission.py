@@ -1,9 +1,9 @@
-"""Judges evictions of launcher pods, and of etcd's, for kube-apiserver, as an admission webhook: gather, plan, apply.
+"""Admission of evictions of launcher pods, and of etcd's, for kube-apiserver, as its webhook: gather, plan, apply.
 
-Every replica of virt-controller does, not only the leader: a request is judged by what the servers say then, and of two that decide to move
-a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
+By every replica of virt-controller, not the leader alone: a request is answered by what the servers say then, and of two that decide to
+move a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
 
-Nobody waits for another one's judgement: a tenant may ask as often as they like, and a server may take its time. Between the plan and the
+Nobody waits for another one's answer: a tenant may ask as often as they like, and a server may take its time. Between the plan and the
 note that a Migration is being made nothing else runs, so that all pods of a node that are evicted at once count each other.
 """
 
@@ -37,7 +37,7 @@ from controller.runtime.clock import Clock
 logger = logging.getLogger(__name__)
 
 SECONDS: Final = 8.0
-"""For one judgement: less than kube-apiserver waits for it (``timeoutSeconds`` in the chart)."""
+"""For one answer: less than kube-apiserver waits for it (``timeoutSeconds`` in the chart)."""
 MAX_REFUSAL: Final = 500
 """Characters of what a server says that does not take a Migration."""
 BY_CONCERN: Final = "concern"
@@ -64,7 +64,7 @@ class Evictions:
     ) -> None:
         """``migrations``: a copy of all of them (``trimming.trim_migration``) with the index ``BY_CONCERN``, which the caller runs.
 
-        ``namespace``: the installation's, where etcd is. ``seconds``: for one judgement.
+        ``namespace``: the installation's, where etcd is. ``seconds``: for one answer.
         """
         self._client = client
         self._clock = clock
@@ -78,7 +78,7 @@ class Evictions:
         self._waiting = Waiting()
         migrations.subscribe(self._outcomes.note)
 
-    async def judge(self, namespace: str, name: str, *, dry_run: bool, peer: str = "") -> Decision:
+    async def admit(self, namespace: str, name: str, *, dry_run: bool, peer: str = "") -> Decision:
         """Return whether this pod may be evicted now.
 
         Args:
@@ -95,7 +95,7 @@ class Evictions:
                 decision = eviction_plan.plan(seen)
                 return decision if dry_run else await self._apply(seen, decision, namespace, peer)  # up to its request without a pause
         except (errors.StatusError, TransportError, TimeoutError) as error:
-            logger.warning("judge an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
+            logger.warning("answer an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
             return Decision(allowed=False, message=f"whether pod {name} may be evicted is not known now; ask again")
 
     async def _gather(self, namespace: str, name: str) -> Observed:
@@ -158,7 +158,7 @@ class Evictions:
         return decision if decision.migration is None else await self._create_migration(decision, decision.migration, peer)
 
     async def _write_status(self, vm: Object, decision: Decision, status: Object) -> Decision:
-        """Write that the guest's pod is evicted; where the machine has changed meanwhile, it is to be judged again."""
+        """Write that the guest's pod is evicted; where the machine has changed meanwhile, all is looked at again."""
         name, patch = name_of(vm), applying.status_patch(vm, status)
         try:
             await self._client.patch(VIRTUAL_MACHINES, name, patch, namespace_of(vm), subresource="status", field_manager=FIELD_MANAGER)
