@@ -21,6 +21,7 @@ from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Holder, Link
 from handler.reconcilers import guest_status, migration_causes, migration_limits, migration_plan, migration_side
 from handler.reconcilers.migration_ports import Outgoing, Ports
+from handler.reconcilers.migration_stalls import Stalls
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 
@@ -41,8 +42,7 @@ class MigrateSource(migration_side.Side[migration_plan.SourceAction]):
         """uids of the migrations whose source's connections are forwarded, or cannot be."""
         self._paused: set[str] = set()
         """uids of the migrations of which was said that their guest is paused."""
-        self._moved: dict[str, tuple[int, float]] = {}
-        """By uid: how many bytes have moved, and when that was last another number."""
+        self._stalls = Stalls()
 
     def _plan(self, migration: Object, link: Link | None) -> migration_plan.SourcePlan:
         uid, connection = migration_attempts.uid_of(migration), link.connection if link is not None else None
@@ -70,20 +70,14 @@ class MigrateSource(migration_side.Side[migration_plan.SourceAction]):
         return self._ports.links.acquire(known, Holder("source", request)) if known else None
 
     def _stalled(self, uid: str, link: Link | None) -> float:
-        """Return for how many seconds this process has seen nothing of the guest move; 0 where nobody can tell."""
-        known = link.status.migration_of(uid) if link is not None and link.status is not None else None
-        if link is None or link.connection is None or known is None or known.state not in ("running", "cancelled"):
-            self._moved.pop(uid, None)
-            return 0.0
-        now = asyncio.get_running_loop().time()
-        moved = max(known.data_processed_bytes, known.memory_processed_bytes)
-        if known.state == "running" and self._moved.get(uid, (-1, now))[0] != moved:
-            self._moved[uid] = (moved, now)
-        return now - self._moved.get(uid, (0, now))[1]
+        """Return for how many seconds nothing of the guest has moved: what a launcher said that is away now is not so any more."""
+        status = link.status if link is not None and link.connection is not None else None
+        known = status.migration_of(uid) if status is not None else None
+        return self._stalls.seconds(uid, known, asyncio.get_running_loop().time())
 
     def _forget(self, request: Request) -> None:
         uid = self._uids.pop(request, "")
-        self._moved.pop(uid, None)
+        self._stalls.forget(uid)
         self._paused.discard(uid)
         self._relays.close(uid)
         self._released.discard(uid)

@@ -19,7 +19,7 @@ from handler.network.namespaces import CommandFailed
 from handler.reconcilers import migration_plan
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
-from tests.component.handler.world import MIGS, VMS, Handler, World, a_world, eventually, relay
+from tests.component.handler.world import EVENTS, MIGS, VMS, Handler, World, a_world, eventually, relay
 from tests.fakes.launcher import FakeLauncher
 from tests.unit.handler.reconcilers.builders import a_migration, a_request
 
@@ -236,8 +236,11 @@ async def test_an_attempt_whose_connection_broke_is_followed_by_another_into_ano
         await eventually(lambda: not source.relays.open_ones and not target.relays.expected)
         assert scene.state() == "failed"
 
+        began = "2026-01-01T00:00:00Z"
+        await scene.world.api.edit(MIGS, "default", "m", lambda obj: obj["status"].update(startTime=began))
         await scene.try_again()
         await eventually(lambda: begun(scene, "mig-1-2"))
+        assert scene.status()["startTime"] == began  # of the Migration, whatever attempt it is
         assert source.relays.open_ones == {"mig-1-2": ("pod-1", Destination("n2", relay("n2")))}
         assert [(uid, each.pod_uid) for uid, each in target.relays.expected.items()] == [("mig-1-2", "pod-3")]
         scene.arrive("mig-1-2")
@@ -246,6 +249,7 @@ async def test_an_attempt_whose_connection_broke_is_followed_by_another_into_ano
         assert scene.at_target() == "running"
         status = scene.world.status()
         assert (status["nodeName"], status["podUID"], status["migration"]["uid"]) == ("n2", "pod-3", "mig-1")
+        assert status["migration"]["startTime"] == began
         assert first.status.domain is not None
         assert first.status.domain.state == "paused"  # what arrived there was never let run
     assert scene.starts() == 1
@@ -286,7 +290,8 @@ async def test_a_target_handler_that_was_away_between_two_attempts_serves_the_se
     assert not scene.world.refused
 
 
-async def test_a_virt_api_that_knows_no_attempts_hears_that_the_migration_failed(scene: Scene) -> None:
+@pytest.mark.parametrize("refusal", [errors.Forbidden, errors.Invalid, errors.BadRequest])
+async def test_a_virt_api_that_knows_no_attempts_hears_that_the_migration_failed(scene: Scene, refusal: type[errors.StatusError]) -> None:
     async with AsyncExitStack() as stack:
         await both(stack, scene)
         await scene.begin(attempt=1)
@@ -296,7 +301,7 @@ async def test_a_virt_api_that_knows_no_attempts_hears_that_the_migration_failed
 
         def older(node: str, collection: str, old: dict[str, Any], new: dict[str, Any]) -> None:
             if collection == MIGS and (new.get("status") or {}).get("attempts"):
-                raise errors.Forbidden("is not for virt-handler of the source to write")
+                raise refusal("is not for virt-handler of the source to write")
             judge(node, collection, old, new)
 
         scene.world.api.judge = older
@@ -381,6 +386,9 @@ async def test_a_guest_that_may_be_paused_to_arrive_is(scene: Scene) -> None:
         await eventually(lambda: messages.PauseForMigration("mig-1") in scene.source.received)
         assert messages.AbortMigration("mig-1") not in scene.source.received
         await eventually(lambda: "MigrationPaused" in scene.world.events())
+        await asyncio.sleep(0.1)
+        told = [each for each in scene.world.api.all(EVENTS) if each["reason"] == "MigrationPaused"]
+        assert sorted((each["involvedObject"]["kind"], each["count"]) for each in told) == [("Migration", 1), ("VirtualMachine", 1)]
         domain = scene.source.status.domain
         assert domain is not None
         scene.source.change(domain=replace(domain, state="paused", reason="user"))
@@ -481,6 +489,21 @@ async def test_a_way_that_cannot_be_opened_fails_the_migration(scene: Scene) -> 
 
     assert "no route to host" in scene.world.api.get(MIGS, "default", "m")["status"]["message"]
     assert scene.state() == ""
+
+
+async def test_a_machine_that_is_elsewhere_by_now_is_not_taken_over(scene: Scene) -> None:
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.state() == "running")
+        await scene.world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(nodeName="n3", podUID="pod-9"))
+        writes = len(scene.world.api.writes)
+        scene.move()
+        await eventually(lambda: scene.at_target() == "running")
+        await asyncio.sleep(0.2)
+        assert not [path for _, path, _ in scene.world.api.writes[writes:] if "virtualmachines" in path]
+        assert scene.phase() == "Running"
+        assert (scene.world.status()["nodeName"], scene.world.status()["podUID"]) == ("n3", "pod-9")
 
 
 async def test_a_guest_that_its_user_paused_arrives_paused(scene: Scene) -> None:

@@ -356,6 +356,31 @@ async def test_a_migration_that_is_expected_again_keeps_its_connections(scene: S
     writer.close()
 
 
+@pytest.mark.parametrize("scene", [Limits(handshakes_per_address=2), Limits(handshakes=2)], ids=["of one address", "of all"], indirect=True)
+async def test_who_does_not_show_who_they_are_has_a_few_places(scene: Scene) -> None:
+    scene.expect()
+    silent = [await asyncio.open_connection("127.0.0.1", scene.incoming.port) for _ in range(2)]
+    await eventually(lambda: scene.incoming._handshakes.total() == 2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
+    async with asyncio.timeout(5):  # half of what a handshake may take
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    for _, each in (*silent, (reader, writer)):
+        each.close()
+    await eventually(lambda: not scene.incoming._handshakes)
+    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # places are given back
+
+
+@pytest.mark.parametrize("scene", [Limits(handshake_seconds=0.1)], indirect=True)
+async def test_who_does_not_shake_hands_in_time_is_hung_up_on(scene: Scene) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
+    async with asyncio.timeout(5):
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
+    await eventually(lambda: not scene.incoming._handshakes)
+
+
 @pytest.mark.parametrize("scene", [Limits(header_seconds=0.1, last_seconds=0.2)], indirect=True)
 async def test_who_names_no_migration_in_time_is_hung_up_on(scene: Scene) -> None:
     scene.expect()

@@ -151,6 +151,32 @@ async def test_a_request_that_is_given_up_keeps_nobody_else_waiting() -> None:
         await running
 
 
+async def test_a_request_that_asks_once_its_event_is_lost_is_refused() -> None:
+    slow = Slow()
+    slow.go.set()
+    slow.fails = True
+    made, lost = buffer(slow, "blocking-strict")
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(made.run())
+        made.add("a")
+        await asyncio.sleep(0.01)
+        assert lost.value == 1
+        with pytest.raises(OSError, match="does not store"):
+            await made.room()
+        made.close()
+        await running
+
+
+async def test_so_many_events_are_stored_at_once_and_no_more() -> None:
+    batches: list[list[str]] = []
+    made = Buffer("log", batches.append, BufferOptions("blocking", 100, batch=2, wait_seconds=0.001), Cell())
+    for each in "abcde":
+        made.add(each)
+    made.close()
+    await made.run()
+    assert batches == [["a", "b"], ["c", "d"], ["e"]]
+
+
 async def test_everything_is_stored_at_the_end() -> None:
     slow = Slow()
     slow.go.set()

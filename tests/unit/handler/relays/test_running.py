@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from handler.relays.outgoing import Destination, Outgoing
-from handler.relays.running import Relays
+from handler.relays.running import READY_SECONDS, Relays
 from tests.unit.controller.virtualtime import run
 
 
@@ -40,8 +40,53 @@ def test_what_the_relays_of_one_migration_meet_ends_no_others(fault: Exception, 
             await asyncio.sleep(10)
             assert told == ["one"]
             await relays.open("one", "pod", Destination("n", "127.0.0.1:1"))  # anew
+            await asyncio.sleep(10)
+            assert told == ["one", "one"]
             running.cancel()
 
     run(scene())
     assert "migration one" in caplog.text
     assert "migration other" not in caplog.text
+
+
+def test_relays_that_are_open_are_not_opened_again_until_they_are_closed() -> None:
+    made: list[str] = []
+
+    def make(uid: str, *_: object) -> Faulty:
+        made.append(uid)
+        return Faulty(uid, None)
+
+    async def scene() -> None:
+        relays = Relays(make, changed=lambda _uid: None)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(relays.run())
+            for _ in range(2):
+                await relays.open("one", "pod", Destination("n", "127.0.0.1:1"))
+            assert made == ["one"]
+            relays.close("one")
+            await asyncio.sleep(0)
+            await relays.open("one", "pod", Destination("n", "127.0.0.1:1"))
+            assert made == ["one", "one"]
+            running.cancel()
+
+    run(scene())
+
+
+class Unready(Faulty):
+    """Relays whose sockets never are there."""
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+def test_relays_that_do_not_come_to_be_are_waited_for_so_long_and_no_longer() -> None:
+    async def scene() -> None:
+        relays = Relays(lambda uid, *_: Unready(uid, None), changed=lambda _uid: None)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(relays.run())
+            with pytest.raises(TimeoutError):
+                await relays.open("one", "pod", Destination("n", "127.0.0.1:1"))
+            assert asyncio.get_running_loop().time() == pytest.approx(READY_SECONDS, abs=1)
+            running.cancel()
+
+    run(scene())
