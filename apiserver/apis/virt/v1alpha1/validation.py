@@ -20,6 +20,7 @@ from apiserver.apis.meta.validation import (
     required,
     too_long,
 )
+from apiserver.apis.virt import names as virt_names
 from apiserver.apis.virt import phases, power
 from apiserver.apis.virt.hardware import devices
 from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, placement, probes
@@ -138,7 +139,18 @@ def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
         found.append(
             forbidden(SPEC, "a Migration cannot be changed; delete it, which cancels it while it is unfinished, and create another")
         )
-    return found
+    return found + _validate_held(obj, old)
+
+
+def _validate_held(obj: Object, old: Object) -> list[FieldError]:
+    """Return that nobody may let an unfinished Migration go: it alone says which two pods may have the guest, and keeps another away."""
+    held, holds = (virt_names.MIGRATION_FINALIZER in objects.finalizers_of(each) for each in (old, obj))
+    if not held or holds or not phases.is_unfinished(old):
+        return []
+    text = (
+        f"{virt_names.MIGRATION_FINALIZER} stays until the Migration is over, for its guest may be on its way; delete it, which cancels it"
+    )
+    return [forbidden(Path("metadata").child("finalizers"), text)]
 
 
 def _validate_running(spec: Object) -> list[FieldError]:

@@ -429,6 +429,23 @@ def test_a_migration_is_immutable_and_its_end_is_final() -> None:
     assert strategy.validate_status_update(old, reopened) == []
 
 
+@pytest.mark.parametrize(
+    "phase", ["", "Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running", "Succeeded", "Failed", "Cancelled"]
+)
+@pytest.mark.parametrize("deleting", [{}, {"deletionTimestamp": "2026-01-02T03:04:05Z"}], ids=["kept", "deleted"])
+def test_a_migration_is_let_go_once_it_is_over_and_no_sooner(phase: str, deleting: dict[str, str]) -> None:
+    """Deleted while its guest arrives, it named neither pod any more, and who took the marks off the target's had a second QEMU."""
+    strategy = MigrationStrategy()
+    metadata = {"namespace": "acc", "name": "m1", "finalizers": ["kubevirt.io/migration", "a.b/c"], **deleting}
+    old = {"metadata": metadata, "spec": {"selector": {"name": "vm1"}}, "status": {"phase": phase}}
+    refused = phase not in ("Succeeded", "Failed", "Cancelled")
+    for left in ([], ["a.b/c"]):
+        new = {**old, "metadata": {**metadata, "finalizers": left}}
+        assert [each.path for each in strategy.validate_update(new, old)] == ["metadata.finalizers"] * refused
+        assert strategy.validate_update(new, new) == [], "one that an older release let go can be written"
+    assert strategy.validate_update({**old, "metadata": {**metadata, "finalizers": ["kubevirt.io/migration"]}}, old) == []
+
+
 @pytest.mark.parametrize("strategy", [VirtualMachineStrategy(), MigrationStrategy()])
 def test_rows_fit_their_columns_even_of_an_empty_object(strategy: VirtualMachineStrategy | MigrationStrategy) -> None:
     assert len(strategy.cells({}, NOW)) == len(strategy.columns())
