@@ -38,8 +38,6 @@ PATCHES: Final = {
     "component/launcher/test_virtiofs.py": 1,
     "component/test_kubectl_virt_bad_days.py": 1,
     "unit/apiserver/endpoints/filters/test_withdrawing.py": 1,
-    "unit/apiserver/registry/cacher/test_memory.py": 2,
-    "unit/apiserver/registry/generic/test_transactions.py": 3,
     "unit/launcher/main/conftest.py": 1,
 }
 """Uses of ``setattr``, ``delattr`` and ``setitem`` of a ``MonkeyPatch``, and of ``unittest.mock``'s ``patch``, by file below ``tests``."""
