@@ -36,7 +36,6 @@ PATCHES: Final = {
     "component/handler/test_planted_faults.py": 1,
     "component/launcher/test_passt.py": 1,
     "component/launcher/test_virtiofs.py": 1,
-    "component/test_kubectl_virt_bad_days.py": 1,
     "unit/launcher/main/conftest.py": 1,
 }
 """Uses of ``setattr``, ``delattr`` and ``setitem`` of a ``MonkeyPatch``, and of ``unittest.mock``'s ``patch``, by file below ``tests``."""
