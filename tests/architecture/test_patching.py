@@ -32,7 +32,6 @@ PATCHES: Final = {
     "component/apiserver/test_stream_rights.py": 3,
     "component/apiserver/test_unreadable.py": 2,
     "component/apiserver/test_unverified_clients.py": 3,
-    "component/handler/test_carrier.py": 1,
     "component/handler/test_planted_faults.py": 1,
     "component/launcher/test_passt.py": 1,
     "component/launcher/test_virtiofs.py": 1,
