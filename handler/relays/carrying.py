@@ -124,7 +124,8 @@ class Carried:
 class Carrier:
     """The process, as often as it has to be started."""
 
-    def __init__(self) -> None:
+    def __init__(self, python: str = sys.executable) -> None:
+        self._python = python
         self.pid: int | None = None
         """Of the latest process; it may have ended."""
         self._control: socket.socket | None = None
@@ -196,7 +197,7 @@ class Carrier:
             user = USER_ID if os.geteuid() == 0 else 0
             try:
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable,
+                    self._python,
                     "-I",
                     "-S",
                     str(_PROGRAM),

@@ -103,6 +103,7 @@ class Outgoing:
         tls: ClientTls,
         node_of: NodeOf,
         kubelet: Path = places.KUBELET_DIRECTORY,
+        carrier: Carrier | None = None,
     ) -> None:
         self.migration_uid = migration_uid
         self.destination = destination
@@ -114,7 +115,7 @@ class Outgoing:
         self._node_of = node_of
         self._open: set[Carried] = set()
         """Connections to the target's virt-handler, once it has shown that it is that."""
-        self._carrier = Carrier()
+        self._carrier = carrier or Carrier()
         self._tls = tls
         self._kubelet = kubelet
 

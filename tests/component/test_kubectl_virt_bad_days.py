@@ -22,6 +22,7 @@ from apiserver.kubectl import commands, console, terminal, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.scrollback import Overlap, Scrollback
+from tests import system_calls
 from tests.component.test_kubectl_virt import ROOT, Attached, attached, program, until, write_kubeconfig
 from tests.fakes.streams import SCREENFUL, FakeStreams
 
@@ -250,22 +251,22 @@ async def test_everything_is_written_to_a_reader_that_is_slow(blocking: bool) ->
     assert bytes(found) == content
 
 
-async def test_input_that_another_reader_took_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_input_that_another_reader_took_is_waited_for() -> None:
     """Two programs on one terminal: it was readable, and when it is read, nothing is there."""
     far, near = os.pipe()
-    read, tries = os.read, 0
+    os.set_blocking(far, False)
+    os.write(near, b"first")
+    taken: list[bytes] = []
 
-    def taken_once(descriptor: int, size: int) -> bytes:
-        nonlocal tries
-        tries += 1
-        if descriptor == far and tries == 1:
-            raise BlockingIOError
-        return read(descriptor, size)
+    def meanwhile() -> None:
+        if not taken:
+            taken.append(os.read(far, 9))
+            asyncio.get_running_loop().call_later(0.01, os.write, near, b"key")
 
-    monkeypatch.setattr(os, "read", taken_once)  # the kernel's answer after such a race, which two real readers give by chance alone
-    os.write(near, b"key")
-    async with asyncio.timeout(5):
-        assert await terminal.read(far) == b"key"
+    with system_calls.at(os.read, meanwhile):
+        async with asyncio.timeout(5):
+            assert await terminal.read(far) == b"key"
+    assert taken == [b"first"]
     os.close(far)
     os.close(near)
 

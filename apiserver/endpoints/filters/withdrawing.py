@@ -51,8 +51,9 @@ _Key = tuple[User, RequestInfo]
 class Anew:
     """An authorizer that asks anew; streams of the same user that ask the same at the same time share the answer."""
 
-    def __init__(self, authorizer: CachingAuthorizer) -> None:
+    def __init__(self, authorizer: CachingAuthorizer, shared_seconds: float = SHARED_SECONDS) -> None:
         self._authorizer = authorizer
+        self._shared_seconds = shared_seconds
         self._answers: Expiring[_Key, Decision] = Expiring(_SIZE)
         self._asking: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -71,16 +72,24 @@ class Anew:
                 return found
             async with self._turns:
                 decision = await self._authorizer.decide_anew(user, info)
-            self._answers.put(key, decision, SHARED_SECONDS)
+            self._answers.put(key, decision, self._shared_seconds)
             return decision
 
 
 class Withdrawing:
     """Judges the holders of streams again."""
 
-    def __init__(self, authenticator: Authenticator, authorizer: CachingAuthorizer) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        authorizer: CachingAuthorizer,
+        *,
+        check_seconds: tuple[float, float] = CHECK_SECONDS,
+        shared_seconds: float = SHARED_SECONDS,
+    ) -> None:
         self._authenticator = authenticator
-        self._authorizer = Anew(authorizer)
+        self._check_seconds = check_seconds
+        self._authorizer = Anew(authorizer, shared_seconds)
         self._impersonation = Impersonation(self._authorizer)
 
     async def withdrawn(self, context: RequestContext, verbs: Sequence[str]) -> End:
@@ -88,7 +97,7 @@ class Withdrawing:
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
-            await asyncio.sleep(random.uniform(*CHECK_SECONDS))  # noqa: S311 - no secret
+            await asyncio.sleep(random.uniform(*self._check_seconds))  # noqa: S311 - no secret
             asked = loop.time()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):

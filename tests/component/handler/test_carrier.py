@@ -46,11 +46,11 @@ async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 
 
 @asynccontextmanager
-async def relayed(scene: Scene) -> AsyncIterator[Outgoing]:
+async def relayed(scene: Scene, carrier: Carrier | None = None) -> AsyncIterator[Outgoing]:
     """Yield the source's relay, which runs."""
     run_directory(scene.root, "source")
     scene.expect()
-    relay = scene.relay()
+    relay = scene.relay(carrier=carrier)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(relay.run())
         await relay.ready.wait()
@@ -377,12 +377,8 @@ async def test_the_carrier_ends_with_a_virt_handler_that_is_killed(scene: Scene)
         os.close(descriptor)
 
 
-async def test_a_carrier_that_cannot_be_started_ends_a_relay_with_words(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # Of the process: where Python is.
-    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    async with relayed(scene):
+async def test_a_carrier_that_cannot_be_started_ends_a_relay_with_words(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    async with relayed(scene, Carrier("/nonexistent/python")):
         with places.run_directory("source", scene.root) as directory:
             reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))
         assert await is_over(reader)

@@ -19,6 +19,7 @@ from certs.reloading import ClientTls, Files, ServerTls
 from handler.identity.trust import Trust
 from handler.pods import launcher, places
 from handler.relays import copying, outgoing
+from handler.relays.carrying import Carrier
 from handler.relays.header import Header, Release
 from handler.relays.incoming import DEFAULT_LIMITS, Expected, Incoming, Limits
 from handler.relays.outgoing import Destination, Outgoing
@@ -43,9 +44,9 @@ class Scene:
         self.refusal: launcher.Disconnected | None = None
         self.echoing: set[asyncio.StreamWriter] = set()
 
-    def relay(self, node: str = "n2", files: Files | None = None) -> Outgoing:
+    def relay(self, node: str = "n2", files: Files | None = None, carrier: Carrier | None = None) -> Outgoing:
         destination = Destination(node, f"127.0.0.1:{self.incoming.port}")
-        return Outgoing("mig-1", "source", destination, ClientTls(files or self.source), self.trust.node_of, self.root)
+        return Outgoing("mig-1", "source", destination, ClientTls(files or self.source), self.trust.node_of, self.root, carrier)
 
     def expect(self) -> None:
         self.incoming.expect("mig-1", Expected("target", "n", self.release))

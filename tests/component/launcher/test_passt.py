@@ -85,13 +85,15 @@ def ready_seconds() -> float:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ready_seconds: float) -> AsyncIterator[World]:
+async def world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod_directories: Callable[..., None], ready_seconds: float
+) -> AsyncIterator[World]:
     program = tmp_path / "bin/passt"
     program.parent.mkdir()
     program.write_text(PROGRAM.format(python=sys.executable))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(layout, "RUN_DIRECTORY", str(tmp_path))  # of the pod, whose file system no test has
+    pod_directories(RUN=tmp_path)
     made = World(tmp_path, ready_seconds)
     with made.passt._children.reaping():
         async with asyncio.TaskGroup() as group:

@@ -6,13 +6,12 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout
 from launcher.domain.filesystems import Share
 from launcher.main import virtiofs
 from launcher.main.children import Children
@@ -77,11 +76,11 @@ def how() -> dict[str, Any]:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]) -> AsyncIterator[World]:
+async def world(tmp_path: Path, pod_directories: Callable[..., None], how: dict[str, Any]) -> AsyncIterator[World]:
     program = tmp_path / "virtiofsd"
     program.write_text(PROGRAM.format(python=sys.executable))
     program.chmod(0o755)
-    monkeypatch.setattr(layout, "RUN_DIRECTORY", str(tmp_path))  # of the pod, whose file system no test has
+    pod_directories(RUN=tmp_path)
     made = World(tmp_path, **{"program": str(program), **how})
     with made.filesystems._children.reaping():
         async with asyncio.TaskGroup() as group:

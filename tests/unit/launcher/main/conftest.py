@@ -6,11 +6,13 @@ Modules are imported where the pod is made: those whose mutants are run (``make 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.fakes.pod import overlays, pod_directories  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from launcher.main.times import Times
@@ -34,25 +36,3 @@ def times() -> Times:
     from tests.unit.launcher.main.world import QUICK
 
     return QUICK
-
-
-@pytest.fixture
-def pod_directories(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what has directories of the pod (``layout.…_DIRECTORY``) be elsewhere.
-
-    The file system of its container is virt-launcher's environment: QEMU's XML names the same paths, and no test has them.
-    """
-    from apiserver.apis.virt import layout
-
-    def move(**directories: Path) -> None:
-        for name, path in directories.items():
-            monkeypatch.setattr(layout, f"{name}_DIRECTORY", str(path))
-
-    return move
-
-
-@pytest.fixture
-def overlays(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
-    """Return the directory of the pod's overlays, of which none is made where it exists."""
-    pod_directories(OVERLAYS=tmp_path)
-    return tmp_path

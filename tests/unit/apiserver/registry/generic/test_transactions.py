@@ -36,24 +36,56 @@ class Holding(Strategy):
         return frozenset((lock, group) for each in obj["spec"] if "=" in each for lock, group in [each.split("=")])
 
 
+class Worded(Holding):
+    """Such objects, whose refusals have words of their own."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
+        self.told.extend((obj["metadata"]["name"], lock, holder, held_by and held_by["metadata"]["name"]))
+        return "it is held"
+
+
 class Interrupted(UnreliableStorage):
-    """A storage in which somebody else's writes come first, once."""
+    """A storage in which somebody else's writes come first, once, and a value may read otherwise than it was written."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first: list[Put | Delete] = []
+        self.given_up: list[Delete] = []
+        """What somebody else deletes after the first commit that is refused, before what stood in its way is read."""
+        self.commits = 0
+        self.read: dict[str, bytes | Unavailable | None] = {}
+        """What is read of a key, if not what was written."""
+
+    async def get(self, key: str) -> Entry | None:
+        if key not in self.read:
+            return await super().get(key)
+        found = self.read[key]
+        if isinstance(found, Unavailable):
+            raise found
+        return Entry(key, found, 1, 1) if found is not None else None
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
+        self.commits += 1
         if self.first:
             first, self.first = self.first, []
             await super().commit([], first)
-        return await super().commit(conditions, writes)
+        try:
+            return await super().commit(conditions, writes)
+        except RevisionMismatch as mismatch:
+            if not self.given_up:
+                raise
+            given_up, self.given_up = self.given_up, []
+            await super().commit([], given_up)
+            raise RevisionMismatch(mismatch.key, None) from None
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, strategy: Strategy | None = None) -> None:
         self.storage = Interrupted()
-        self.transactions = Transactions(self.storage, Holding(), ROOT)
+        self.transactions = Transactions(self.storage, strategy or Holding(), ROOT)
 
     async def create(self, key: str, *locks: str, repeatable: bool = True) -> Item:
         obj = lease(key, *locks)
@@ -249,30 +281,13 @@ async def test_a_lock_that_storage_says_is_the_objects_own_is_taken_over(world: 
     ],
     ids=["readable", "unreadable", "gone", "storage away"],
 )
-async def test_whoever_holds_a_lock_is_shown_to_what_words_the_refusal(
-    world: World, monkeypatch: pytest.MonkeyPatch, stored: bytes | Unavailable | None, found: str | None
-) -> None:
+async def test_whoever_holds_a_lock_is_shown_to_what_words_the_refusal(stored: bytes | Unavailable | None, found: str | None) -> None:
+    world = World(strategy := Worded())
     await world.create(A, "x/1")
-    get = world.storage.get
-
-    async def of_the_holder(key: str) -> Entry | None:
-        if key != A:
-            return await get(key)
-        if isinstance(stored, Unavailable):
-            raise stored
-        return Entry(A, stored, 1, 1) if stored is not None else None
-
-    monkeypatch.setattr(world.storage, "get", of_the_holder)
-    told: list[object] = []
-
-    def lock_taken(_: Strategy, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
-        told.extend((obj["metadata"]["name"], lock, holder, held_by and held_by["metadata"]["name"]))
-        return "it is held"
-
-    monkeypatch.setattr(Holding, "lock_taken", lock_taken)
+    world.storage.read = {A: stored}
     with pytest.raises(LockTaken) as caught:
         await world.create(B, "x/1")
-    assert told == ["b", "x/1", "ns/a", found]
+    assert strategy.told == ["b", "x/1", "ns/a", found]
     assert (caught.value.why, caught.value.details.name) == ("it is held", "b")
     assert str(caught.value) == 'Operation cannot be fulfilled on leases.example.com "b": it is held'
 
@@ -292,22 +307,12 @@ async def test_a_refusal_names_a_new_object_as_its_author_did_and_an_old_one_as_
         await world.transactions.check_locks(B, old.object, new)
 
 
-async def test_a_lock_that_is_given_up_in_this_moment_is_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lock_that_is_given_up_in_this_moment_is_taken(world: World) -> None:
     holder, other = await world.create(A, "x/1"), await world.create(B)
-    commit, tries = world.storage.commit, 0
-
-    async def given_up(conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        nonlocal tries
-        tries += 1
-        try:
-            return await commit(conditions, writes)
-        except RevisionMismatch as mismatch:
-            await commit([], [Delete(holder.key), Delete(key_of("x/1"))])
-            raise RevisionMismatch(mismatch.key, None) from None  # when it was asked what stands in the way, it was gone
-
-    monkeypatch.setattr(world.storage, "commit", given_up)
+    before = world.storage.commits
+    world.storage.given_up = [Delete(holder.key), Delete(key_of("x/1"))]
     await world.replace(other, "x/1")
-    assert tries == 2
+    assert world.storage.commits == before + 2
     assert await world.everything() == {B: b"replaced", key_of("x/1"): B.encode()}
 
 
