@@ -97,6 +97,21 @@ async def test_without_ipam_it_is_a_neighbour_with_whatever_address_it_likes(pod
     made.close()
 
 
+async def test_on_a_link_that_its_plugin_left_down_nobody_speaks_before_the_guest_does(pod: Pod) -> None:
+    """With the guest's MAC address on it the pod's kernel would, by IPv6: neighbours of a guest that is to move here would believe it."""
+    run("ip", "-n", pod.name, "address", "flush", "dev", LINK)
+    run("ip", "-n", pod.name, "link", "set", LINK, "down")
+    early = pod.outside(lambda: Ear("lan"))
+    await setup.Networks().prepare(VM, "", pod.launcher)
+    made = World(pod)
+    wait_for(lambda: "bridge_slave state forwarding" in run("ip", "-n", pod.name, "-d", "link", "show", LINK), 30, "its cable")
+    assert made.tap.send(LEGAL)
+    assert [frame for frame in early.until(LAST) if frame[6:12] == frames.mac(MAC)] == [LEGAL]
+    meet(made, "192.168.7.2")
+    early.close()
+    made.close()
+
+
 def meet(world: World, address: str) -> None:
     """Ask the neighbour for its MAC address, and then for an echo."""
     assert world.tap.send(mine(arp(1, MAC, address, NEIGHBOUR), ARP))
