@@ -20,7 +20,6 @@ MAX_UPDATERS: Final = 10
 ANCIENT: Final = "ancient-changes"
 _FIELDS_TYPE: Final = "FieldsV1"
 _CACHED: Final = 512
-_LISTS: Final = 128
 _LARGEST_CACHED: Final = 16 * 1024
 
 
@@ -63,22 +62,12 @@ Managed = dict[Owner, Entry]
 class Reader:
     """Reads entries of one kind; ``schemas`` are its types by apiVersion.
 
-    Sets are remembered by their bytes: the same few come back with every object. What was written lately is remembered by the list
-    itself, which nobody changes: it comes back when the object is written again.
+    Sets are remembered by their bytes: the same few come back with every object.
     """
 
     def __init__(self, schemas: Mapping[str, Atom]) -> None:
         self._schemas = schemas
         self._known: dict[tuple[str, bytes], Fields] = {}
-        self._lists: dict[int, tuple[list[dict[str, Any]], Managed]] = {}
-
-    def written(self, managed: Managed) -> list[dict[str, Any]]:
-        """Return the entries as :func:`write` does; neither they nor ``managed`` may be changed any more."""
-        listed = write(managed)
-        self._lists[id(listed)] = (listed, managed)
-        if len(self._lists) > _LISTS:
-            del self._lists[next(iter(self._lists))]
-        return listed
 
     def read(self, given: Sequence[Mapping[str, Any]] | None) -> Managed:
         """Return the entries, as their versions' schemas of today see them.
@@ -89,9 +78,6 @@ class Reader:
         managed: Managed = {}
         if given is None:
             return managed
-        remembered = self._lists.get(id(given))
-        if remembered is not None and remembered[0] is given:
-            return remembered[1]
         for position, entry in enumerate(given):
             operation, version = entry.get("operation", ""), entry.get("apiVersion", "")
             if operation not in {APPLY, UPDATE}:

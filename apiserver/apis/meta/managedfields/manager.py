@@ -10,7 +10,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.errors import BadRequest, Cause, Details, InternalError, Invalid, StatusError
 from apiserver.apis.meta.managedfields import lastapplied, sets
 from apiserver.apis.meta.managedfields.conflicts import Conflicts
-from apiserver.apis.meta.managedfields.entries import APPLY, UPDATE, Entry, EntryError, Managed, Owner, Reader, capped
+from apiserver.apis.meta.managedfields.entries import APPLY, UPDATE, Entry, EntryError, Managed, Owner, Reader, capped, write
 from apiserver.apis.meta.managedfields.schema import Atom, Mismatch, same
 from apiserver.apis.meta.managedfields.sets import Fields
 from apiserver.apis.meta.managedfields.updating import Convert, Updater
@@ -41,7 +41,7 @@ class FieldManager:
 
     ``schemas``: the kind's type in every served version. ``ignored``: by version, the fields that this endpoint leaves as they are (the
     main resource ``status``, ``/status`` all else). ``empty``: what an object is before it is created. ``convert``: for kinds with
-    several versions. ``reader``: shared by those of one kind, because it remembers what it has read.
+    several versions. ``reader``: shared by those of one kind, because it remembers the sets that it has read.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class FieldManager:
         except (Mismatch, StatusError):
             return
         if managed:
-            metadata["managedFields"] = self._reader.written(managed)
+            metadata["managedFields"] = write(managed)
 
     def apply(self, live: Object | None, applied: Object, manager: str, *, force: bool, now: datetime) -> Object:
         """Return ``live`` (None: it is to be created) with what ``applied`` says, and its ``managedFields``. Changes neither.
@@ -104,7 +104,7 @@ class FieldManager:
             raise conflicts.to_error() from None
         metadata = {key: value for key, value in (merged.get("metadata") or {}).items() if key != "managedFields"}
         if managed:
-            metadata["managedFields"] = self._reader.written(managed)
+            metadata["managedFields"] = write(managed)
         return {**merged, "metadata": metadata}
 
     def _known(self, live: Object | None, given: Any) -> Managed:  # noqa: ANN401 - a client's JSON
