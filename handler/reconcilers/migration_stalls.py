@@ -24,9 +24,10 @@ class Stalls:
             self.forget(uid)
             return 0.0
         moved = max(known.data_processed_bytes, known.memory_processed_bytes)
-        if known.state == "running" and self._moved.get(uid, (-1, now))[0] != moved:
-            self._moved[uid] = (moved, now)
-        return now - self._moved.get(uid, (0, now))[1]
+        before = self._moved.get(uid)
+        if known.state == "running" and (before is None or before[0] != moved):
+            before = self._moved[uid] = (moved, now)
+        return now - before[1] if before is not None else 0.0
 
     def forget(self, uid: str) -> None:
         """Forget one that is over."""

@@ -89,17 +89,17 @@ async def test_what_it_took_is_told_after_virt_controller_was_the_first_to_say_t
         scene.arrive()
         say(scene.target, **FIGURES, downtime_milliseconds=45)
         write = scene.world.api._write
+        ended = {"phase": "Succeeded", "endTime": "2026-01-01T00:00:00Z"}
 
         async def overtaken(key: Any, subresource: str, method: str, body: Any, token: str) -> Any:
             if key[0] == MIGS and (body.get("status") or {}).get("phase") == "Succeeded" and scene.phase() == "Running":
-                ended = {"phase": "Succeeded", "endTime": body["status"]["endTime"]}
                 await scene.world.api.edit(MIGS, "default", "m", lambda obj: obj["status"].update(ended))
             return await write(key, subresource, method, body, token)
 
         scene.world.api._write = overtaken  # type: ignore[method-assign]  # a bad day that cannot be ordered
         scene.leave()
         await eventually(lambda: told(scene).get("downtimeMilliseconds") == 45)
-        assert scene.phase() == "Succeeded"
+        assert {key: scene.status()[key] for key in ended} == ended
 
 
 async def test_what_a_launcher_knows_after_the_end_is_told(scene: Scene) -> None:

@@ -144,3 +144,13 @@ def test_memory_is_bounded(clock: Clock) -> None:
         known.note(None, other)
     assert len(known) == 3
     assert known.of(a_running_vm()) == History(), "the one that ended first"
+
+
+def test_an_end_counts_for_an_hour_and_not_for_a_moment_less(known: Outcomes, clock: Clock) -> None:
+    known.note(evacuation(phase="Running"), evacuation())
+    clock.at += timedelta(hours=1)
+    other = evacuation(2)
+    known.note(None, {**other, "metadata": {**other["metadata"], "namespace": "others"}})  # which is when the oldest are forgotten
+    assert [each.name for each in known.of(a_running_vm()).in_vain] == ["1"]
+    clock.at += timedelta(microseconds=1)
+    assert known.of(a_running_vm()) == History()

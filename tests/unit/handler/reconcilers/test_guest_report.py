@@ -70,6 +70,14 @@ def test_of_faults_of_the_network_that_of_the_pod_is_told_first(
     assert conditions(guest_report.status_of(observed)[0])["NetworkReady"] == ("False", reason)
 
 
+def test_a_guest_whose_connections_nobody_makes_has_no_network() -> None:
+    vm = a_vm("Running")
+    vm["spec"]["domain"]["devices"] = {"interfaces": [{"name": "lan", "type": "passt", "ports": []}]}
+    status, _ = guest_report.status_of(seen(vm, a_running(passt_problem="passt ended with -9")))
+    found = objects.condition(status["conditions"], "NetworkReady") or {}
+    assert (found["status"], found["message"]) == ("False", "interface lan: passt ended with -9; it is started again")
+
+
 def test_what_a_plugin_of_disks_did_not_do_is_told_once() -> None:
     fault = DisksFault({"root": Failed("no luck")})
     observed = replace(seen(a_vm("Running")), disks=fault)

@@ -38,6 +38,12 @@ def test_a_launcher_that_tells_of_memory_alone_is_believed() -> None:
     assert stalls.seconds("m", known(memory=2), 200.0) == 0.0
 
 
+def test_a_count_that_begins_anew_is_no_standstill() -> None:
+    stalls = Stalls()
+    stalls.seconds("m", known(memory=5), 100.0)
+    assert stalls.seconds("m", known(memory=1), 200.0) == 0.0
+
+
 def test_each_attempt_has_its_own_time() -> None:
     stalls = Stalls()
     stalls.seconds("m", known(memory=1), 100.0)

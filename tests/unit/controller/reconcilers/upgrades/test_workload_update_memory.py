@@ -117,3 +117,13 @@ def test_it_is_remembered_for_a_day_and_of_so_many(clock: Clock) -> None:
     clock.at += REMEMBERED + timedelta(seconds=1)
     memory.note(None, made(world, "c", "Failed"))
     assert [name_of(each) for each in memory.with_forgotten([])] == ["m0"]
+
+
+def test_of_too_many_the_one_that_changed_longest_ago_is_forgotten(clock: Clock) -> None:
+    memory, world = Memory(clock, limit=2), World()
+    running = made(world, "a", "Running")
+    memory.note(None, running)
+    memory.note(None, made(world, "b", "Failed"))
+    memory.note(running, made(world, "a", "Failed"))
+    memory.note(None, made(world, "c", "Failed"))
+    assert [uid_of(each) for each in memory.with_forgotten([])] == ["uid-a-10000", "uid-c-10000"]
