@@ -3,8 +3,10 @@
 By every replica of virt-controller, not the leader alone: a request is answered by what the servers say then, and of two that decide to
 move a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
 
-Nobody waits for another one's answer: a tenant may ask as often as they like, and a server may take its time. Between the plan and the
-note that a Migration is being made nothing else runs, so that all pods of a node that are evicted at once count each other.
+Nobody waits for the answer about another pod: a tenant may ask as often as they like, and a server may take its time. Who asks about a pod
+of which somebody asks already gets that answer: each takes some requests, one for each claim, and a tenant could have any number made at
+a time. Between the plan and the note that a Migration is being made nothing else runs, so that all pods of a node that are evicted at once
+count each other.
 """
 
 from __future__ import annotations
@@ -74,6 +76,8 @@ class Evictions:
         self._seconds = seconds
         self._being_made: dict[str, Object] = {}
         """By the uid of the evicted pod: Migrations that the server has not answered about."""
+        self._answers: dict[tuple[str, str, bool], asyncio.Future[Decision]] = {}
+        """Answers that are being found, by namespace and name of the pod, and whether nothing is to be done."""
         self._outcomes = Outcomes(clock)
         self._waiting = Waiting()
         migrations.subscribe(self._outcomes.note)
@@ -87,6 +91,19 @@ class Evictions:
             dry_run: nothing is to be done.
             peer: the IP address of who asks, for the log: it should be a kube-apiserver's.
         """
+        key = (namespace, name, dry_run)
+        if (shared := self._answers.get(key)) is not None:
+            return await asyncio.shield(shared)  # who asks no more ends it for nobody else
+        answer = self._answers[key] = asyncio.get_running_loop().create_future()
+        decision = _not_known(name)
+        try:
+            decision = await self._answered(namespace, name, dry_run=dry_run, peer=peer)
+        finally:
+            del self._answers[key]
+            answer.set_result(decision)
+        return decision
+
+    async def _answered(self, namespace: str, name: str, *, dry_run: bool, peer: str) -> Decision:
         try:
             async with asyncio.timeout(self._seconds):
                 if namespace == self._namespace and name.startswith(etcd.PREFIX):
@@ -96,7 +113,7 @@ class Evictions:
                 return decision if dry_run else await self._apply(seen, decision, namespace, peer)  # up to its request without a pause
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning("answer an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
-            return Decision(allowed=False, message=f"whether pod {name} may be evicted is not known now; ask again")
+            return _not_known(name)
 
     async def _gather(self, namespace: str, name: str) -> Observed:
         pod = await self._get(PODS, namespace, name)
@@ -182,3 +199,7 @@ class Evictions:
             self._being_made.pop(pod_uid, None)
         logger.info("move a guest because its pod is evicted", extra={"migration": str(key_of(made)), "peer": peer})
         return decision
+
+
+def _not_known(name: str) -> Decision:
+    return Decision(allowed=False, message=f"whether pod {name} may be evicted is not known now; ask again")

@@ -548,6 +548,26 @@ async def test_a_pod_whose_owner_has_a_name_that_nothing_has_may_go(api: FakeAPI
         assert (await ask(review()))[1]["response"]["allowed"]
 
 
+async def test_who_asks_about_a_pod_that_is_being_judged_gets_that_answer_and_nobody_else_does(api: HangingAPI, tmp_path: Path) -> None:
+    """A judgement is a request for each claim: by evictions of one pod a tenant kept drains from being answered."""
+    claims = [f"data-{number}" for number in range(26)]
+    disks = [{"name": each, "type": "PersistentVolumeClaim", "source": {"name": each}} for each in claims]
+    await api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"].update(devices={"disks": disks}))
+    (other,) = await put_machines(api, 1, "others")
+    api.hangs = lambda request: "persistentvolumeclaims" in request.path
+    async with served(api, tmp_path) as ask, asyncio.TaskGroup() as tasks:
+        asking = [tasks.create_task(ask(review(dryRun=True))) for _ in range(20)]
+        await hung(api, len(claims))
+        _, answer = await ask(review(other, namespace="others"))
+        assert "a migration begins" in answer["response"]["status"]["message"]
+        asking[0].cancel()
+        assert api.hanging == len(claims)
+        api.go_on.set()
+        assert all([(await each)[1]["response"]["allowed"] for each in asking[1:]]), "its claims are nowhere: it cannot move, and need not"
+        await ask(review(dryRun=True))
+        assert api.hanging == 2 * len(claims), "who asks later is judged by what is so then"
+
+
 async def test_an_object_that_nobody_expected_refuses_until_later(api: FakeAPI, tmp_path: Path) -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     await api.put(VMS, {**vm, "status": {**vm["status"], "conditions": ["Migratable"]}})
