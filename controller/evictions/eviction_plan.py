@@ -139,9 +139,8 @@ def plan(seen: Observed) -> Decision:
         case evictions.SHUTDOWN:
             return _end(seen, pod, vm)
         case evictions.EXTERNAL:
-            way = f"a person moves it with: kubectl virt migrate {name_of(vm)} -n {namespace_of(vm)}"
-            message = f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External); {way}"
-            return Decision(allowed=False, message=message)
+            told = f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External)"
+            return Decision(allowed=False, message=f"{told}; a person moves it with: {_by_hand(vm)}")
         case evictions.LIVE_MIGRATE:
             return _not_movable(seen, vm) or _move(seen, pod, vm)
         case evictions.LIVE_MIGRATE_IF_POSSIBLE:
@@ -214,7 +213,9 @@ def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
 def _move(seen: Observed, pod: Object, vm: Object) -> Decision:
     is_emptied = emptied_nodes.is_being_emptied(seen.node)
     if waits := _pause(seen.history, seen.now) or ("" if is_emptied else _rest(seen.history, seen.now)):
-        return Decision(allowed=False, message=f"{waits}, of virtual machine {name_of(vm)}")
+        told = f"{waits}, of virtual machine {name_of(vm)}"
+        at_once = f"; a person need not wait for that: {_by_hand(vm)}" if _is_cancelled(seen.history) else ""
+        return Decision(allowed=False, message=told + at_once)
     if (no_place := _no_place(seen, pod, vm, is_emptied=is_emptied)) is not None:
         return no_place
     message = f"the guest of virtual machine {name_of(vm)} moves to another node first: a migration begins"
@@ -226,10 +227,19 @@ def _pause(history: History, now: datetime) -> str:
     if not history.in_vain:
         return ""
     last = history.in_vain[-1]
-    is_cancelled = any(each.is_cancelled for each in history.in_vain)
-    pause = LONGEST_PAUSE_SECONDS if is_cancelled else pause_seconds(len(history.in_vain), FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+    growing = pause_seconds(len(history.in_vain), FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+    pause = LONGEST_PAUSE_SECONDS if _is_cancelled(history) else growing
     how = "was cancelled" if last.is_cancelled else "failed"
     return _next_in(pause, last.at, now, f"migration {last.name} {how} ({last.why or 'it does not say why'})")
+
+
+def _is_cancelled(history: History) -> bool:
+    return any(each.is_cancelled for each in history.in_vain)
+
+
+def _by_hand(vm: Object) -> str:
+    """Return the command by which a person moves the guest; no pause counts for it."""
+    return f"kubectl virt migrate {name_of(vm)} -n {namespace_of(vm)}"
 
 
 def _rest(history: History, now: datetime) -> str:

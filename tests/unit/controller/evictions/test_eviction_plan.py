@@ -252,8 +252,10 @@ def test_one_that_was_cancelled_is_paused_after_as_one_that_failed() -> None:
     told = judged(migrations=(cancelled,))
     assert told.migration is None
     assert "migration 1 was cancelled (deleted); the next begins in 298 s" in told.message
+    assert "a person need not wait for that: kubectl virt migrate testvm -n default" in told.message
     failed = evacuation(2, endTime="2026-01-01T00:00:59Z", message="no node")
     assert "migration 2 failed (no node); the next begins in 299 s" in judged(migrations=(cancelled, failed)).message
+    assert "kubectl virt migrate" not in judged(migrations=(failed,)).message, "it would fail as well"
     assert judged(migrations=(evacuation(phase="Succeeded", endTime="2026-01-01T00:00:58Z"),)).migration is not None
 
 
