@@ -3,10 +3,10 @@
 By every replica of virt-controller, not the leader alone: a request is answered by what the servers say then, and of two that decide to
 move a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
 
-Nobody waits for the answer about another pod: a tenant may ask as often as they like, and a server may take its time. Who asks about a pod
-of which somebody asks already gets that answer: each takes some requests, one for each claim, and a tenant could have any number made at
-a time. Between the plan and the note that a Migration is being made nothing else runs, so that all pods of a node that are evicted at once
-count each other.
+Nobody waits for another one's answer: a tenant may ask as often as they like, and a server may take its time. Those who ask about the same
+pod at a time share what is read for them: it takes some requests, one for each claim, and a tenant could have any number made at a time.
+Between the plan and the note that a Migration is being made nothing else runs, so that all pods of a node that are evicted at once count
+each other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from apiserver.apis.core.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from apiserver.apis.meta import errors, names
@@ -58,6 +58,15 @@ def concern_of(migration: Object) -> list[NamespacedName | str]:
     return [ALL if is_everybodys else evictions.machine_of(migration)]
 
 
+class _Look(NamedTuple):
+    """What the servers say of a pod, and of its machine."""
+
+    pod: Object | None
+    vm: Object | None = None
+    claims: Mapping[str, Object | None] = {}
+    node: Object | None = None
+
+
 class Evictions:
     """Answers whether a pod may be evicted, and has its guest moved first."""
 
@@ -76,8 +85,8 @@ class Evictions:
         self._seconds = seconds
         self._being_made: dict[str, Object] = {}
         """By the uid of the evicted pod: Migrations that the server has not answered about."""
-        self._answers: dict[tuple[str, str, bool], asyncio.Future[Decision]] = {}
-        """Answers that are being found, by namespace and name of the pod, and whether nothing is to be done."""
+        self._looks: dict[tuple[str, str], asyncio.Future[_Look | None]] = {}
+        """Looks that are under way, by namespace and name of the pod; None: one came to nothing."""
         self._outcomes = Outcomes(clock)
         self._waiting = Waiting()
         migrations.subscribe(self._outcomes.note)
@@ -91,19 +100,6 @@ class Evictions:
             dry_run: nothing is to be done.
             peer: the IP address of who asks, for the log: it should be a kube-apiserver's.
         """
-        key = (namespace, name, dry_run)
-        if (shared := self._answers.get(key)) is not None:
-            return await asyncio.shield(shared)  # who asks no more ends it for nobody else
-        answer = self._answers[key] = asyncio.get_running_loop().create_future()
-        decision = _not_known(name)
-        try:
-            decision = await self._answered(namespace, name, dry_run=dry_run, peer=peer)
-        finally:
-            del self._answers[key]
-            answer.set_result(decision)
-        return decision
-
-    async def _answered(self, namespace: str, name: str, *, dry_run: bool, peer: str) -> Decision:
         try:
             async with asyncio.timeout(self._seconds):
                 if namespace == self._namespace and name.startswith(etcd.PREFIX):
@@ -116,26 +112,44 @@ class Evictions:
             return _not_known(name)
 
     async def _gather(self, namespace: str, name: str) -> Observed:
+        look = await self._look(namespace, name)
+        now = self._clock.now()
+        return Observed(
+            pod=look.pod,
+            vm=look.vm,
+            node=look.node,
+            migrations=(*self._concerning(look.vm), *self._being_made.values()),
+            claims=look.claims,
+            now=now,
+            limits=self._limits,
+            history=NOTHING if look.vm is None else self._outcomes.of(look.vm),
+            waiting=self._waiting.at((pod_state.node_of(look.pod), CLUSTER), now),
+        )
+
+    async def _look(self, namespace: str, name: str) -> _Look:
+        """Return what the servers say of a pod; whoever asks about it meanwhile shares the look."""
+        key = (namespace, name)
+        while (shared := self._looks.get(key)) is not None:
+            if (found := await asyncio.shield(shared)) is not None:  # whoever is cancelled ends it for nobody else
+                return found
+        answer = self._looks[key] = asyncio.get_running_loop().create_future()
+        found = None
+        try:
+            found = await self._read(namespace, name)
+            return found
+        finally:
+            del self._looks[key]
+            answer.set_result(found)
+
+    async def _read(self, namespace: str, name: str) -> _Look:
         pod = await self._get(PODS, namespace, name)
         owner = ownership.owner_of(pod) if pod is not None else None
         vm = await self._get(VIRTUAL_MACHINES, namespace, str(owner.get("name") or "")) if owner is not None else None
-        claims: Mapping[str, Object | None] = {}
-        node: Object | None = None
-        if vm is not None:
-            claims, node = await self._around(vm, pod_state.node_of(pod))
-            await self._migrations.synced.wait()
-        now = self._clock.now()
-        return Observed(
-            pod=pod,
-            vm=vm,
-            node=node,
-            migrations=(*self._concerning(vm), *self._being_made.values()),
-            claims=claims,
-            now=now,
-            limits=self._limits,
-            history=NOTHING if vm is None else self._outcomes.of(vm),
-            waiting=self._waiting.at((pod_state.node_of(pod), CLUSTER), now),
-        )
+        if vm is None:
+            return _Look(pod)
+        claims, node = await self._around(vm, pod_state.node_of(pod))
+        await self._migrations.synced.wait()
+        return _Look(pod, vm, claims, node)
 
     def _concerning(self, vm: Object | None) -> Iterator[Object]:
         """Yield the Migrations that matter to the eviction of a machine's pod."""

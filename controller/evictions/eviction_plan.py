@@ -125,8 +125,8 @@ def plan(seen: Observed) -> Decision:
         return ALLOWED
     if vm is None or not ownership.is_controlled_by(pod, vm):
         return ALLOWED
-    if (told := _under_way(pod, vm, seen.migrations)) is not None:
-        return told
+    if (waits := _under_way(pod, vm, seen.migrations)) is not None:
+        return waits
     if not _is_to_go_on(pod, vm):
         return ALLOWED
     if phases.phase_of(vm) != phases.RUNNING:
@@ -139,8 +139,8 @@ def plan(seen: Observed) -> Decision:
         case evictions.SHUTDOWN:
             return _end(seen, pod, vm)
         case evictions.EXTERNAL:
-            told = f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External)"
-            return Decision(allowed=False, message=f"{told}; a person moves it with: {_by_hand(vm)}")
+            why = f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External)"
+            return Decision(allowed=False, message=f"{why}; a person moves it with: {_by_hand(vm)}")
         case evictions.LIVE_MIGRATE:
             return _not_movable(seen, vm) or _move(seen, pod, vm)
         case evictions.LIVE_MIGRATE_IF_POSSIBLE:
