@@ -1,7 +1,7 @@
 """Moments of a system call: at them something happens meanwhile, the kernel refuses, or the process is killed.
 
-The interpreter tells (``sys.setprofile``) of each call of a function that is written in C, whoever makes it and by whatever name, so nothing
-is put in its place, and the call that a test is about must have been made.
+The interpreter tells (``sys.setprofile``) of each call of a function that is written in C, whoever makes it and by whatever name, so
+nothing is put in its place, and the call that a test is about must have been made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RETURNED: Final = "c_return"
 
 
 @contextlib.contextmanager
-def at(function: Callable[..., Any], act: Callable[[], None], moment: str = CALLED) -> Iterator[None]:
+def at(function: Callable[..., Any], act: Callable[[], object], moment: str = CALLED) -> Iterator[None]:
     """Do something each time that this thread calls a function of C; what ``act`` raises, the call raises, and nothing is done any more.
 
     Args:
