@@ -20,18 +20,12 @@ PATCHES: Final = {
     "component/apiserver/conftest.py": 1,
     "component/apiserver/test_apply.py": 1,
     "component/apiserver/test_audit.py": 1,
-    "component/apiserver/test_checklist.py": 2,
     "component/apiserver/test_hooks.py": 3,
-    "component/apiserver/test_http.py": 3,
     "component/apiserver/test_node_restriction.py": 1,
     "component/apiserver/test_objects.py": 2,
     "component/apiserver/test_operations.py": 2,
     "component/apiserver/test_small_rows.py": 6,
-    "component/apiserver/test_storage_rows.py": 2,
     "component/apiserver/test_stream_limits.py": 3,
-    "component/apiserver/test_stream_rights.py": 3,
-    "component/apiserver/test_unreadable.py": 2,
-    "component/apiserver/test_unverified_clients.py": 3,
     "component/handler/test_planted_faults.py": 1,
     "fakes/pod.py": 1,  # the pod's file system, whose paths are in the domain's XML, too: a parameter of every module of virt-launcher
 }
