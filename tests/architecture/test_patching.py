@@ -18,8 +18,6 @@ from tests.architecture.test_structure import ROOT
 
 PATCHES: Final = {
     "component/apiserver/conftest.py": 1,
-    "component/apiserver/test_apply.py": 1,
-    "component/apiserver/test_node_restriction.py": 1,
     "component/apiserver/test_small_rows.py": 6,
     "component/apiserver/test_stream_limits.py": 3,
     "component/handler/test_planted_faults.py": 1,
