@@ -18,7 +18,6 @@ from tests.architecture.test_structure import ROOT
 
 PATCHES: Final = {
     "component/apiserver/conftest.py": 1,
-    "component/apiserver/test_small_rows.py": 6,
     "component/handler/test_planted_faults.py": 1,
     "fakes/pod.py": 1,  # the pod's file system, whose paths are in the domain's XML, too: a parameter of every module of virt-launcher
 }
