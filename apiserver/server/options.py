@@ -15,9 +15,10 @@ from apiserver.admission import plugins
 from apiserver.apis.meta import flags
 from apiserver.apis.virt import plugins as named_plugins
 from apiserver.apis.virt.hardware import host_disks
-from apiserver.endpoints.filters import origins
+from apiserver.endpoints.filters import origins, withdrawing
+from apiserver.endpoints.http.owner import Settings
 from apiserver.endpoints.verbs.streamlimits import DEFAULTS, StreamLimits
-from apiserver.server import compatibility, connections
+from apiserver.server import compatibility, connections, serving
 from apiserver.server.audit import options as audit
 from apiserver.server.audit.options import AuditOptions
 from apiserver.server.connections import ConnectionOptions
@@ -39,6 +40,16 @@ class Times:
     """Between two looks whether a file changed: certificates, authorities of clients, the configuration of encryption."""
     admission: float = 10.0
     """For which a request waits for webhooks and policies to be known."""
+    kms: tuple[float, float] = (60.0, 10.0)
+    """Until a key management service is asked again, after it was well and after it was not."""
+    connections: Settings = serving.SETTINGS
+    """Of clients."""
+    watches_end: float = serving.WATCHES_END_WITHIN
+    """In which watches are ended, one by one, when the server stops."""
+    stream_check: tuple[float, float] = withdrawing.CHECK_SECONDS
+    """Least and most between two judgements of whoever holds a stream."""
+    stream_shared: float = withdrawing.SHARED_SECONDS
+    """Age up to which an answer counts that another stream of the same user asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,33 +80,16 @@ async def run(options: Options, make_kinds: MakeKinds) -> None:
 async def running(options: Options, make_kinds: MakeKinds, storage: Storage | None = None) -> AsyncIterator[tuple[str, int]]:
     """Serve while the block runs; yields the address. Leaving stops in order."""
     async with AsyncExitStack() as stack:
-        process = await _built(options, make_kinds, storage, stack)
-        assembly, audit = process.assembly, process.audit
-        listener = Listener(assembly.chain, assembly.watches, assembly.streams, options.connections)
-        async with asyncio.TaskGroup() as tasks:
-            address = await listener.listen(options.bind_address, options.secure_port, process.tls)
-            process.registry.add(*listener.families())
-            background = [tasks.create_task(each) for each in process.background()]
-            recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
-            gc.collect()
-            gc.freeze()  # what is there now stays: the collector need not look at it again
-            try:
-                yield address
-            finally:
-                await listener.stop(delay=options.shutdown_delay_duration, not_ready=assembly.not_ready)
-                for each in background:
-                    each.cancel()
-                if audit is not None:
-                    audit.close()
-                    await asyncio.wait(recording, timeout=FLUSH_SECONDS)
-                    for each in recording:
-                        each.cancel()
+        process = await built(options, make_kinds, storage, stack)
+        async with process.serving() as address:
+            yield address
 
 
 @dataclass(frozen=True, slots=True)
-class _Process:
+class Process:
     """The parts that run, connected but not running yet."""
 
+    options: Options
     tls: ServerTls
     storing: Storing
     trusting: Trusting
@@ -114,8 +97,32 @@ class _Process:
     admission: Admitting
     informers: Sequence[Informer]
     assembly: Assembly
+    listener: Listener
     audit: auditing.Auditing | None
     registry: Registry
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[tuple[str, int]]:
+        """Serve while the block runs; yields the address. Leaving stops in order."""
+        options, listener, audit = self.options, self.listener, self.audit
+        async with asyncio.TaskGroup() as tasks:
+            address = await listener.listen(options.bind_address, options.secure_port, self.tls)
+            self.registry.add(*listener.families())
+            background = [tasks.create_task(each) for each in self.background()]
+            recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
+            gc.collect()
+            gc.freeze()  # what is there now stays: the collector need not look at it again
+            try:
+                yield address
+            finally:
+                await listener.stop(delay=options.shutdown_delay_duration, not_ready=self.assembly.not_ready)
+                for each in background:
+                    each.cancel()
+                if audit is not None:
+                    audit.close()
+                    await asyncio.wait(recording, timeout=FLUSH_SECONDS)
+                    for each in recording:
+                        each.cancel()
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Return what must run until the end."""
@@ -150,12 +157,12 @@ class _Clients:
         return cls(cluster, await of(options.authentication_kubeconfig, cluster), await of(options.authorization_kubeconfig, cluster))
 
 
-async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | None, stack: AsyncExitStack) -> _Process:
+async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None, stack: AsyncExitStack) -> Process:
     """Put the parts together, as the options say; what has to be closed is on the stack."""
     clients = await _Clients.entered(options, stack)
     kept = storage or _storage(options)
     stack.push_async_callback(kept.close)
-    storing = Storing(kept, options.keeping, root=options.etcd_prefix, file_seconds=options.times.files)
+    storing = Storing(kept, options.keeping, root=options.etcd_prefix, file_seconds=options.times.files, kms_seconds=options.times.kms)
     compatibility.tell(options.warnings)
     tls = ServerTls(_serving_files(options), clients=ssl.CERT_OPTIONAL, interval=options.times.files)
     metrics = Metrics(root=options.etcd_prefix)
@@ -193,7 +200,9 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
         auditor=audit.auditor if audit is not None else None,
         tracing=spans,
         origins=Origins(options.cors_allowed_origins),
-        withdrawing=Withdrawing(authenticator, authorizer),
+        withdrawing=Withdrawing(
+            authenticator, authorizer, check_seconds=options.times.stream_check, shared_seconds=options.times.stream_shared
+        ),
         request_seconds=options.request_timeout,
         informers=needed,
         stream_limits=options.stream_limits,
@@ -201,7 +210,11 @@ async def _built(options: Options, make_kinds: MakeKinds, storage: Storage | Non
     for plugin in kinds.plugins:
         plugin.follow(assembly.stores)
     fairness.follow(assembly.stores.values(), metrics.requests.watches.number)
-    return _Process(tls, storing, trusting, fairness, admission, [*needed, *kinds.informers], assembly, audit, metrics.registry)
+    listener = Listener(
+        assembly.chain, assembly.watches, assembly.streams, options.connections, options.times.connections, options.times.watches_end
+    )
+    informers = [*needed, *kinds.informers]
+    return Process(options, tls, storing, trusting, fairness, admission, informers, assembly, listener, audit, metrics.registry)
 
 
 def _authenticator(options: Options, client: Client | None, metrics: Metrics) -> Authenticator:

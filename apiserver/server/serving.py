@@ -35,9 +35,19 @@ DRAIN_SECONDS: Final = 20.0
 class Listener:
     """Serves a chain over TLS."""
 
-    def __init__(self, chain: Chain, watches: Watches, streams: Streams, options: ConnectionOptions) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        watches: Watches,
+        streams: Streams,
+        options: ConnectionOptions,
+        settings: Settings = SETTINGS,
+        watches_end_within: float = WATCHES_END_WITHIN,
+    ) -> None:
         self._chain = chain
         self._options = options
+        self._settings = settings
+        self._watches_end_within = watches_end_within
         self._watches = watches
         self._streams = streams
         self._server: Server | None = None
@@ -52,7 +62,7 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
-        self._server = Server(self._chain, SETTINGS)
+        self._server = Server(self._chain, self._settings)
         self._handshakes = Handshakes(
             lambda: tls.newest, self._server, connections.limits(self._options, connections.raise_descriptors(), HANDSHAKE_SECONDS)
         )
@@ -75,7 +85,7 @@ class Listener:
         self._chain.phase = Phase.DRAINING
         logger.info("draining", extra={"watches": len(self._watches)})
         self._streams.end_all()
-        self._watches.end_all(within=WATCHES_END_WITHIN)
+        self._watches.end_all(within=self._watches_end_within)
         if self._server is not None:
             await self._server.shutdown(DRAIN_SECONDS)
         if self._handshakes is not None:

@@ -20,7 +20,7 @@ from apiserver.registry.generic import listing, selection
 from apiserver.registry.generic.listing import ListQuery, parse_revision
 from apiserver.registry.generic.strategy import Read
 
-_PIECE: Final = 128
+PIECE: Final = 128
 """Objects turned into rows before others get their turn: some milliseconds."""
 
 
@@ -58,10 +58,10 @@ async def _in_pieces(served: Served, items: Sequence[Item], metadata: Object, re
     presenter = served.presenter
     *_, name = frame = presenter.many((), metadata, representation, include)
     parts: list[bytes] = []
-    for start in range(0, len(items), _PIECE):
+    for start in range(0, len(items), PIECE):
         if start:
             await asyncio.sleep(0)
-        piece = presenter.many([served.store.shown(item) for item in items[start : start + _PIECE]], metadata, representation, include)
+        piece = presenter.many([served.store.shown(item) for item in items[start : start + PIECE]], metadata, representation, include)
         for row in piece[name]:
             parts += (b",", orjson.dumps(row))
     return _list(orjson.dumps(frame)[: -len(b"]}")], parts, sum(map(len, parts)), len(items))

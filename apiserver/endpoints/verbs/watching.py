@@ -48,6 +48,8 @@ class Watches:
 
     def __init__(self, meters: WatchMeters | None = None) -> None:
         self.meters = meters or WatchMeters()
+        self.bookmark_seconds = BOOKMARK_SECONDS
+        """Between bookmarks of a watch in which nothing happens."""
         self._limits: set[asyncio.Timeout] = set()
         self._over = False
 
@@ -78,7 +80,7 @@ async def watch(served: Served, context: RequestContext, watches: Watches, *, na
     options = queries.list_options(context.request.query, watch=True)
     resource = served.strategy.resource
     meter = watches.meters.watch(resource.group, resource.version, resource.plural)
-    stream = _Stream(served, context, options, representation, name, meter)
+    stream = _Stream(served, context, options, representation, name, meter, watches.bookmark_seconds)
     seconds = options.timeout_seconds or random.uniform(_SHORTEST, _LONGEST)  # noqa: S311 - no secret
     limit: asyncio.Timeout | None = None
     try:
@@ -104,6 +106,7 @@ class _Stream:
 
     __slots__ = (
         "_began",
+        "_bookmark_seconds",
         "_coded_form",
         "_columns",
         "_context",
@@ -130,10 +133,12 @@ class _Stream:
         representation: Representation,
         name: str,
         meter: WatchMeter,
+        bookmark_seconds: float,
     ) -> None:
         self._served = served
         self._context = context
         self._options = options
+        self._bookmark_seconds = bookmark_seconds if options.bookmarks else None
         self._representation = representation
         self._include: Include = include_of(context.request.query.get("includeObject"))
         field_selector = options.field_selector or (str(fields.Term("metadata.name", name)) if name else "")
@@ -186,7 +191,6 @@ class _Stream:
         store = self._served.store
         initial, after = await self._beginning()
         prefix = store.prefix(self._context.info.namespace)
-        bookmark_seconds = BOOKMARK_SECONDS if self._options.bookmarks else None
         namespace, name, trigger = self._context.info.namespace, self._selection.name, self._selection.trigger
         key = store.key(namespace, name) if namespace and name else ""
         snapshot: Sequence[Item] = ()
@@ -197,7 +201,7 @@ class _Stream:
             after = picture.revision
             snapshot = picture.items
         async with store.cache.watch(
-            prefix, after=after, predicate=self._predicate(), bookmark_seconds=bookmark_seconds, key=key, trigger=trigger
+            prefix, after=after, predicate=self._predicate(), bookmark_seconds=self._bookmark_seconds, key=key, trigger=trigger
         ) as events:
             await self._begin()
             for start in range(0, len(snapshot), _SLICE):

@@ -23,8 +23,12 @@ LOCKS: Final = "claims"
 class Encryption:
     """The file, followed, and the storage that it governs."""
 
-    def __init__(self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None) -> None:
+    def __init__(
+        self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None, kms_seconds: tuple[float, float]
+    ) -> None:
         """Read the file, and again every so many ``seconds``; None: once.
+
+        A key management service is asked again after ``kms_seconds``: the first if it was well, the second if not.
 
         Raises:
             OSError, Misconfigured: it cannot be used.
@@ -33,6 +37,7 @@ class Encryption:
         self._root = root
         self._reloads = reloads
         self._seconds = seconds
+        self._kms_seconds = kms_seconds
         self._content = file.read_bytes()
         self._rules = _rules(file, self._content)
         self.storage = EncryptedStorage(plain, chain_of(self._rules, root))
@@ -45,13 +50,13 @@ class Encryption:
     async def run(self) -> None:
         """Keep in touch with the key management services and look whether the file changed, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(each.run()) for each in self._rules.services]
+            running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
             while self._seconds is not None:
                 await asyncio.sleep(self._seconds)
                 if await self._reloaded():
                     for each in running:
                         each.cancel()
-                    running = [tasks.create_task(each.run()) for each in self._rules.services]
+                    running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
 
     async def _reloaded(self) -> bool:
         """Put the file in force if it changed. One that cannot be used changes nothing."""

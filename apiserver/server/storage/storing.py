@@ -101,10 +101,18 @@ class HealthCheck:
 class Storing:
     """``storage`` is for everybody; ``background`` is to run beside it."""
 
-    def __init__(self, plain: Storage, options: StorageOptions, *, root: str, file_seconds: float = 5.0) -> None:
+    def __init__(
+        self,
+        plain: Storage,
+        options: StorageOptions,
+        *,
+        root: str,
+        file_seconds: float = 5.0,
+        kms_seconds: tuple[float, float] = (60.0, 10.0),
+    ) -> None:
         """Wrap ``plain``, whose keys are those in etcd; objects are under ``root``.
 
-        The file of the encryption is looked at every ``file_seconds``.
+        The file of the encryption is looked at every ``file_seconds``, and key management services are asked after ``kms_seconds``.
 
         Raises:
             OSError, Misconfigured: the file of the encryption cannot be used.
@@ -125,7 +133,7 @@ class Storing:
             from apiserver.server.storage.encrypting import Encryption
 
             again = file_seconds if options.encryption_provider_config_automatic_reload else None
-            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads, again)
+            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads, again, kms_seconds)
             self.storage = self._encryption.storage
 
     def register(self, registry: Registry) -> None:

@@ -23,8 +23,6 @@ from storage.port import Unavailable
 
 logger = logging.getLogger(__name__)
 
-WELL_SECONDS: Final = 60.0
-ILL_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 180.0
 """Seconds for which a seed writes on while the service does not answer; so a key that was replaced there is out of use in three minutes."""
 _VERSIONS: Final = ("v2", "v2beta1")
@@ -61,17 +59,17 @@ class Envelope:
         """True if values can be written."""
         return self._writing is not None and self._clock() < self._writing.until
 
-    async def run(self) -> None:
-        """Keep the seed in step with the service until cancelled."""
+    async def run(self, well_seconds: float, ill_seconds: float) -> None:
+        """Keep the seed in step with the service until cancelled: ask it so long after it was well, and after it was not."""
         try:
             while True:
                 try:
                     await self.look()
                 except (Unavailable, ValueError) as error:
                     logger.warning("A key management service is not well", extra={"provider": self.name, "error": str(error)})
-                    await asyncio.sleep(ILL_SECONDS)
+                    await asyncio.sleep(ill_seconds)
                 else:
-                    await asyncio.sleep(WELL_SECONDS)
+                    await asyncio.sleep(well_seconds)
         finally:
             self.service.close()
 

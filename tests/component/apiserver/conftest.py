@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ import pytest
 from apiserver.registry.cacher import changes, items
 from apiserver.server import options, running
 from apiserver.server.options import Times
-from apiserver.server.running import Kinds
+from apiserver.server.running import Kinds, Process
 from certs.files import write_file
 from certs.issuing import Pair, Profile, issue, new_authority
 from storage.memory import MemoryStorage
@@ -64,6 +64,14 @@ class Api:
     storage: Storage
     path: str = WIDGETS.path(NAMESPACE)
     extra: dict[str, Any] = field(default_factory=dict)
+    served: Process | None = None
+    """Of a server of this process."""
+
+    @property
+    def process(self) -> Process:
+        """Return the server's parts: to stop it while clients are there, or to look at what no client sees."""
+        assert self.served is not None
+        return self.served
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """``path`` is below the collection unless it begins with a slash."""
@@ -152,22 +160,36 @@ def flags(pki: Pki, *more: str) -> options.Options:
 
 @asynccontextmanager
 async def serving(
-    pki: Pki, *more: str, storage: Storage | None = None, versions: bool = False, times: Times | None = None
+    pki: Pki,
+    *more: str,
+    strategy: WidgetStrategy | None = None,
+    storage: Storage | None = None,
+    versions: bool = False,
+    times: Times | None = None,
 ) -> AsyncIterator[Api]:
     """Serve widgets, also in their old version if ``versions``; the client is ``developer``."""
-    strategy = WidgetStrategy()
+    strategy = strategy or WidgetStrategy()
     kept = storage or MemoryStorage()
     strategies = (strategy, OldWidgetStrategy(strategy)) if versions else (strategy,)
-    async with running.running(replace(flags(pki, *more), times=times or Times()), lambda _: Kinds(strategies), kept) as (host, port):
+    options = replace(flags(pki, *more), times=times or Times())
+    async with AsyncExitStack() as stack:
+        process = await running.built(options, lambda _: Kinds(strategies), kept, stack)
+        host, port = await stack.enter_async_context(process.serving())
         connector = aiohttp.TCPConnector(ssl=pki.client("developer"), limit=0)
         async with aiohttp.ClientSession(connector=connector) as session:
-            api = Api(f"https://{host}:{port}", session, strategy, kept)
+            api = Api(f"https://{host}:{port}", session, strategy, kept, served=process)
             while (await api.get("/readyz")).code != 200:
                 pass
             yield api
 
 
 @pytest.fixture
-async def api(pki: Pki) -> AsyncIterator[Api]:
-    async with serving(pki) as made:
+def strategy() -> WidgetStrategy:
+    """Return the strategy of widgets; a test that needs another one gives it as its parameter ``strategy``."""
+    return WidgetStrategy()
+
+
+@pytest.fixture
+async def api(pki: Pki, strategy: WidgetStrategy) -> AsyncIterator[Api]:
+    async with serving(pki, strategy=strategy) as made:
         yield made

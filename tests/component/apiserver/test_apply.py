@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from apiserver.endpoints.filters import chain
-from apiserver.endpoints.filters.authorization import Decision, forbidden
 from storage.memory import MemoryStorage
 from storage.port import TooLarge
 from tests.component.apiserver.conftest import Answer, Api, Pki, serving
+from tests.component.apiserver.test_delegation import REVIEWS, Cluster, cluster
 from tests.component.apiserver.widgets import OLD_WIDGETS, WIDGETS, widget
+
+__all__ = ["cluster"]
 
 Apply = Callable[..., Awaitable[Answer]]
 
@@ -269,21 +267,26 @@ async def test_ssa_19_duplicates_are_borne_on_update_and_refused_on_apply(api: A
     assert '.spec.parts: duplicate entries for key [name="x"]' in refused.json["message"]
 
 
-async def test_auz_06_apply_creates_only_for_those_who_may_create(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+async def test_auz_06_apply_creates_only_for_those_who_may_create(cluster: Cluster) -> None:
+    async def as_user(user: str, method: str, name: str, obj: Any = None) -> tuple[int, Any]:
+        headers = {"X-Remote-User": user, "Content-Type": "application/apply-patch+yaml"}
+        data = json.dumps(obj).encode() if obj else None
+        path = f"{WIDGETS.path('acc')}/{name}" + ("?fieldManager=a" if obj else "")
+        return await cluster.ask("front-proxy-client", cluster.proxies, method, path, headers=headers, data=data)
 
-    async def authorize(self: chain.Chain, call: Any, verb: str) -> None:
-        asked.append(verb)
-        raise forbidden(call.user, replace(call.info, verb=verb), Decision(allowed=False).reason)
+    def admit(path: str, obj: dict[str, Any]) -> None:
+        cluster.admit(path, obj)
+        if path == REVIEWS and (obj["spec"]["user"], obj["spec"]["resourceAttributes"]["verb"]) == ("bob", "create"):
+            obj["status"] = {"allowed": False}
 
-    async with serving(pki) as api:
-        await applied(api, "a", body(size=1))
-        monkeypatch.setattr(chain.Chain, "_authorize_also", authorize)
-        refused = await applied(api, "a", body("new"), path="new")
-        assert (refused.code, asked) == (403, ["create"])
-        assert 'cannot create resource "widgets"' in refused.json["message"]
-        assert (await api.get("new")).code == 404
-        assert (await applied(api, "a", body(size=2))).code == 200
+    cluster.allowed_users.add("bob")
+    cluster.kube.admit = admit
+    assert (await as_user("alice", "PATCH", "s", body(size=1)))[0] == 201
+    code, refused = await as_user("bob", "PATCH", "new", body("new"))
+    assert (code, cluster.reviews[-1]["resourceAttributes"]["verb"]) == (403, "create")
+    assert 'cannot create resource "widgets"' in refused["message"]
+    assert (await as_user("alice", "GET", "new"))[0] == 404
+    assert (await as_user("bob", "PATCH", "s", body(size=2)))[0] == 200
 
 
 async def test_cre_12_what_is_too_large_with_its_owners_is_stored_without(pki: Pki) -> None:

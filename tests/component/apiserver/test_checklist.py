@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from apiserver.apis.meta import errors
-from apiserver.endpoints.filters import chain
 from apiserver.endpoints.filters.chain import Phase
-from apiserver.server import serving as listening
+from apiserver.server.options import Times
 from tests.component.apiserver.conftest import Api, Pki, serving
 from tests.component.apiserver.test_delegation import Cluster, cluster
 from tests.component.apiserver.widgets import WIDGETS, widget
@@ -30,7 +29,7 @@ async def test_agg_05_many_connections_at_once_and_an_idle_one_outlives_the_aggr
     async with asyncio.TaskGroup() as tasks:
         answers = [tasks.create_task(api.get("?limit=1")) for _ in range(200)]
     assert {each.result().code for each in answers} == {200}
-    assert listening.SETTINGS.idle_seconds > 90
+    assert api.process.options.times.connections.idle_seconds > 90
 
 
 async def test_dis_05_and_06_discovery_describes_each_resource(api: Api) -> None:
@@ -185,20 +184,12 @@ async def test_hlt_01_a_check_can_be_left_out(api: Api) -> None:
     assert "[+]etcd excluded: ok" in text
 
 
-async def test_shd_01_a_late_request_is_sent_elsewhere(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[chain.Chain] = []
-    bounded = chain.Chain._bounded
-
-    async def spied(self: chain.Chain, *arguments: Any, **more: Any) -> Any:
-        seen.append(self)
-        return await bounded(self, *arguments, **more)
-
-    monkeypatch.setattr(chain.Chain, "_bounded", spied)
-    async with serving(pki) as api:
-        seen[-1].phase = Phase.DRAINING
-        late = await api.get()
-        assert (late.code, late.headers["Retry-After"], late.headers["Connection"]) == (429, "5", "close")
-        seen[-1].phase = Phase.SERVING
+async def test_shd_01_a_late_request_is_sent_elsewhere(api: Api) -> None:
+    chain = api.process.assembly.chain
+    chain.phase = Phase.DRAINING
+    late = await api.get()
+    assert (late.code, late.headers["Retry-After"], late.headers["Connection"]) == (429, "5", "close")
+    chain.phase = Phase.SERVING
 
 
 async def test_aun_09_no_credential_reaches_the_log(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -239,10 +230,10 @@ async def test_auz_01_05_and_06_who_may_not_learns_nothing_and_subresources_are_
     assert [each["verb"] for each in asked_of_tap] == ["get", "create"]
 
 
-async def test_neg_16_a_connection_that_asks_nothing_is_dropped(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = listening.SETTINGS
-    monkeypatch.setattr(listening, "SETTINGS", replace(settings, verified=replace(settings.verified, head_seconds=0.3)))
-    async with serving(pki) as api:
+async def test_neg_16_a_connection_that_asks_nothing_is_dropped(pki: Pki) -> None:
+    settings = Times().connections
+    quick = Times(connections=replace(settings, verified=replace(settings.verified, head_seconds=0.3)))
+    async with serving(pki, times=quick) as api:
         host, _, port = api.url.removeprefix("https://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port), ssl=pki.client("developer"))
         writer.write(b"GET /livez HTTP/1.1\r\n")

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta.objects import Object
 from apiserver.registry.cacher import items
 from tests.component.apiserver.conftest import Api
-from tests.component.apiserver.widgets import widget
+from tests.component.apiserver.widgets import WidgetStrategy, widget
 
 MERGE, JSON_PATCH, STRATEGIC, APPLY = "merge-patch+json", "json-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"
 LABELS = {"metadata": {"labels": {"a": "b"}}}
 
 
-def spoil(obj: Any, *_: Any) -> None:
+def spoil(obj: Object) -> None:
     """Change every part of an object."""
     obj["metadata"].setdefault("labels", {})["hooked"] = "yes"
     obj["metadata"].setdefault("annotations", {})["hooked"] = "yes"
@@ -23,6 +24,24 @@ def spoil(obj: Any, *_: Any) -> None:
         each["name"] += "x"
     status = obj.setdefault("status", {})
     status["phase"] = status.get("phase", "") + "x"
+
+
+class Spoiling(WidgetStrategy):
+    """Spoils whatever a hook is handed."""
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        spoil(obj)
+
+    def prepare_for_status_update(self, obj: Object, old: Object) -> None:
+        spoil(obj)
+
+    def prepare_for_delete(self, obj: Object) -> None:
+        spoil(obj)
+
+
+@pytest.fixture
+def strategy() -> WidgetStrategy:
+    return Spoiling()
 
 
 @pytest.mark.parametrize(
@@ -36,10 +55,8 @@ def spoil(obj: Any, *_: Any) -> None:
         ("w1/scale", MERGE, {"spec": {"replicas": 3}}),
     ],
 )
-async def test_a_patch_gives_hooks_a_copy(api: Api, monkeypatch: pytest.MonkeyPatch, path: str, kind: str, body: Any) -> None:
+async def test_a_patch_gives_hooks_a_copy(api: Api, path: str, kind: str, body: Any) -> None:
     made = await api.make(widget(parts=[{"name": "p"}], size=1))
-    monkeypatch.setattr(api.strategy, "prepare_for_update", spoil)
-    monkeypatch.setattr(api.strategy, "prepare_for_status_update", spoil)
     held = items._warm[-1]
     assert held.object == made
     answer = await api.patch(path, body, kind)
@@ -48,10 +65,8 @@ async def test_a_patch_gives_hooks_a_copy(api: Api, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("how", ["update", "paint", "delete"])
-async def test_other_writes_give_hooks_a_copy(api: Api, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+async def test_other_writes_give_hooks_a_copy(api: Api, how: str) -> None:
     made = await api.make({**widget(parts=[{"name": "p"}], size=1), "metadata": {"name": "w1", "finalizers": ["example.test/x"]}})
-    for hook in ("prepare_for_update", "prepare_for_delete"):
-        monkeypatch.setattr(api.strategy, hook, spoil)
     held = items._warm[-1]
     assert held.object == made
     if how == "update":

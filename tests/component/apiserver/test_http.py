@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from apiserver.server import serving as listening
+from apiserver.server.options import Times
 from tests.component.apiserver.conftest import Api, Pki, serving
 from tests.component.apiserver.widgets import WIDGETS, widget
 
@@ -88,10 +88,10 @@ async def test_a_body_is_asked_for_with_100_continue(api: Api, pki: Pki) -> None
         assert (await answer_of(reader))[0].startswith(b"HTTP/1.1 201 ")
 
 
-async def test_neg_16_every_request_of_a_connection_must_come_in_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = listening.SETTINGS
-    monkeypatch.setattr(listening, "SETTINGS", replace(settings, verified=replace(settings.verified, head_seconds=0.5)))
-    async with serving(pki) as api, asyncio.timeout(15), connected(api, pki) as (reader, writer):
+async def test_neg_16_every_request_of_a_connection_must_come_in_time(pki: Pki) -> None:
+    settings = Times().connections
+    quick = Times(connections=replace(settings, verified=replace(settings.verified, head_seconds=0.5)))
+    async with serving(pki, times=quick) as api, asyncio.timeout(15), connected(api, pki) as (reader, writer):
         writer.write(GET % b"/livez")
         await answer_of(reader)
         writer.write(b"GET /livez HTTP/1.1\r\nX: ")
@@ -202,28 +202,12 @@ async def _watches(api: Api) -> int:
     return round(sum(float(each.rpartition(" ")[2]) for each in found))
 
 
-@pytest.fixture
-def listeners(monkeypatch: pytest.MonkeyPatch) -> list[listening.Listener]:
-    """The listeners of the servers that a test begins: to stop one while clients are there."""
-    made: list[listening.Listener] = []
-    init = listening.Listener.__init__
-
-    def remember(self: listening.Listener, *given: Any) -> None:
-        init(self, *given)
-        made.append(self)
-
-    monkeypatch.setattr(listening.Listener, "__init__", remember)
-    return made
+async def _stop(api: Api) -> None:
+    """Stop the server while clients are there."""
+    await api.process.listener.stop(delay=0, not_ready=lambda: None)
 
 
-async def _stop(listeners: list[listening.Listener]) -> None:
-    await listeners[-1].stop(delay=0, not_ready=lambda: None)
-
-
-async def test_wch_16_watches_end_cleanly_and_spread_when_the_server_stops(
-    pki: Pki, monkeypatch: pytest.MonkeyPatch, listeners: list[listening.Listener]
-) -> None:
-    monkeypatch.setattr(listening, "WATCHES_END_WITHIN", 0.5)
+async def test_wch_16_watches_end_cleanly_and_spread_when_the_server_stops(pki: Pki) -> None:
     ends: list[float] = []
 
     async def follow(api: Api) -> None:
@@ -231,7 +215,7 @@ async def test_wch_16_watches_end_cleanly_and_spread_when_the_server_stops(
             assert [each async for each in answer.content] == []  # a clean end: anything else raises
         ends.append(asyncio.get_running_loop().time())
 
-    async with asyncio.TaskGroup() as tasks, serving(pki) as api:
+    async with asyncio.TaskGroup() as tasks, serving(pki, times=Times(watches_end=0.5)) as api:
         for _ in range(20):
             tasks.create_task(follow(api))
         while await _watches(api) < 20:
@@ -239,12 +223,12 @@ async def test_wch_16_watches_end_cleanly_and_spread_when_the_server_stops(
         stopping = asyncio.get_running_loop().time()
         # The client must stay open until its watches have ended, so the server is stopped from within.
         api.extra["stopping"] = stopping
-        await _stop(listeners)
+        await _stop(api)
     assert len(ends) == 20
     assert max(ends) - min(ends) > 0.1
 
 
-async def test_shd_01_a_stop_loses_no_request(pki: Pki, listeners: list[listening.Listener]) -> None:
+async def test_shd_01_a_stop_loses_no_request(pki: Pki) -> None:
     async with serving(pki) as api:
         await api.make(widget())
         codes: list[int] = []
@@ -264,13 +248,13 @@ async def test_shd_01_a_stop_loses_no_request(pki: Pki, listeners: list[listenin
             for _ in range(8):
                 tasks.create_task(ask())
             await asyncio.sleep(0.3)
-            await _stop(listeners)
+            await _stop(api)
             done.set()
     assert set(codes) <= {200, 429}
     assert codes.count(200) > 8
 
 
-async def test_shd_01_a_request_under_way_is_answered_while_the_server_stops(pki: Pki, listeners: list[listening.Listener]) -> None:
+async def test_shd_01_a_request_under_way_is_answered_while_the_server_stops(pki: Pki) -> None:
     async with serving(pki) as api:
         entered, release = asyncio.Event(), asyncio.Event()
         commit = api.storage.commit
@@ -284,7 +268,7 @@ async def test_shd_01_a_request_under_way_is_answered_while_the_server_stops(pki
         async with asyncio.TaskGroup() as tasks:
             first = tasks.create_task(api.call("POST", "", widget()))
             await entered.wait()
-            stopping = tasks.create_task(_stop(listeners))
+            stopping = tasks.create_task(_stop(api))
             await asyncio.sleep(0.1)
             assert not stopping.done()
             release.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,11 +16,11 @@ import aiohttp
 import pytest
 
 from apiserver.apis.meta import times
-from apiserver.registry.generic.admitting import Admitter
 from apiserver.server import __main__ as virt_api
 from apiserver.server import options, running
 from certs.issuing import Pair, new_authority
 from storage.memory import MemoryStorage
+from storage.port import Condition, Delete, Put
 from tests.component.apiserver.conftest import HOUR, Pki
 from tests.component.apiserver.test_delegation import CONFIG_MAPS, NAMESPACES, REVIEWS, TOKENS, trusted, write_kubeconfig
 from tests.fakes.kubeapi import FakeAPI
@@ -121,7 +121,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def serving(pki: Pki, directory: Path, *flags: str) -> AsyncIterator[Cluster]:
+async def serving(pki: Pki, directory: Path, *flags: str, storage: MemoryStorage | None = None) -> AsyncIterator[Cluster]:
     kube = FakeAPI()
     made = Cluster(kube, pki, new_authority("front-proxy", HOUR, datetime.now(UTC)))
     kube.admit = made.admit
@@ -142,7 +142,8 @@ async def serving(pki: Pki, directory: Path, *flags: str) -> AsyncIterator[Clust
                 f"--kubeconfig={write_kubeconfig(directory / 'kubeconfig', config)}", "--namespace=kubevirt", *flags,
             ]
         )  # fmt: skip
-        async with running.running(given, lambda client: virt_api.kinds(given, client, None), MemoryStorage()) as (host, port):
+        kept = storage or MemoryStorage()
+        async with running.running(given, lambda client: virt_api.kinds(given, client, None), kept) as (host, port):
             made.url = f"https://{host}:{port}"
             async with asyncio.timeout(10):
                 while (await made.ask("GET", "/readyz", by=None))[0] != 200:
@@ -328,21 +329,25 @@ async def test_the_account_is_the_releases(pki: Pki, tmp_path: Path) -> None:
         assert (await cluster.put_status(VM_STATUS, RUNNING, "node2"))[0] == 200  # not the account
 
 
-async def test_a_write_is_judged_at_the_revision_that_it_replaces(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine moves while a patch of the former node is planned: judged on the older copy it would pass."""
-    plan = Admitter.validate
-    moved: list[bool] = []
+async def test_a_write_is_judged_at_the_revision_that_it_replaces(pki: Pki, tmp_path: Path) -> None:
+    """The machine moves once a patch of the former node was planned: judged on the older copy it would pass."""
 
-    async def slowly(self: Admitter, *given: Any) -> None:
-        await plan(self, *given)
-        if not moved:
-            moved.append(True)
-            await cluster.put_status(VM_STATUS, {**SCHEDULED, "nodeName": "node2"})
+    class Overtaken(MemoryStorage):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first: list[Callable[[], Awaitable[object]]] = []
 
-    monkeypatch.setattr(Admitter, "validate", slowly)
-    wait = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "DisksNotReady"}]}}
-    code, status = await cluster.handler("node1", "PATCH", VM_STATUS, wait, kind="merge-patch+json")
-    assert moved
+        async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
+            if self.first:
+                await self.first.pop()()
+            return await super().commit(conditions, writes)
+
+    storage = Overtaken()
+    async with serving(pki, tmp_path, storage=storage) as cluster:
+        storage.first.append(lambda: cluster.put_status(VM_STATUS, {**SCHEDULED, "nodeName": "node2"}))
+        wait = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "DisksNotReady"}]}}
+        code, status = await cluster.handler("node1", "PATCH", VM_STATUS, wait, kind="merge-patch+json")
+    assert storage.first == []
     assert (code, status["details"]["causes"][0]["field"]) == (403, "status.nodeName")
 
 

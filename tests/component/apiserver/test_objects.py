@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
 import pytest
 
+from apiserver.apis.meta.objects import Object
 from tests.component.apiserver.conftest import NAMESPACE, Api
-from tests.component.apiserver.widgets import WIDGETS, widget
+from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy, widget
 
 
 async def test_the_server_decides_uid_times_generation_and_revision(api: Api) -> None:
@@ -74,13 +74,20 @@ async def test_unknown_and_duplicate_fields_give_warnings_and_are_dropped(api: A
     assert refused.code == 422
 
 
-async def test_what_a_kind_has_to_say_about_an_update_is_a_warning_of_its_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    def grown(obj: dict[str, Any], old: dict[str, Any]) -> list[str]:
+class Talking(WidgetStrategy):
+    """Has something to say about growth, and about haste."""
+
+    def warnings_on_update(self, obj: Object, old: Object) -> list[str]:
         before, after = (each["spec"].get("size", 0) for each in (old, obj))
         return [f"it grows from {before} to {after}"] if after > before else []
 
+    def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> list[str]:
+        return [] if grace_seconds is None else [f"{obj['metadata']['name']} takes longer than {grace_seconds} s"]
+
+
+@pytest.mark.parametrize("strategy", [Talking()])
+async def test_what_a_kind_has_to_say_about_an_update_is_a_warning_of_its_answer(api: Api) -> None:
     made = await api.make(widget(size=1))
-    monkeypatch.setattr(api.strategy, "warnings_on_update", grown)
     told = await api.call("PUT", "w1?dryRun=All", made | {"spec": {"size": 2}})
     assert (told.code, told.headers.getall("Warning")) == (200, ['299 - "it grows from 1 to 2"'])
     told = await api.patch("w1", {"spec": {"size": 3}})
@@ -90,11 +97,8 @@ async def test_what_a_kind_has_to_say_about_an_update_is_a_warning_of_its_answer
         assert (silent.code, "Warning" in silent.headers) == (200, False)
 
 
-async def test_what_a_kind_has_to_say_about_a_deletion_is_a_warning_of_its_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hasty(obj: dict[str, Any], grace_seconds: int | None) -> list[str]:
-        return [] if grace_seconds is None else [f"{obj['metadata']['name']} takes longer than {grace_seconds} s"]
-
-    monkeypatch.setattr(api.strategy, "warnings_on_delete", hasty)
+@pytest.mark.parametrize("strategy", [Talking()])
+async def test_what_a_kind_has_to_say_about_a_deletion_is_a_warning_of_its_answer(api: Api) -> None:
     await api.make(widget())
     told = await api.call("DELETE", "w1?gracePeriodSeconds=3&dryRun=All")
     assert (told.code, told.headers.getall("Warning")) == (200, ['299 - "w1 takes longer than 3 s"'])

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import aiohttp
 import pytest
 
-from apiserver.apis.meta import names
-from apiserver.endpoints.verbs import reading, watching
+from apiserver.apis.meta.objects import Object
+from apiserver.endpoints.verbs import reading
 from apiserver.server import running
 from apiserver.server.running import Kinds
 from storage.memory import MemoryStorage
 from tests.component.apiserver.conftest import NAMESPACE, Api, Pki, flags
-from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy, widget
+from tests.component.apiserver.widgets import OLD_WIDGETS, WIDGETS, OldWidgetStrategy, WidgetStrategy, widget
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -91,15 +92,25 @@ async def test_agg_10_discovery_says_what_kubectl_resolves_short_names_by(api: A
     assert (main["shortNames"], main["singularName"], main["categories"]) == (["wd"], "widget", ["toys"])
 
 
-async def test_cre_08_a_generated_name_that_is_taken_is_drawn_again_but_not_for_ever(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+class Unlucky(WidgetStrategy):
+    """Has the names that are generated be these."""
+
+    drawn: Iterator[str] = iter(())
+
+    def prepare_for_create(self, obj: Object) -> None:
+        if "generateName" in obj["metadata"]:
+            obj["metadata"]["name"] = next(self.drawn, obj["metadata"]["name"])
+
+
+@pytest.mark.parametrize("strategy", [Unlucky()])
+async def test_cre_08_a_generated_name_that_is_taken_is_drawn_again_but_not_for_ever(api: Api, strategy: Unlucky) -> None:
     await api.make(widget("a-taken"))
-    drawn = iter(["a-taken", "a-taken", "a-free"])
     body = {**widget(), "metadata": {"generateName": "a-"}}
-    with monkeypatch.context() as patched:
-        patched.setattr(names, "generate", lambda _: next(drawn))
-        assert (await api.make(body))["metadata"]["name"] == "a-free"
-        patched.setattr(names, "generate", lambda _: "a-taken")
-        answer = await api.call("POST", "", body)
+    strategy.drawn = iter(["a-taken", "a-taken", "a-free"])
+    assert (await api.make(body))["metadata"]["name"] == "a-free"
+    strategy.drawn = iter(["a-taken"] * 100)
+    answer = await api.call("POST", "", body)
+    assert len(list(strategy.drawn)) > 50
     assert (answer.code, answer.json["reason"], answer.headers["Retry-After"]) == (409, "AlreadyExists", "1")
     long = await api.make({**widget(), "metadata": {"generateName": "b" * 70}})
     assert re.fullmatch(r"b{58}[a-z0-9]{5}", long["metadata"]["name"])
@@ -159,8 +170,8 @@ async def test_lst_07_a_page_of_a_given_revision_is_of_exactly_that_one(api: Api
     assert (await api.get("?shardSelector=x")).code == 200, "LST-12: an alpha parameter is one that nobody knows"
 
 
-async def test_wch_05_bookmarks_come_from_time_to_time_though_nothing_happens(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.05)
+async def test_wch_05_bookmarks_come_from_time_to_time_though_nothing_happens(api: Api) -> None:
+    api.process.assembly.watches.bookmark_seconds = 0.05
     made = await api.make(widget())
     async with api.watch(f"resourceVersion={made['metadata']['resourceVersion']}&allowWatchBookmarks=true") as frames:
         async with asyncio.timeout(5):
@@ -173,28 +184,43 @@ async def test_wch_05_bookmarks_come_from_time_to_time_though_nothing_happens(ap
         assert [each async for each in frames] == [], "nobody asked for them"
 
 
-async def test_wch_17_an_event_is_encoded_once_for_all_watches_of_a_form(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded: list[str] = []
-    encode = watching._Stream._encode
+class Counting(OldWidgetStrategy):
+    """Counts how often an object is turned into the old version, which each encoding of it begins with."""
 
-    def counted(self: Any, event: Any) -> bytes:
-        encoded.append(self._form)
-        return encode(self, event)
+    shown = 0
 
-    monkeypatch.setattr(watching._Stream, "_encode", counted)
+    def downgrade(self, obj: Object) -> Object:
+        self.shown += 1
+        return super().downgrade(obj)
+
+
+async def test_wch_17_an_event_is_encoded_once_for_all_watches_of_a_form(pki: Pki) -> None:
+    hub, storage = WidgetStrategy(), MemoryStorage()
+    old = Counting(hub)
+    async with (
+        running.running(flags(pki), lambda _: Kinds((hub, old)), storage) as (host, port),
+        api_of(pki, f"https://{host}:{port}", storage) as api,
+    ):
+        while (await api.get("/readyz")).code != 200:
+            await asyncio.sleep(0.01)
+        await _encoded_once(api, old)
+
+
+async def _encoded_once(api: Api, old: Counting) -> None:
     made = await api.make(widget())
-    query = f"?watch=1&timeoutSeconds=1&resourceVersion={made['metadata']['resourceVersion']}"
+    query = f"{OLD_WIDGETS.path(NAMESPACE)}?watch=1&timeoutSeconds=1&resourceVersion={made['metadata']['resourceVersion']}"
     partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
     async with asyncio.TaskGroup() as tasks:
         whole = [tasks.create_task(api.get(query)) for _ in range(10)]
         small = [tasks.create_task(api.get(query, Accept=partial)) for _ in range(10)]
         await asyncio.sleep(0.3)
+        before = old.shown
         for size in range(2, 12):
             await api.patch("w1", {"spec": {"size": size}})
     for watches in (whole, small):
         bodies = {each.result().body for each in watches}
         assert [len(each.splitlines()) for each in bodies] == [10]
-    assert sorted(encoded.count(form) for form in set(encoded)) == [10, 10]
+    assert old.shown - before == 2 * 10
 
 
 async def test_sub_08_verbs_can_be_tried_and_are_published_with_the_kind_of_their_answer(api: Api) -> None:
@@ -243,40 +269,50 @@ async def test_shd_01_a_server_that_stops_is_unready_at_once_and_serves_on_until
             assert ((await api.get("w1")).code, (await api.get("/livez")).code) == (200, 200)
 
 
-async def test_a_long_table_is_made_in_pieces_between_which_others_are_served(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/differences.md; the answer is what one piece would be."""
-    for number in range(30):
-        await api.make(widget(f"w{number:02}", size=number))
-    partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-    whole = [(await api.get("", Accept=each)).json for each in (TABLE, partial)]
-    turns = 0
-    seen: list[int] = []
-    cells = api.strategy.cells
+class Noting(WidgetStrategy):
+    """Notes the turns of the event loop in which rows of tables are made."""
 
-    def noted(obj: Any, now: Any) -> list[Any]:
-        seen.append(turns)
-        return cells(obj, now)
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = 0
+        self.seen: list[int] = []
+
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        self.seen.append(self.turns)
+        return super().cells(obj, now)
+
+
+@pytest.mark.parametrize("strategy", [Noting()])
+async def test_a_long_table_is_made_in_pieces_between_which_others_are_served(api: Api, strategy: Noting) -> None:
+    """docs/differences.md; the answer is what single pieces would be."""
+    count = 3 * reading.PIECE
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(count):
+            tasks.create_task(api.make(widget(f"w{number:03}", size=number)))
+    partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
     async def others() -> None:
-        nonlocal turns
         while True:
-            turns += 1
+            strategy.turns += 1
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(reading, "_PIECE", 10)
-    monkeypatch.setattr(api.strategy, "cells", noted)
     async with asyncio.TaskGroup() as tasks:
         busy = tasks.create_task(others())
-        pieces = [(await api.get("", Accept=each)).json for each in (TABLE, partial)]
+        table, small = [(await api.get("", Accept=each)).json for each in (TABLE, partial)]
         yaml = await api.get("", Accept=TABLE.replace("json", "yaml"))
         busy.cancel()
-    assert len(set(seen[:30])) == 3
-    assert [len(each.get("rows") or each["items"]) for each in pieces] == [30, 30]
-    assert pieces[1] == whole[1]
-    for table in (whole[0], pieces[0]):
-        for row in table["rows"]:
-            row["cells"].pop()  # its age
-    assert pieces[0] == whole[0]
-    assert (yaml.code, yaml.body.count(b"\n- cells:")) == (200, 30)
+    assert len(set(strategy.seen[:count])) == 3
+    for whole, accept, part in ((table, TABLE, "rows"), (small, partial, "items")):
+        pages, page, token = list[Any](), {}, ""
+        while len(pages) < 3:  # each is one piece
+            page = (await api.get(f"?limit={reading.PIECE}&continue={token}", Accept=accept)).json
+            token = page["metadata"].get("continue", "")
+            pages.append(page[part])
+        assert [len(each) for each in pages] == [reading.PIECE] * 3
+        for row in (*whole[part], *(row for each in pages for row in each)):
+            row.get("cells", [""]).pop()  # its age
+        assert [row for each in pages for row in each] == whole[part]
+        assert whole.keys() == page.keys()
+    assert (yaml.code, yaml.body.count(b"\n- cells:")) == (200, count)
     empty = (await api.get("?labelSelector=no", Accept=TABLE)).json
     assert (empty["rows"], empty["columnDefinitions"][0]["name"]) == ([], "Name")

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from apiserver.server.options import Times
-from storage.encryption.kms import envelope
 from storage.etcd.store import EtcdStorage, Settings
 from storage.port import Delete, Entry, Put
 from tests.component.apiserver.conftest import NAMESPACE, Api, Pki, serving
@@ -25,7 +24,7 @@ from tests.ports import free_port
 
 __all__ = ["etcd_server"]
 
-QUICK = Times(files=0.05)
+QUICK = Times(files=0.05, kms=(0.05, 0.05))
 PREFIX = f"/registry/example.test/widgets/{NAMESPACE}/"
 
 
@@ -184,10 +183,8 @@ async def test_sto_06_08_what_cannot_be_decrypted_is_reported_and_the_rest_is_se
 
 
 async def test_sto_06_a_key_management_service_takes_over_rotates_and_fails_without_harm(
-    pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(envelope, "WELL_SECONDS", 0.05)
-    monkeypatch.setattr(envelope, "ILL_SECONDS", 0.05)
     file, kms = tmp_path / "encryption.yaml", FakeKms()
     configure(file, "old")
     flags = (f"--encryption-provider-config={file}", "--encryption-provider-config-automatic-reload")

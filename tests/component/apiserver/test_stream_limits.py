@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 
-from apiserver.client import buffers
 from apiserver.endpoints.verbs import bounded, joining
 from tests.component.apiserver.conftest import Api, Pki, serving
 from tests.component.apiserver.test_server import echo
 from tests.component.apiserver.test_streams import tapped
-from tests.component.apiserver.widgets import Tap, widget
+from tests.component.apiserver.widgets import Tap, WidgetStrategy, widget
 
 LIMITED = ("--max-streams=4", "--max-streams-per-user=3", "--max-streams-per-user-and-object=2")
 
 
 @pytest.fixture
-async def limited(pki: Pki) -> AsyncIterator[Api]:
-    async with serving(pki, *LIMITED) as made:
+async def limited(pki: Pki, strategy: WidgetStrategy) -> AsyncIterator[Api]:
+    async with serving(pki, *LIMITED, strategy=strategy) as made:
         yield made
 
 
@@ -118,8 +120,14 @@ async def test_a_dial_that_fails_or_is_given_up_holds_no_place(pki: Pki, limited
         silent.set()
 
 
-async def test_the_server_of_a_stream_learns_whose_it_is_by_a_token(pki: Pki, limited: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tap, "holder_header", "X-Whose", raising=False)
+class Held(Tap):
+    """A stream whose server is told whose it is."""
+
+    holder_header = "X-Whose"
+
+
+@pytest.mark.parametrize("strategy", [WidgetStrategy(Held())])
+async def test_the_server_of_a_stream_learns_whose_it_is_by_a_token(pki: Pki, limited: Api) -> None:
     seen: list[str] = []
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
@@ -134,8 +142,8 @@ async def test_the_server_of_a_stream_learns_whose_it_is_by_a_token(pki: Pki, li
     assert not {"", "alice", "bob"} & set(seen)
 
 
-async def test_a_client_cannot_say_whose_its_stream_is(pki: Pki, limited: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tap, "holder_header", "X-Whose", raising=False)
+@pytest.mark.parametrize("strategy", [WidgetStrategy(Held())])
+async def test_a_client_cannot_say_whose_its_stream_is(pki: Pki, limited: Api) -> None:
     seen: list[list[str]] = []
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
@@ -198,21 +206,21 @@ async def test_no_compression_is_agreed_on_either_way(pki: Pki, limited: Api) ->
     assert offered == [""]
 
 
-async def test_what_the_kernel_keeps_of_a_stream_is_bounded_on_both_of_our_sides(
-    pki: Pki, limited: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_the_kernel_keeps_of_a_stream_is_bounded_on_both_of_our_sides(pki: Pki, limited: Api) -> None:
     """It grows to megabytes by itself, which count as memory of the pod."""
-    narrowed: list[socket.socket] = []
-    narrow = buffers.narrow
+    async with tapped(pki, limited) as url, session_of(pki, "alice") as alice:
+        before = narrowed()
+        async with alice.ws_connect(url):
+            assert len(narrowed() - before) == 2
 
-    def seen(transport: asyncio.BaseTransport | None, size: int) -> None:
-        narrow(transport, size)
-        assert transport is not None
-        narrowed.append(transport.get_extra_info("socket"))
 
-    monkeypatch.setattr(buffers, "narrow", seen)
-    async with tapped(pki, limited) as url, session_of(pki, "alice") as alice, alice.ws_connect(url):
-        assert len(narrowed) == 2
-        for each in narrowed:
-            for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-                assert each.getsockopt(socket.SOL_SOCKET, option) <= 2 * bounded.SOCKET_BYTES
+def narrowed() -> set[str]:
+    """Return the sockets of this process for which the kernel keeps what is said of streams."""
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(each.name))) as one:
+            name = each.readlink()
+            sizes = [one.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_RCVBUF, socket.SO_SNDBUF)]
+            if one.family == socket.AF_INET and max(sizes) <= 2 * bounded.SOCKET_BYTES:
+                found.add(str(name))
+    return found

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,15 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from apiserver.endpoints.filters import withdrawing
 from apiserver.server import options, running
+from apiserver.server.options import Times
 from apiserver.server.running import Kinds
 from certs.issuing import Pair, new_authority
 from storage.memory import MemoryStorage
 from tests.component.apiserver.conftest import HOUR, Api, Pki
 from tests.component.apiserver.test_delegation import CONFIG_MAPS, NAMESPACES, REVIEWS, TOKENS, trusted, write_kubeconfig
 from tests.component.apiserver.test_streams import tapped
-from tests.component.apiserver.widgets import WIDGETS, WidgetStrategy
+from tests.component.apiserver.widgets import WIDGETS, Tap, WidgetStrategy
 from tests.fakes.kubeapi import FakeAPI
 
 TAP = f"{WIDGETS.path('acc')}/w1/tap"
@@ -92,8 +92,8 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene_of(pki: Pki, directory: Path, *flags: str) -> AsyncIterator[Scene]:
-    kube, rights, strategy, storage = FakeAPI(), Rights(), WidgetStrategy(), MemoryStorage()
+async def scene_of(pki: Pki, directory: Path, *flags: str, times: Times | None = None, tap: Tap | None = None) -> AsyncIterator[Scene]:
+    kube, rights, strategy, storage = FakeAPI(), Rights(), WidgetStrategy(tap), MemoryStorage()
     kube.admit = rights.admit
     proxies = new_authority("front-proxy", HOUR, datetime.now(UTC))
     await kube.put(CONFIG_MAPS, trusted(proxies, pki.authority, ["front-proxy-client"]))
@@ -110,6 +110,7 @@ async def scene_of(pki: Pki, directory: Path, *flags: str) -> AsyncIterator[Scen
                 *flags,
             ]
         )  # fmt: skip
+        given = replace(given, times=times or Times())
         async with running.running(given, lambda _: Kinds((strategy,)), storage) as (host, port):
             connector = aiohttp.TCPConnector(ssl=pki.client(OWNER))
             async with aiohttp.ClientSession(connector=connector) as session:
@@ -122,18 +123,26 @@ async def scene_of(pki: Pki, directory: Path, *flags: str) -> AsyncIterator[Scen
                     yield scene
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams are judged again every tenth of a second instead of every half minute."""
-    monkeypatch.setattr(withdrawing, "CHECK_SECONDS", (0.05, 0.1))
-    monkeypatch.setattr(withdrawing, "SHARED_SECONDS", 0.05)
+QUICK = Times(stream_check=(0.05, 0.1), stream_shared=0.05)
+"""Streams are judged again every tenth of a second instead of every half minute."""
+
+
+class Picture(Tap):
+    """A stream that only shows."""
+
+    interactive = False
 
 
 @pytest.fixture
-async def scene(quick: None, pki: Pki, tmp_path: Path) -> AsyncIterator[Scene]:
-    del quick
-    async with scene_of(pki, tmp_path) as made:
+async def scene(pki: Pki, tmp_path: Path, tap: Tap) -> AsyncIterator[Scene]:
+    async with scene_of(pki, tmp_path, times=QUICK, tap=tap) as made:
         yield made
+
+
+@pytest.fixture
+def tap() -> Tap:
+    """Return the stream of a widget; a test that needs another one gives it as its parameter ``tap``."""
+    return Tap()
 
 
 async def spoken(socket: aiohttp.ClientWebSocketResponse) -> None:
@@ -173,8 +182,8 @@ async def test_whoever_may_only_read_does_not_type_and_nothing_is_dialled(scene:
     assert scene.dialled == 1
 
 
-async def test_a_stream_that_only_shows_needs_no_more_than_get(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(scene.api.strategy.tap), "interactive", False)
+@pytest.mark.parametrize("tap", [Picture()])
+async def test_a_stream_that_only_shows_needs_no_more_than_get(scene: Scene) -> None:
     scene.rights.granted = {"reader": {"get"}}
     async with scene.proxied() as session, session.ws_connect(TAP, headers={"X-Remote-User": "reader"}) as socket:
         await spoken(socket)
@@ -273,10 +282,9 @@ async def test_a_websocket_that_a_page_of_another_host_opens_is_refused(scene: S
             assert not [each for each in answer.headers if each.lower().startswith("access-control")]
 
 
-async def test_a_page_that_the_operator_allows_opens_websockets(quick: None, pki: Pki, tmp_path: Path) -> None:
-    del quick
+async def test_a_page_that_the_operator_allows_opens_websockets(pki: Pki, tmp_path: Path) -> None:
     async with (
-        scene_of(pki, tmp_path, r"--cors-allowed-origins=^https://console\.example$,//a\.example(:|$)") as scene,
+        scene_of(pki, tmp_path, r"--cors-allowed-origins=^https://console\.example$,//a\.example(:|$)", times=QUICK) as scene,
         scene.proxied() as session,
     ):
         scene.rights.granted = {"alice": {"get", "create"}}

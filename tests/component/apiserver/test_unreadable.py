@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 
-import pytest
-
-from apiserver.registry.cacher.watchcache import WatchCache
 from storage.memory import MemoryStorage
 from storage.port import Put
 from tests.component.apiserver.conftest import Api, Pki, serving
@@ -42,19 +39,11 @@ async def test_an_object_that_cannot_be_decoded_breaks_nothing_and_can_be_delete
     assert readable.code == 200
 
 
-async def test_a_cache_that_lost_an_object_is_noticed_and_read_anew(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    caches: list[WatchCache] = []
-    run = WatchCache.run
-
-    async def remembered(self: WatchCache) -> None:
-        caches.append(self)
-        await run(self)
-
-    monkeypatch.setattr(WatchCache, "run", remembered)
+async def test_a_cache_that_lost_an_object_is_noticed_and_read_anew(pki: Pki) -> None:
     async with serving(pki, storage=MemoryStorage()) as api:
         for name in "abc":
             await api.make(widget(name))
-        (cache,) = caches
+        (cache,) = api.process.assembly.caches
         cache._items.remove(KEY.replace("bad", "b"))
         assert not await cache.check()
         async with asyncio.timeout(10):
@@ -64,19 +53,11 @@ async def test_a_cache_that_lost_an_object_is_noticed_and_read_anew(pki: Pki, mo
         assert f'apiserver_storage_consistency_checks_total{{group="{WIDGETS.group}",resource="widgets",status="failure"}} 1' in page
 
 
-async def test_while_the_cache_is_wrong_reads_go_to_storage(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    caches: list[WatchCache] = []
-    run = WatchCache.run
-
-    async def remembered(self: WatchCache) -> None:
-        caches.append(self)
-        await run(self)
-
-    monkeypatch.setattr(WatchCache, "run", remembered)
+async def test_while_the_cache_is_wrong_reads_go_to_storage(pki: Pki) -> None:
     async with serving(pki) as api:
         for name in "abc":
             await api.make(widget(name))
-        (cache,) = caches
+        (cache,) = api.process.assembly.caches
         cache._items.remove(KEY.replace("bad", "b"))
         assert (await api.get("b")).code == 404
         cache.is_usable = False

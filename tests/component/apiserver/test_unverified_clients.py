@@ -16,6 +16,7 @@ import pytest
 
 from apiserver.endpoints.http.connection import Connection
 from apiserver.server import serving as listening
+from apiserver.server.options import Times
 from benchmarks.attacks.wire import Wire
 from tests.component.apiserver.conftest import Api, Pki, serving
 from tests.component.apiserver.widgets import WIDGETS, widget
@@ -87,18 +88,10 @@ class Exposed:
 
 
 @asynccontextmanager
-async def exposing(pki: Pki, monkeypatch: pytest.MonkeyPatch, *flags: str) -> AsyncIterator[Exposed]:
-    made: list[listening.Listener] = []
-    init = listening.Listener.__init__
-
-    def remember(self: listening.Listener, *given: Any) -> None:
-        init(self, *given)
-        made.append(self)
-
-    monkeypatch.setattr(listening.Listener, "__init__", remember)
-    async with serving(pki, *flags) as api:
+async def exposing(pki: Pki, *flags: str, times: Times | None = None) -> AsyncIterator[Exposed]:
+    async with serving(pki, *flags, times=times) as api:
         await api.make(widget())
-        exposed = Exposed(api, made[-1], [])
+        exposed = Exposed(api, api.process.listener, [])
         try:
             yield exposed
         finally:
@@ -106,9 +99,15 @@ async def exposing(pki: Pki, monkeypatch: pytest.MonkeyPatch, *flags: str) -> As
                 each.abort()
 
 
+def allowing(**seconds: Any) -> Times:
+    """Return times with others for clients that are not verified."""
+    settings = Times().connections
+    return Times(connections=replace(settings, unverified=replace(settings.unverified, **seconds)))
+
+
 @pytest.fixture
-async def exposed(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Exposed]:
-    async with exposing(pki, monkeypatch) as made:
+async def exposed(pki: Pki) -> AsyncIterator[Exposed]:
+    async with exposing(pki) as made:
         yield made
 
 
@@ -184,10 +183,8 @@ async def test_strangers_heads_push_nothing_out_of_what_is_remembered(exposed: E
     assert set(server.heads._known) == known
 
 
-async def test_a_head_that_comes_slowly_has_its_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = listening.SETTINGS
-    monkeypatch.setattr(listening, "SETTINGS", replace(settings, unverified=replace(settings.unverified, head_seconds=0.5)))
-    async with exposing(pki, monkeypatch) as exposed, asyncio.timeout(10):
+async def test_a_head_that_comes_slowly_has_its_time(pki: Pki) -> None:
+    async with exposing(pki, times=allowing(head_seconds=0.5)) as exposed, asyncio.timeout(10):
         wire = await exposed.connect()
         await wire.say(BEGUN)
         with suppress(ConnectionError):
@@ -218,10 +215,8 @@ async def test_requests_without_end_do_not_pile_up(exposed: Exposed, pki: Pki) -
     assert await exposed.serves(pki)
 
 
-async def test_answers_that_nobody_reads_have_their_time(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = listening.SETTINGS
-    monkeypatch.setattr(listening, "SETTINGS", replace(settings, unverified=replace(settings.unverified, stall_seconds=0.5)))
-    async with exposing(pki, monkeypatch) as exposed:
+async def test_answers_that_nobody_reads_have_their_time(pki: Pki) -> None:
+    async with exposing(pki, times=allowing(stall_seconds=0.5)) as exposed:
         wire = await exposed.connect(reads=False, room=4096)
         await exposed.until(lambda: exposed.strangers == 1)
         async with asyncio.timeout(20):
@@ -245,8 +240,8 @@ async def test_who_asks_for_new_keys_of_tls_without_end_is_let_go(exposed: Expos
     assert await exposed.serves(pki)
 
 
-async def test_a_body_is_not_read_before_it_is_known_who_sends_it(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with exposing(pki, monkeypatch, "--no-anonymous-auth") as exposed:
+async def test_a_body_is_not_read_before_it_is_known_who_sends_it(pki: Pki) -> None:
+    async with exposing(pki, "--no-anonymous-auth") as exposed:
         wire = await exposed.connect()
         path = WIDGETS.path("acc").encode()
         await wire.say(b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\nExpect: 100-continue\r\n\r\n" % path)
@@ -280,9 +275,9 @@ async def test_a_flood_of_handshakes_leaves_those_who_are_known_their_turn(expos
     assert (served, kept) == ([True] * 5, [200] * 20)
 
 
-async def test_the_flags_say_how_many(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_flags_say_how_many(pki: Pki) -> None:
     flags = ("--max-unverified-connections=6", "--max-unverified-connections-per-address=4", "--max-connections=3")
-    async with exposing(pki, monkeypatch, *flags) as exposed:
+    async with exposing(pki, *flags) as exposed:
         strangers = [await exposed.connect() for _ in range(6)]
         assert await gone(strangers, 2)
         others = [await exposed.connect(ELSEWHERE) for _ in range(4)]

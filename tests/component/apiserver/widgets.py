@@ -147,8 +147,8 @@ class WidgetStrategy(Strategy):
     model = Widget
     scaling = Scaling(lambda obj: f"widget={obj['metadata']['name']}")
 
-    def __init__(self) -> None:
-        self.tap = Tap()
+    def __init__(self, tap: Tap | None = None) -> None:
+        self.tap = tap or Tap()
         self.verbs = {"paint": Paint(), "twin": Twin()}
         self.connects = {"tap": self.tap}
         self.reads = {"shine": Shine()}
