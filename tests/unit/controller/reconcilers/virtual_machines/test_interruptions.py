@@ -10,6 +10,7 @@ import pytest
 from apiserver.apis.meta.objects import condition, name_of
 from apiserver.apis.virt import summary
 from controller.reconcilers.actions import CreatePod, Requeue, WriteStatus
+from controller.reconcilers.nodes.node_reports import Silence
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
@@ -19,6 +20,8 @@ NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 ASKED = {"exitCode": 0, "message": "shutdown-requested: the guest powered off as it was asked to"}
 ITSELF = {"exitCode": 0, "message": "shutdown: the guest powered off"}
 KILLED = {"exitCode": 137, "reason": "Error"}
+POWER_LOST = {"exitCode": 255, "reason": "Unknown"}
+REPORTING, SILENT = Silence(), Silence(frozenset({"node1"}))
 CAUSES = (
     "EvictionByEvictionAPI",
     "PreemptionByScheduler",
@@ -42,10 +45,10 @@ def ended(cause: str | None, how: dict[str, Any], *, deleting: bool = True) -> d
     return pod
 
 
-def becomes(vm: dict[str, Any], *pods: dict[str, Any]) -> bool:
+def becomes(vm: dict[str, Any], *pods: dict[str, Any], silence: Silence = REPORTING) -> bool:
     """Plan until nothing is written any more; return whether another pod is made."""
     for _ in range(6):
-        actions = plan(Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW, rested=400.0))
+        actions = plan(Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW, rested=400.0, silence=silence))
         if any(isinstance(each, CreatePod) for each in actions):
             vm["status"] = next(each.status for each in actions if isinstance(each, WriteStatus))
             return True
@@ -86,6 +89,25 @@ def test_a_pod_that_somebody_deletes_ends_its_attempt(strategy: str) -> None:
         vm = machine(strategy)
         assert becomes(vm, *pods) is (strategy == "RerunOnFailure")
         assert "deleted, not by virt-controller" in vm["status"]["attempts"][0]["message"]
+
+
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
+def test_a_node_that_lost_power_and_is_soon_back_leaves_an_attempt_that_failed(strategy: str) -> None:
+    vm = machine(strategy, phase="Unknown")
+    assert becomes(vm, ended(None, POWER_LOST, deleting=False)) is (strategy in ("Always", "RerunOnFailure"))
+    assert vm["status"]["attempts"][0]["message"] == "virt-launcher ended: Unknown (exit code 255)"
+
+
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["Kubernetes deleted it for the taint", "nobody did"])
+def test_who_removes_a_pod_of_a_silent_node_ends_it_unless_kubernetes_was_about_to(strategy: str, is_deleted: bool) -> None:
+    vm, pod = machine(strategy), a_pod(deleting=is_deleted)
+    if is_deleted:
+        told = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": ""}
+        pod["status"]["conditions"].append(told)
+    assert not becomes(vm, pod, silence=SILENT)
+    assert vm["status"]["phase"] == "Unknown"
+    assert becomes(vm, silence=SILENT) is (is_deleted or strategy in ("Always", "RerunOnFailure"))
 
 
 @pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
