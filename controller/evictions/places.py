@@ -39,7 +39,7 @@ class Places:
         half = self.limit // 2
         return self.taken[namespace] >= half and any(self.taken[each] < half for each in waiting.get(self.where, ()))
 
-    def told(self, namespace: str | None = None) -> str:
+    def describe(self, namespace: str | None = None) -> str:
         """Return words for the migrations there, of a namespace or of all."""
         count = self.taken.total() if namespace is None else self.taken[namespace]
         of = "" if namespace is None else f" of namespace {namespace}"
