@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,7 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     _sync(path.parent)
 
 
-def publish(directory: Path, files: Mapping[str, bytes], *, mode: int = 0o600) -> None:
+def publish(directory: Path, files: Mapping[str, bytes], *, mode: int = 0o600, rename: Callable[[Path, Path], Path] = Path.rename) -> None:
     """Replace a set of files in ``directory`` at once, the way the kubelet does.
 
     The files live in a new directory ``..<random>``; ``..data`` is a symlink to it and is swapped by one rename; each name is a
@@ -38,7 +38,7 @@ def publish(directory: Path, files: Mapping[str, bytes], *, mode: int = 0o600) -
     _sync(version)
     swap = directory / f"..data_{secrets.token_hex(4)}"
     swap.symlink_to(version.name)
-    swap.rename(directory / DATA)
+    rename(swap, directory / DATA)
     for name in files:
         if not (link := directory / name).is_symlink():
             link.unlink(missing_ok=True)

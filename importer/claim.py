@@ -11,7 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -133,8 +133,8 @@ def errors_explained(directory: Path) -> Iterator[None]:
         raise ImportFailed(f"the claim cannot be written: {error.strerror or error}") from error
 
 
-def finish(directory: Path, file: File) -> None:
-    """Give the partial file its name, for good.
+def finish(directory: Path, file: File, link: Callable[[Path, Path], None] = os.link) -> None:
+    """Give the partial file its name, for good; ``link`` gives a file another name.
 
     Raises:
         DiskExists: somebody else's has it; it stays.
@@ -143,7 +143,7 @@ def finish(directory: Path, file: File) -> None:
     file.sync()
     partial, image = directory / PARTIAL, directory / IMAGE
     try:
-        os.link(partial, image)  # unlike a rename it overwrites nothing
+        link(partial, image)  # unlike a rename it overwrites nothing
     except FileExistsError as error:
         partial.unlink(missing_ok=True)
         raise DiskExists("the claim has got a disk meanwhile") from error

@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -37,14 +37,15 @@ def has_disk(path: Path) -> bool:
 class Device:
     """A device that is written from its beginning to its end; what it held there is overwritten, with zeros, too."""
 
-    def __init__(self, path: Path) -> None:
-        """Open it.
+    def __init__(self, path: Path, pwrite: Callable[[int, memoryview, int], int] = os.pwrite) -> None:
+        """Open it; ``pwrite`` writes to it.
 
         Raises:
             OSError: that cannot be.
         """
         self.path = path
         self.size = 0
+        self._pwrite = pwrite
         self._head = bytearray()
         self._zeros_from = -1  # where zeros begin that are not written yet
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -69,7 +70,7 @@ class Device:
 
     def begin(self) -> None:
         """Mark it as unfinished."""
-        _write_all(self._file, UNFINISHED, 0)
+        self._write_all(UNFINISHED, 0)
         os.fsync(self._file)
 
     def write(self, piece: bytes) -> None:
@@ -83,7 +84,7 @@ class Device:
             block = view[: PIECE - self.size % PIECE]
             if block != _ZEROS[: len(block)]:
                 self._write_zeros()
-                _write_all(self._file, block, self.size)
+                self._write_all(block, self.size)
             elif self._zeros_from < 0:
                 self._zeros_from = self.size
             self.size += len(block)
@@ -108,9 +109,9 @@ class Device:
             )
         self._write_zeros()
         head = head.ljust(min(HEAD_BYTES, self.capacity), b"\0")
-        _write_all(self._file, head[SECTOR:], SECTOR)
+        self._write_all(head[SECTOR:], SECTOR)
         os.fsync(self._file)
-        _write_all(self._file, head[:SECTOR], 0)
+        self._write_all(head[:SECTOR], 0)
         os.fsync(self._file)
 
     def _write_zeros(self) -> None:
@@ -124,15 +125,14 @@ class Device:
         except OSError:  # no block device, or one that cannot: then as other bytes
             pass
         while start < self.size:
-            start += _write_all(self._file, _ZEROS[: self.size - start], start)
+            start += self._write_all(_ZEROS[: self.size - start], start)
 
-
-def _write_all(file: int, data: bytes | memoryview, offset: int) -> int:
-    """Write at an offset; return how many bytes that were."""
-    view, written = memoryview(data), 0
-    while written < len(view):
-        written += os.pwrite(file, view[written:], offset + written)
-    return written
+    def _write_all(self, data: bytes | memoryview, offset: int) -> int:
+        """Write at an offset; return how many bytes that were."""
+        view, written = memoryview(data), 0
+        while written < len(view):
+            written += self._pwrite(self._file, view[written:], offset + written)
+        return written
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import os
 import re
 import resource
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -43,17 +43,19 @@ def groups(root: int) -> list[ownership.Node]:
     return [ownership.Node(f"/dev/vfio/{name}", "char", required=False) for name in names[:MAX_GROUPS]]
 
 
-def allow_locking(launcher: int, guest_bytes: int, *, proc: Path = Path("/proc")) -> None:
+def allow_locking(
+    launcher: int, guest_bytes: int, *, proc: Path = Path("/proc"), prlimit: Callable[..., tuple[int, int]] = resource.prlimit
+) -> None:
     """Let a launcher and the processes below it lock the guest's memory; where that is refused, libvirt says what came of it."""
     limit = guest_bytes + LOCKED_BEYOND_GUEST
     for pid in (launcher, *_children(launcher, proc)):
         try:
             if (proc / str(pid)).stat().st_uid != layout.USER_ID:
                 continue
-            soft, hard = resource.prlimit(pid, resource.RLIMIT_MEMLOCK)
+            soft, hard = prlimit(pid, resource.RLIMIT_MEMLOCK)
             wanted = (_higher(soft, limit), _higher(hard, limit))
             if (soft, hard) != wanted:
-                resource.prlimit(pid, resource.RLIMIT_MEMLOCK, wanted)
+                prlimit(pid, resource.RLIMIT_MEMLOCK, wanted)
         except (FileNotFoundError, ProcessLookupError):
             continue
         except PermissionError as error:

@@ -27,12 +27,13 @@ class Efi:
     persistent: bool
 
 
-def efi(specification: Mapping[str, Any], uid: str) -> Efi | None:
+def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) -> Efi | None:
     """Return the files of the machine's UEFI; None: it has none.
 
     Args:
         specification: ``spec.domain``.
         uid: the object's.
+        ovmf: the directory of the image that has the UEFIs.
 
     Raises:
         launcher.domain.values.InvalidSpecification: no directory can be named after the machine.
@@ -41,9 +42,9 @@ def efi(specification: Mapping[str, Any], uid: str) -> Efi | None:
     if efi is None:
         return None
     secure, persistent = bool(efi["secureBoot"]), bool(efi["persistent"])
-    template = OVMF / ("OVMF_VARS_4M.ms.fd" if secure else "OVMF_VARS_4M.fd")
+    template = ovmf / ("OVMF_VARS_4M.ms.fd" if secure else "OVMF_VARS_4M.fd")
     directory = state(specification, uid) if persistent else PurePosixPath(layout.EFI_VARIABLES_DIRECTORY)
-    code = OVMF / ("OVMF_CODE_4M.secboot.fd" if secure else "OVMF_CODE_4M.fd")
+    code = ovmf / ("OVMF_CODE_4M.secboot.fd" if secure else "OVMF_CODE_4M.fd")
     return Efi(code, template, directory / template.name, secure, persistent)
 
 

@@ -28,12 +28,17 @@ MODE: Final = 0o660
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-def create(specification: Mapping[str, Any], device_size: Callable[[Origin], int | None] = files.device_size) -> None:
+def create(
+    specification: Mapping[str, Any],
+    device_size: Callable[[Origin], int | None] = files.device_size,
+    file_system: Callable[[int], os.statvfs_result] = os.fstatvfs,
+) -> None:
     """Create the missing disks that ``spec.domain`` asks for; look whether block devices are as large as it says.
 
     Args:
         specification: ``spec.domain``.
         device_size: returns the bytes of the block device that a claim is, or None.
+        file_system: tells the room of the file system that a directory is on, by its descriptor.
 
     Raises:
         launcher.main.files.NoRoom: a claim has too little room, which may change.
@@ -46,20 +51,21 @@ def create(specification: Mapping[str, Any], device_size: Callable[[Origin], int
         if not origin.created:
             continue
         try:
-            _create(origin, device_size)
+            _create(origin, device_size, file_system)
         except files.NoRoom as error:
             full[origin.name] = str(error)
     if full:
         raise files.NoRoom(tuple(full), "; ".join(full.values()))
 
 
-def _create(origin: Origin, device_size: Callable[[Origin], int | None]) -> None:
+def _create(origin: Origin, device_size: Callable[[Origin], int | None], file_system: Callable[[int], os.statvfs_result]) -> None:
     try:
         if (size := device_size(origin)) is not None:
             _require(size, origin, "its block device has")
             return
         with _directory(origin) as directory:
             if not _exists(layout.DISK_IMAGE, directory):
+                _require_room(file_system(directory), origin)
                 _create_in(directory, origin)
     except OSError as error:
         if error.errno in _FULL:
@@ -68,9 +74,6 @@ def _create(origin: Origin, device_size: Callable[[Origin], int | None]) -> None
 
 
 def _create_in(directory: int, origin: Origin) -> None:
-    room = os.fstatvfs(directory)
-    if room.f_blocks:  # some file systems over networks do not tell
-        _require(room.f_bavail * room.f_frsize, origin, "its claim has room for")
     with _partial(directory, origin) as file:
         os.ftruncate(file, origin.created)
         os.fsync(file)
@@ -139,6 +142,11 @@ def _exists(name: str, directory: int) -> bool:
 def _require(bytes_: int, origin: Origin, holder: str) -> None:
     if bytes_ < origin.created:
         raise _no_room(origin, f"{holder} {quantity.about(bytes_)}")
+
+
+def _require_room(room: os.statvfs_result, origin: Origin) -> None:
+    if room.f_blocks:  # some file systems over networks do not tell
+        _require(room.f_bavail * room.f_frsize, origin, "its claim has room for")
 
 
 def _no_room(origin: Origin, why: str) -> files.NoRoom:

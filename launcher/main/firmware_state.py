@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from apiserver.apis.virt import layout
@@ -31,7 +31,9 @@ class StateUnusable(Exception):
     """The state of firmware or TPM cannot be used; the message says why."""
 
 
-async def prepare(children: Children, specification: Mapping[str, Any], uid: str, domain_uuid: str) -> None:
+async def prepare(
+    children: Children, specification: Mapping[str, Any], uid: str, domain_uuid: str, ovmf: PurePosixPath = firmware_files.OVMF
+) -> None:
     """Have the files at hand that the machine's UEFI and TPM start from; what is there stays.
 
     Args:
@@ -39,6 +41,7 @@ async def prepare(children: Children, specification: Mapping[str, Any], uid: str
         specification: ``spec.domain``.
         uid: the object's.
         domain_uuid: the domain's.
+        ovmf: the directory of the image that has the UEFIs.
 
     Raises:
         StateUnusable: something else is there.
@@ -46,7 +49,7 @@ async def prepare(children: Children, specification: Mapping[str, Any], uid: str
         launcher.main.children.CommandFailed: no TPM can be made.
         launcher.domain.values.InvalidSpecification: no directory can be named after the machine.
     """
-    if (efi := firmware_files.efi(specification, uid)) is not None:
+    if (efi := firmware_files.efi(specification, uid, ovmf)) is not None:
         await asyncio.to_thread(_prepare_variables, Path(efi.template), Path(efi.variables))
     if tpm.defaulted(specification) is not None:
         kept = firmware_files.tpm_state(specification, uid)

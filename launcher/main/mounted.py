@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -22,20 +23,27 @@ class Unreadable(Exception):
     """A mounted Secret or ConfigMap cannot be used; the message says why, and nothing of its content."""
 
 
-def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cloud_init.MAX_FILES) -> dict[str, bytes]:
+def read(
+    directory: Path,
+    *,
+    limit: int = cloud_init.MAX_VALUES,
+    count: int = cloud_init.MAX_FILES,
+    open_directory: Callable[[Path, int], int] = os.open,
+) -> dict[str, bytes]:
     """Return the values by their keys.
 
     Args:
         directory: where it is mounted.
         limit: bytes of all values together.
         count: most keys.
+        open_directory: opens it, with flags of open(2).
 
     Raises:
         Unreadable: it is not there, or is not what a kubelet mounts, or too large.
     """
     for left in reversed(range(_TRIES)):
         try:
-            return _read(directory, limit, count)
+            return _read(directory, limit, count, open_directory)
         except FileNotFoundError:
             if not left:
                 raise Unreadable("it is not mounted") from None
@@ -52,11 +60,11 @@ def version(directory: Path) -> str:
         return ""
 
 
-def _read(directory: Path, limit: int, count: int) -> dict[str, bytes]:
+def _read(directory: Path, limit: int, count: int, open_directory: Callable[[Path, int], int]) -> dict[str, bytes]:
     target = (directory / _CURRENT).readlink()
     if len(target.parts) != 1 or target.name in ("", ".."):
         raise Unreadable("its data lie outside of its volume")
-    current = os.open(directory / target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    current = open_directory(directory / target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         names = sorted(os.listdir(current))  # noqa: PTH208  # no path: the link may have changed by now
         if len(names) > count:

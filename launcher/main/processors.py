@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,14 +16,16 @@ _LARGEST: Final = 16
 _NODE: Final = re.compile(r"node([0-9]{1,4})")
 
 
-def look(specification: Mapping[str, Any], topology: Path = TOPOLOGY) -> tuple[int, ...]:
+def look(
+    specification: Mapping[str, Any], topology: Path = TOPOLOGY, affinity: Callable[[int], set[int]] = os.sched_getaffinity
+) -> tuple[int, ...]:
     """Return the processors of a machine that is to have them for itself, those of one node and core beside each other; of others none.
 
     The kubelet's CPU manager gives a container a cpuset, which the kernel shows as the affinity of its processes.
     """
     if not cpu.is_dedicated(specification):
         return ()
-    own = os.sched_getaffinity(0)
+    own = affinity(0)
     node = nodes(own, topology)
     return tuple(sorted(own, key=lambda processor: (node[processor], *_place(topology / f"cpu{processor}/topology"), processor)))
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from tests.cuts import judging
@@ -54,24 +55,24 @@ def _text(seen: Seen) -> str:
     return f"{told} {when}; {stop:.1f}/{silence:.1f}"
 
 
-def write(found: Outcome) -> None:
+def write(found: Outcome, directory: Path = DIRECTORY) -> None:
     """Keep what came of a cell."""
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
-    (DIRECTORY / f"{found.cell}.json").write_text(json.dumps(dataclasses.asdict(found), indent=1) + "\n")
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{found.cell}.json").write_text(json.dumps(dataclasses.asdict(found), indent=1) + "\n")
 
 
-def kept(cells: Iterable[Cell]) -> dict[str, Outcome]:
+def kept(cells: Iterable[Cell], directory: Path = DIRECTORY) -> dict[str, Outcome]:
     """Return what is kept of these cells."""
     found = {}
     for cell in cells:
-        path = DIRECTORY / f"{cell.name}.json"
+        path = directory / f"{cell.name}.json"
         if path.exists():
             values = json.loads(path.read_text())
             found[cell.name] = Outcome(**{**values, "faults": tuple(values["faults"])})
     return found
 
 
-def forget(cells: Iterable[Cell]) -> None:
+def forget(cells: Iterable[Cell], directory: Path = DIRECTORY) -> None:
     """Forget what came of these cells."""
     for cell in cells:
-        (DIRECTORY / f"{cell.name}.json").unlink(missing_ok=True)
+        (directory / f"{cell.name}.json").unlink(missing_ok=True)

@@ -76,14 +76,14 @@ def is_mac(text: str) -> bool:
     return _MAC.fullmatch(normal_mac(text)) is not None
 
 
-def derived_mac(seed: str, name: str) -> str:
+def derived_mac(seed: str, name: str, reserved: frozenset[str] = RESERVED_MACS) -> str:
     """Return the MAC address that always follows from a seed and the name of what has it.
 
     A guest's follows from the machine's uid and the interface's name, the same in every pod; that of a link beside it, which is another
     one, from the guest's and what the link is.
     """
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
-    while mac_problem(derived := _mac_of(digest)):
+    while mac_problem(derived := _mac_of(digest), reserved):
         digest = hashlib.sha256(digest).digest()
     return derived
 
@@ -92,7 +92,7 @@ def _mac_of(digest: bytes) -> str:
     return "02:" + ":".join(f"{byte:02x}" for byte in digest[:5])  # 02: locally administered, unicast
 
 
-def mac_problem(mac: str) -> str:
+def mac_problem(mac: str, reserved: frozenset[str] = RESERVED_MACS) -> str:
     """Return what keeps a guest from having this MAC address, or an empty string.
 
     A guest with the bridge's address would take what is meant for its gateway; a source address with the group bit is against
@@ -103,6 +103,6 @@ def mac_problem(mac: str) -> str:
     mac = normal_mac(mac)
     if int(mac[:2], 16) & _GROUP_BIT or not mac.strip("0:"):
         return "must be a unicast address and not all zeros"
-    if mac in RESERVED_MACS:
+    if mac in reserved:
         return f"is the address of the guest's gateway or of the node's end of its cable; choose another one such as {EXAMPLE_MAC}"
     return ""

@@ -78,7 +78,10 @@ class Anew:
 class Withdrawing:
     """Judges the holders of streams again."""
 
-    def __init__(self, authenticator: Authenticator, authorizer: CachingAuthorizer) -> None:
+    def __init__(
+        self, authenticator: Authenticator, authorizer: CachingAuthorizer, check_seconds: tuple[float, float] = CHECK_SECONDS
+    ) -> None:
+        self._check_seconds = check_seconds
         self._authenticator = authenticator
         self._authorizer = Anew(authorizer)
         self._impersonation = Impersonation(self._authorizer)
@@ -88,7 +91,7 @@ class Withdrawing:
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
-            await asyncio.sleep(random.uniform(*CHECK_SECONDS))  # noqa: S311 - no secret
+            await asyncio.sleep(random.uniform(*self._check_seconds))  # noqa: S311 - no secret
             asked = loop.time()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):

@@ -3,8 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tests.cuts import outcomes
 from tests.cuts.description import Expected, chosen
 from tests.cuts.judging import Guest, Sample, Seen
@@ -39,11 +37,11 @@ def test_a_cell_says_what_was_unusual() -> None:
     assert text(replace(SEEN, operation_seconds=None)) == "Succeeded hung; 0.2/2.5"
 
 
-def test_what_is_kept_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes, "DIRECTORY", tmp_path / "faults")
+def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
+    directory = tmp_path / "faults"
     found = outcomes.outcome(CELL, replace(SEEN, operation_seconds=None), "abc1234")
     assert found.faults == ("hung: the operation was not over in time",)
-    outcomes.write(found)
-    assert outcomes.kept([CELL]) == {CELL.name: found}
-    outcomes.forget([CELL])
-    assert outcomes.kept([CELL]) == {}
+    outcomes.write(found, directory)
+    assert outcomes.kept([CELL], directory) == {CELL.name: found}
+    outcomes.forget([CELL], directory)
+    assert outcomes.kept([CELL], directory) == {}

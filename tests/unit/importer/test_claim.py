@@ -64,23 +64,18 @@ def test_nothing_is_left_of_an_earlier_try(partial: Path) -> None:
     assert partial.read_bytes() == b"later".ljust(claim.BLOCK, b"\0")
 
 
-def test_a_disk_that_came_meanwhile_stays_also_where_there_are_no_links(
-    tmp_path: Path, file: claim.File, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_came_meanwhile_stays_also_where_there_are_no_links(tmp_path: Path, file: claim.File) -> None:
     (tmp_path / claim.IMAGE).write_bytes(b"a guest's")
     with pytest.raises(claim.DiskExists):
         claim.finish(tmp_path, file)
-    monkeypatch.setattr(os, "link", _no_links)
     with pytest.raises(claim.DiskExists):
-        claim.finish(tmp_path, file)
+        claim.finish(tmp_path, file, _no_links)
     assert (tmp_path / claim.IMAGE).read_bytes() == b"a guest's"
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_whole_disk_gets_its_name(tmp_path: Path, file: claim.File, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not links:
-        monkeypatch.setattr(os, "link", _no_links)
-    claim.finish(tmp_path, file)
+def test_a_whole_disk_gets_its_name(tmp_path: Path, file: claim.File, links: bool) -> None:
+    claim.finish(tmp_path, file, os.link if links else _no_links)
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [(claim.IMAGE, b"whole")]
 
 

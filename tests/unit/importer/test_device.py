@@ -16,7 +16,6 @@ from importer.failures import ImportFailed
 
 MIB = 1 << 20
 IMAGE = b"boot".ljust(3 * MIB, b"x") + bytes(device.PIECE)
-_pwrite = os.pwrite
 
 
 class PowerFailure(Exception):
@@ -30,40 +29,36 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-def write(path: Path) -> None:
-    with device.Device(path) as disk:
+def write(path: Path, pwrite: Callable[[int, memoryview, int], int] = os.pwrite) -> None:
+    with device.Device(path, pwrite) as disk:
         disk.lock()
         disk.begin()
         disk.write(IMAGE)
         disk.finish()
 
 
-def failing_after(writes: int) -> Callable[[int, bytes, int], int]:
+def failing_after(writes: int) -> Callable[[int, memoryview, int], int]:
     """Return a ``pwrite`` that writes a sector at a time, and so many."""
     left = [writes]
 
-    def pwrite(file: int, data: bytes, offset: int) -> int:
+    def pwrite(file: int, data: memoryview, offset: int) -> int:
         if not left[0]:
             raise PowerFailure
         left[0] -= 1
-        return _pwrite(file, data[: device.SECTOR], offset)
+        return os.pwrite(file, data[: device.SECTOR], offset)
 
     return pwrite
 
 
-def test_an_import_that_ends_at_any_moment_is_done_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_that_ends_at_any_moment_is_done_again(path: Path) -> None:
     sectors = len(IMAGE) // device.SECTOR + 1  # with the mark
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "pwrite", failing_after(sectors))
-        write(path)
+    write(path, failing_after(sectors))
     assert device.has_disk(path)
     for writes in (1, 2, 3 * MIB // device.SECTOR, sectors - MIB // device.SECTOR, sectors - 2, sectors - 1):
         path.write_bytes(bytes(5 * MIB))
-        monkeypatch.setattr(os, "pwrite", failing_after(writes))
         with pytest.raises(PowerFailure):
-            write(path)
+            write(path, failing_after(writes))
         assert not device.has_disk(path), writes
-    monkeypatch.undo()
     write(path)
     assert path.read_bytes().startswith(IMAGE)
 

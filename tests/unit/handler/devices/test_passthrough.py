@@ -45,7 +45,7 @@ def test_a_limit_is_never_lowered(limit: int, wanted: int, left: int) -> None:
     assert passthrough._higher(limit, wanted) == left
 
 
-def test_the_limits_of_another_users_process_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limits_of_another_users_process_stay(tmp_path: Path) -> None:
     (tmp_path / str(os.getpid())).mkdir()
     assert (tmp_path / str(os.getpid())).stat().st_uid != layout.USER_ID
     asked: list[int] = []
@@ -55,8 +55,7 @@ def test_the_limits_of_another_users_process_stay(tmp_path: Path, monkeypatch: p
         return 0, 0
 
     # The kernel's own call, which a test that is not root may not make: it would be refused, and nothing seen.
-    monkeypatch.setattr(resource, "prlimit", prlimit)
-    passthrough.allow_locking(os.getpid(), 1 << 40, proc=tmp_path)
+    passthrough.allow_locking(os.getpid(), 1 << 40, proc=tmp_path, prlimit=prlimit)
     assert asked == []
 
 

@@ -27,12 +27,12 @@ def test_an_address_that_no_guest_can_have_is_refused_here_too(given: str) -> No
         mac_address("uid-1", "default", given)
 
 
-def test_no_machine_derives_an_address_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_machine_derives_an_address_of_ours() -> None:
     """As if the hash of this machine were the gateway's address."""
     plain = mac_address("uid-1", "default")
-    monkeypatch.setattr(network, "RESERVED_MACS", frozenset({plain}))
-    derived = mac_address("uid-1", "default")
+    reserved = frozenset({plain})
+    derived = network.derived_mac("uid-1", "default", reserved)
 
     again = hashlib.sha256(hashlib.sha256(b"uid-1\0default").digest()).digest()
     assert derived == "02:" + again[:5].hex(":")
-    assert derived == mac_address("uid-1", "default")
+    assert derived == network.derived_mac("uid-1", "default", reserved)

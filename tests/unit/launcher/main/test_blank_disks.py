@@ -137,22 +137,21 @@ def test_a_file_that_took_the_place_of_a_left_one_is_not_removed(claim: Path, mo
     third[0].close()
 
 
-def test_claims_with_too_little_room_are_all_named_with_what_they_have(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_with_too_little_room_are_all_named_with_what_they_have(claim: Path) -> None:
     (claim.parent / "more").mkdir()
     room = os.statvfs_result((4096, 4096, 1000, 600, 511, 0, 0, 0, 0, 255))
-    monkeypatch.setattr(os, "fstatvfs", lambda _directory: room)
     with pytest.raises(files.NoRoom) as small:
-        blank_disks.create(specification("2Mi", "data", "more"))
+        blank_disks.create(specification("2Mi", "data", "more"), file_system=lambda _directory: room)
     assert small.value.disks == ("data", "more")
     assert "disk 'data': source.create.size is 2Mi, and its claim has room for 2000Ki: expand" in str(small.value)
     assert list(claim.iterdir()) == []
-    blank_disks.create(specification("1Mi"))
+    blank_disks.create(specification("1Mi"), file_system=lambda _directory: room)
     assert (claim / "disk.img").stat().st_size == MIB
 
 
-def test_a_file_system_that_does_not_tell_its_room_is_tried(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fstatvfs", lambda _directory: os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255)))
-    blank_disks.create(specification())
+def test_a_file_system_that_does_not_tell_its_room_is_tried(claim: Path) -> None:
+    room = os.statvfs_result((4096, 4096, 0, 0, 0, 0, 0, 0, 0, 255))
+    blank_disks.create(specification(), file_system=lambda _directory: room)
     assert (claim / "disk.img").stat().st_size == 3 * MIB
 
 

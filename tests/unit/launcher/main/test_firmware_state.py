@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import layout
-from launcher.domain import firmware_files
 from launcher.hypervisor.daemon import Daemon
 from launcher.main import firmware_state
 from launcher.main.children import Children
@@ -41,17 +40,17 @@ class Commands(Children):
 
 
 @pytest.fixture
-def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod_directories: Callable[..., None]) -> Path:
+def volumes(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
     for name in ("claim", "run", "ovmf"):
         (tmp_path / name).mkdir()
     (tmp_path / "ovmf/OVMF_VARS_4M.fd").write_bytes(VARIABLES)
-    monkeypatch.setattr(firmware_files, "OVMF", PurePosixPath(tmp_path / "ovmf"))  # of the image, which no test has
     pod_directories(STATE=tmp_path / "claim", EFI_VARIABLES=tmp_path / "run/efi", TPM=tmp_path / "run/swtpm")
     return tmp_path
 
 
 def prepare(specification: Mapping[str, Any], commands: Children | None = None) -> None:
-    asyncio.run(firmware_state.prepare(commands or Commands(), specification, "u-1", "the-uuid"))
+    ovmf = PurePosixPath(layout.STATE_DIRECTORY).with_name("ovmf")  # of the image, which no test has
+    asyncio.run(firmware_state.prepare(commands or Commands(), specification, "u-1", "the-uuid", ovmf))
 
 
 def test_a_machine_without_either_needs_nothing(volumes: Path) -> None:

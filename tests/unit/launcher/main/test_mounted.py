@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -75,17 +74,16 @@ def test_of_a_value_no_more_is_read_than_may_be_there(tmp_path: Path) -> None:
         mounted.read(tmp_path)
 
 
-def test_what_the_kubelet_removes_while_it_is_read_is_read_as_it_is_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_kubelet_removes_while_it_is_read_is_read_as_it_is_then(tmp_path: Path) -> None:
     mount(tmp_path, {"a": b"1"})
-    real, left = os.open, [b"2", b"3", b"4", b"5"]
+    left = [b"2", b"3", b"4", b"5"]
 
-    def late(*arguments: Any, **named: Any) -> int:
-        if left and "dir_fd" not in named:
-            mount(tmp_path, {"a": left.pop(0)})
-        return real(*arguments, **named)
+    def late(path: Path, flags: int) -> int:
+        if left:
+            mount(tmp_path, {"a": left.pop(0)})  # as a kubelet would at that moment
+        return os.open(path, flags)
 
-    monkeypatch.setattr(os, "open", late)  # no kubelet is to be had at that moment
-    assert mounted.read(tmp_path) == {"a": b"5"}
+    assert mounted.read(tmp_path, open_directory=late) == {"a": b"5"}
 
 
 def test_no_descriptor_is_left_open_whatever_comes_of_it(tmp_path: Path) -> None:

@@ -70,14 +70,16 @@ def stream(*headers: tuple[str, str], name: str = "vm", token: str = "alice") ->
     return RequestContext(Request(Head("GET", path, fields, old=False), carrier), requestinfo.parse("GET", path, {}), "id")
 
 
-def made(kube: Kube, review: Callable[[str], User | None] = User) -> Withdrawing:
+def made(
+    kube: Kube, review: Callable[[str], User | None] = User, check_seconds: tuple[float, float] = withdrawing.CHECK_SECONDS
+) -> Withdrawing:
     async def reviewed(token: str) -> User | None:
         return review(token)
 
     authenticator = Authenticator(trust=Trust(), now=lambda: datetime(2026, 11, 22, tzinfo=UTC), review=reviewed)
     # Answers are remembered for an hour: what was remembered must not count.
     authorizer = Delegated(cast("Client", kube), seconds=(3600.0, 3600.0), now=now)
-    return Withdrawing(authenticator, authorizer)
+    return Withdrawing(authenticator, authorizer, check_seconds)
 
 
 async def ended(judging: Withdrawing, context: RequestContext | None = None) -> tuple[float, End]:
@@ -155,12 +157,11 @@ def test_a_loss_ends_a_stream_within_a_minute_whatever_is_shared_and_however_slo
     assert withdrawing.UNANSWERED_SECONDS + withdrawing.CHECK_SECONDS[1] + withdrawing.ANSWER_SECONDS <= 6 * MINUTE
 
 
-def test_an_answer_tells_of_the_moment_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_tells_of_the_moment_when_it_was_asked_for() -> None:
     """And not of that when it came: a right may have gone in between."""
-    monkeypatch.setattr(withdrawing, "CHECK_SECONDS", (20.0, 20.0))
     kube = Kube(away=lambda: now() > 90, seconds=9.5)  # judged from 20 to 39 and from 59 to 78, and no more from 98 on
 
-    when, end = run(ended(made(kube)))
+    when, end = run(ended(made(kube, check_seconds=(20.0, 20.0))))
 
     assert (when, end.reason) == (59.0 + 339.0, "for 339 s nobody could say whether you still may: dial again")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import pytest
 
@@ -18,6 +19,7 @@ from storage.memory import MAX_COMMIT_BYTES
 from storage.port import Condition, Delete, Entry, Put, RevisionMismatch, Unavailable
 from tests.fakes.storage import UnreliableStorage
 
+S = TypeVar("S", bound=UnreliableStorage)
 ROOT = "/registry"
 LEASES = Resource("example.com", "v1", "leases", "Lease")
 A, B = (f"{ROOT}/example.com/leases/ns/{name}" for name in "ab")
@@ -50,10 +52,45 @@ class Interrupted(UnreliableStorage):
         return await super().commit(conditions, writes)
 
 
-class World:
-    def __init__(self) -> None:
-        self.storage = Interrupted()
-        self.transactions = Transactions(self.storage, Holding(), ROOT)
+class HolderRead(UnreliableStorage):
+    """A storage that answers thus when it is asked for one key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._key = key
+        self.answer: list[bytes | Unavailable | None] = []
+        """One, or none: then it answers what it has."""
+
+    async def get(self, key: str) -> Entry | None:
+        if key != self._key or not self.answer:
+            return await super().get(key)
+        (answer,) = self.answer
+        if isinstance(answer, Unavailable):
+            raise answer
+        return Entry(key, answer, 1, 1) if answer is not None else None
+
+
+class GivenUp(UnreliableStorage):
+    """A storage in which the lock that stands in the way is given up before anybody asks what does."""
+
+    def __init__(self, *keys: str) -> None:
+        super().__init__()
+        self._given_up = keys
+        self.commits = 0
+
+    async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
+        self.commits += 1
+        try:
+            return await super().commit(conditions, writes)
+        except RevisionMismatch as mismatch:
+            await super().commit([], [Delete(key) for key in self._given_up])
+            raise RevisionMismatch(mismatch.key, None) from None
+
+
+class WorldOf(Generic[S]):
+    def __init__(self, storage: S, strategy: Strategy | None = None) -> None:
+        self.storage = storage
+        self.transactions = Transactions(storage, strategy or Holding(), ROOT)
 
     async def create(self, key: str, *locks: str, repeatable: bool = True) -> Item:
         obj = lease(key, *locks)
@@ -67,6 +104,9 @@ class World:
 
     async def everything(self) -> dict[str, bytes]:
         return {each.key: each.value for each in (await self.storage.range("")).entries}
+
+
+World = WorldOf[Interrupted]
 
 
 async def found(world: World, key: str) -> Entry:
@@ -85,7 +125,7 @@ def key_of(lock: str) -> str:
 
 @pytest.fixture
 def world() -> World:
-    return World()
+    return WorldOf(Interrupted())
 
 
 async def test_an_object_and_its_locks_come_change_and_go_together(world: World) -> None:
@@ -249,27 +289,17 @@ async def test_a_lock_that_storage_says_is_the_objects_own_is_taken_over(world: 
     ],
     ids=["readable", "unreadable", "gone", "storage away"],
 )
-async def test_whoever_holds_a_lock_is_shown_to_what_words_the_refusal(
-    world: World, monkeypatch: pytest.MonkeyPatch, stored: bytes | Unavailable | None, found: str | None
-) -> None:
-    await world.create(A, "x/1")
-    get = world.storage.get
-
-    async def of_the_holder(key: str) -> Entry | None:
-        if key != A:
-            return await get(key)
-        if isinstance(stored, Unavailable):
-            raise stored
-        return Entry(A, stored, 1, 1) if stored is not None else None
-
-    monkeypatch.setattr(world.storage, "get", of_the_holder)
+async def test_whoever_holds_a_lock_is_shown_to_what_words_the_refusal(stored: bytes | Unavailable | None, found: str | None) -> None:
     told: list[object] = []
 
-    def lock_taken(_: Strategy, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
-        told.extend((obj["metadata"]["name"], lock, holder, held_by and held_by["metadata"]["name"]))
-        return "it is held"
+    class Wording(Holding):
+        def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
+            told.extend((obj["metadata"]["name"], lock, holder, held_by and held_by["metadata"]["name"]))
+            return "it is held"
 
-    monkeypatch.setattr(Holding, "lock_taken", lock_taken)
+    world = WorldOf(HolderRead(A), Wording())
+    await world.create(A, "x/1")
+    world.storage.answer = [stored]
     with pytest.raises(LockTaken) as caught:
         await world.create(B, "x/1")
     assert told == ["b", "x/1", "ns/a", found]
@@ -292,22 +322,12 @@ async def test_a_refusal_names_a_new_object_as_its_author_did_and_an_old_one_as_
         await world.transactions.check_locks(B, old.object, new)
 
 
-async def test_a_lock_that_is_given_up_in_this_moment_is_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    holder, other = await world.create(A, "x/1"), await world.create(B)
-    commit, tries = world.storage.commit, 0
-
-    async def given_up(conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        nonlocal tries
-        tries += 1
-        try:
-            return await commit(conditions, writes)
-        except RevisionMismatch as mismatch:
-            await commit([], [Delete(holder.key), Delete(key_of("x/1"))])
-            raise RevisionMismatch(mismatch.key, None) from None  # when it was asked what stands in the way, it was gone
-
-    monkeypatch.setattr(world.storage, "commit", given_up)
+async def test_a_lock_that_is_given_up_in_this_moment_is_taken() -> None:
+    world = WorldOf(GivenUp(A, key_of("x/1")))
+    other = (await world.create(A, "x/1"), await world.create(B))[1]
+    before = world.storage.commits
     await world.replace(other, "x/1")
-    assert tries == 2
+    assert world.storage.commits - before == 2
     assert await world.everything() == {B: b"replaced", key_of("x/1"): B.encode()}
 
 
@@ -351,7 +371,9 @@ async def test_of_several_who_share_a_lock_the_last_one_gives_it_up(world: World
     assert await world.everything() == {B: b"replaced", key_of("x/1"): B.encode()}
 
 
-async def test_of_the_objects_written_last_it_is_remembered_that_storage_has_their_locks_and_of_no_others(world: World) -> None:
+async def test_of_the_objects_written_last_it_is_remembered_that_storage_has_their_locks_and_of_no_others(
+    world: World,
+) -> None:
     world.transactions = Transactions(world.storage, Holding(), ROOT, max_complete=2)
     items = {lock: await world.create(f"{A}{number}", lock) for number, lock in enumerate(("x/0", "x/1", "x/2"))}
     items["x/0"] = await world.replace(items["x/0"], "x/0")  # so it was not the first written
