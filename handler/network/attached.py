@@ -69,12 +69,7 @@ table netdev {name} {{
   counter foreign_mac {{}}
   counter other_protocol {{}}
   counter to_pod {{}}
-  chain guest {{
-    type filter hook ingress device "{wanted.tap}" priority -500; policy accept;
-    ether saddr != {wanted.mac} counter name foreign_mac drop
-    ether daddr {filters.RESERVED_GROUP} counter name other_protocol drop
-  }}
-  chain pod {{
+{filters.own_mac(wanted, "ingress")}  chain pod {{
     type filter hook ingress device "{wanted.bridge}" priority -500; policy drop;
     counter name to_pod drop
   }}
@@ -102,7 +97,4 @@ def _script(wanted: Wanted, observed: Observed, uplink: Link, lease: Lease | Non
 
 
 def _joined(wanted: Wanted, uplink: Link) -> list[str]:
-    lines = [f"address flush dev {wanted.uplink}"]
-    if uplink.mac == wanted.mac:
-        lines.append(f"link set dev {wanted.uplink} address {network.derived_mac(wanted.mac, 'uplink')}")
-    return lines + scripts.joined(wanted)
+    return [f"address flush dev {wanted.uplink}", *scripts.another_mac(wanted, uplink), *scripts.joined(wanted)]

@@ -15,7 +15,7 @@ What was dropped is counted: ``nsenter --net=/proc/<pid of virt-launcher>/ns/net
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from apiserver.apis.virt import network
 from handler.network import filters6
@@ -134,6 +134,16 @@ _JUDGED4: Final = """    ether type arp goto guest_arp
     ether type ip goto guest_ipv4
 """
 _ANY6: Final = "    ether type ip6 accept\n"
+
+
+def own_mac(wanted: Wanted, hook: Literal["ingress", "egress"]) -> str:
+    """Return the chain that lets a guest send from its own MAC address alone; ``hook``: where its tap has what the guest sends."""
+    return f"""  chain guest {{
+    type filter hook {hook} device "{wanted.tap}" priority -500; policy accept;
+    ether saddr != {wanted.mac} counter name foreign_mac drop
+    ether daddr {RESERVED_GROUP} counter name other_protocol drop
+  }}
+"""
 
 
 def _guest(tap: str, mac: str, address: str, servers: str, turned_to: str = "", *, judged6: str) -> str:

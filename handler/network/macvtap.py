@@ -68,12 +68,7 @@ delete table netdev {name}
 table netdev {name} {{
   counter foreign_mac {{}}
   counter other_protocol {{}}
-  chain guest {{
-    type filter hook egress device "{wanted.tap}" priority -500; policy accept;
-    ether saddr != {wanted.mac} counter name foreign_mac drop
-    ether daddr {filters.RESERVED_GROUP} counter name other_protocol drop
-  }}
-}}
+{filters.own_mac(wanted, "egress")}}}
 table inet {name} {{}}
 delete table inet {name}
 table inet {name} {{
@@ -92,9 +87,7 @@ table inet {name} {{
 
 
 def _script(wanted: Wanted, observed: Observed, uplink: Link) -> str:
-    silent = [f"link set dev {wanted.uplink} arp off"]
-    if uplink.mac == wanted.mac:
-        silent.append(f"link set dev {wanted.uplink} address {network.derived_mac(wanted.mac, 'uplink')}")
+    silent = (f"link set dev {wanted.uplink} arp off", *scripts.another_mac(wanted, uplink))
     return "".join(
         (
             "set -e\n",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from apiserver.apis.virt import layout, network
-from handler.network.binding import NO_FILTER, Observed, Wanted
+from handler.network.binding import NO_FILTER, Link, Observed, Wanted
 
 LOW_PORTS: Final = "echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start\n"
 """virt-launcher serves DHCP, and passt whatever the guest does, without privileges; most container runtimes let pods have every port
@@ -73,3 +73,8 @@ def served(bridge: str, mac: str, address: str) -> list[str]:
         lines.append(f"route replace {address}/32 dev {bridge}")
         lines.append(f"neighbour replace {address} lladdr {mac} dev {bridge} nud permanent")
     return lines
+
+
+def another_mac(wanted: Wanted, uplink: Link) -> tuple[str, ...]:
+    """Return the line that gives the link another MAC address than the guest's, where it has that; no line where it has not."""
+    return (f"link set dev {wanted.uplink} address {network.derived_mac(wanted.mac, 'uplink')}",) if uplink.mac == wanted.mac else ()
