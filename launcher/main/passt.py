@@ -11,10 +11,8 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +21,9 @@ from apiserver.apis.virt.hardware import interfaces as hardware
 from launcher.domain import passt
 from launcher.domain.passt import Settings
 from launcher.domain.values import socket
-from launcher.main.children import Children, terminate
-from launcher.main.output_tail import OutputTail
+from launcher.main import vhost_user
+from launcher.main.children import Children
+from launcher.main.vhost_user import Backend
 
 logger = logging.getLogger(__name__)
 
@@ -42,17 +41,6 @@ _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 class NetworkUnusable(Exception):
     """passt cannot serve an interface; the message names it and says why."""
-
-
-@dataclass(eq=False, slots=True)
-class _Process:
-    """A running passt."""
-
-    settings: Settings
-    pid: int
-    exited: asyncio.Future[int]
-    tail: OutputTail
-    is_wanted: bool = True
 
 
 class Passt:
@@ -76,9 +64,9 @@ class Passt:
         self._is_lost = False
         self._settings: Settings | None = None
         """Of the latest start: what an earlier one began is not begun again."""
-        self._process: _Process | None = None
+        self._process: Backend[Settings] | None = None
         """The latest; it may have ended."""
-        self._started: asyncio.Queue[_Process] = asyncio.Queue()
+        self._started: asyncio.Queue[Backend[Settings]] = asyncio.Queue()
 
     async def start(self, specification: Mapping[str, Any]) -> None:
         """Start it where ``spec.domain`` asks for it, in place of what an earlier try left, and wait until QEMU can connect.
@@ -103,9 +91,9 @@ class Passt:
                 await self._keep(await self._started.get())
         finally:
             if self._process is not None:
-                _end(self._process)
+                self._process.end()
 
-    async def _keep(self, process: _Process) -> None:
+    async def _keep(self, process: Backend[Settings]) -> None:
         loop = asyncio.get_running_loop()
         delay, since = RESTART_SECONDS[0], loop.time()
         while True:
@@ -113,18 +101,18 @@ class Passt:
             words = process.tail.end()
             if not process.is_wanted:
                 return
-            logger.warning("passt ended", extra={"interface": process.settings.interface, "exit_code": code, "last_words": words})
+            logger.warning("passt ended", extra={"interface": process.device.interface, "exit_code": code, "last_words": words})
             self._is_lost = True
             self._lost(f"passt ended with {code}" + (f": {words}" if words else ""))
             if loop.time() - since >= LASTING_SECONDS:
                 delay = RESTART_SECONDS[0]
-            again = await self._again(process.settings, delay)
+            again = await self._again(process.device, delay)
             if again is None:
                 return
             process, delay = again
             since = loop.time()
 
-    async def _again(self, settings: Settings, delay: float) -> tuple[_Process, float] | None:
+    async def _again(self, settings: Settings, delay: float) -> tuple[Backend[Settings], float] | None:
         """Return the next one, and how long to wait before the one after it; None: a later start took its place."""
         while True:
             await asyncio.sleep(delay)
@@ -138,19 +126,9 @@ class Passt:
                 continue
             return process, delay
 
-    async def _begin(self, settings: Settings) -> _Process:
+    async def _begin(self, settings: Settings) -> Backend[Settings]:
         _clear()
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        try:
-            pid, exited = self._children.start(command(settings), _ENVIRONMENT, output=writer)
-        except BaseException:  # whatever it was: the descriptor is ours to close
-            os.close(reader)
-            raise
-        finally:
-            os.close(writer)
-        tail = OutputTail(reader)
-        tail.begin()
-        self._process = process = _Process(settings, pid, exited, tail)
+        self._process = process = vhost_user.start(self._children, settings, command(settings), _ENVIRONMENT)
         try:
             await _ready(process, self._ready_seconds)
         except NetworkUnusable:
@@ -187,8 +165,8 @@ def command(settings: Settings) -> list[str]:
     return [sys.executable, "-I", "-S", str(_UNSANDBOXED), str(os.getpid()), str(hardware.PASST_FILES), program, *options]
 
 
-async def _ready(process: _Process, seconds: float) -> None:
-    name = process.settings.interface
+async def _ready(process: Backend[Settings], seconds: float) -> None:
+    name = process.device.interface
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -209,14 +187,8 @@ def _has_written(path: Path) -> bool:
         return False
 
 
-def _end(process: _Process) -> None:
-    process.is_wanted = False
-    if not process.exited.done():
-        terminate(process.pid, signal.SIGKILL)
-
-
-async def _ended(process: _Process) -> None:
+async def _ended(process: Backend[Settings]) -> None:
     """End it, and wait until what it had is free."""
-    _end(process)
+    process.end()
     await asyncio.shield(process.exited)
     process.tail.end()

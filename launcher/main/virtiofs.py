@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import resource
-import signal
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import filesystems as hardware
 from launcher.domain.filesystems import Share, shares
-from launcher.main.children import Children, terminate
-from launcher.main.output_tail import OutputTail
+from launcher.main import vhost_user
+from launcher.main.children import Children
+from launcher.main.vhost_user import Backend
 
 logger = logging.getLogger(__name__)
 
@@ -42,17 +40,6 @@ _EVERYBODY: Final = (1 << 32) - 1
 
 class FilesystemUnusable(Exception):
     """A file system cannot be served; the message names it and says why."""
-
-
-@dataclass(eq=False, slots=True)
-class _Server:
-    """A running virtiofsd."""
-
-    share: Share
-    pid: int
-    exited: asyncio.Future[int]
-    tail: OutputTail
-    is_wanted: bool = True
 
 
 class Filesystems:
@@ -84,8 +71,8 @@ class Filesystems:
         self._children = children
         self._look = look
         self._lost = lost
-        self._servers: list[_Server] = []
-        self._started: asyncio.Queue[_Server] = asyncio.Queue()
+        self._servers: list[Backend[Share]] = []
+        self._started: asyncio.Queue[Backend[Share]] = asyncio.Queue()
 
     async def start(self, specification: Mapping[str, Any]) -> None:
         """Start the processes of ``spec.domain``, in place of those that an earlier try left, and wait until QEMU can connect to them.
@@ -111,32 +98,22 @@ class Filesystems:
                     group.create_task(self._watch(await self._started.get()))
         finally:
             for server in self._servers:
-                _end(server)
+                server.end()
 
     async def _stop(self) -> None:
         for server in self._servers:
-            _end(server)
+            server.end()
         for server in self._servers:
             await asyncio.shield(server.exited)
         self._servers.clear()
 
-    def _begin(self, share: Share, max_files: int) -> _Server:
+    def _begin(self, share: Share, max_files: int) -> Backend[Share]:
         Path(share.socket).unlink(missing_ok=True)
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        try:
-            # It ends where it may not have as many as it was told to.
-            files = min(max_files + SPARE_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-            pid, exited = self._children.start(command(share, files, self._program), _ENVIRONMENT, output=writer)
-        except BaseException:
-            os.close(reader)
-            raise
-        finally:
-            os.close(writer)
-        tail = OutputTail(reader)
-        tail.begin()
-        return _Server(share, pid, exited, tail)
+        # It ends where it may not have as many as it was told to.
+        files = min(max_files + SPARE_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        return vhost_user.start(self._children, share, command(share, files, self._program), _ENVIRONMENT)
 
-    async def _watch(self, server: _Server) -> None:
+    async def _watch(self, server: Backend[Share]) -> None:
         code = await asyncio.shield(server.exited)
         words = server.tail.end()
         if not server.is_wanted:
@@ -144,8 +121,8 @@ class Filesystems:
         await asyncio.sleep(self._settle_seconds)
         await self._look()
         if server.is_wanted:
-            logger.info("virtiofsd ended", extra={"filesystem": server.share.name, "exit_code": code, "last_words": words})
-            self._lost(server.share.name)
+            logger.info("virtiofsd ended", extra={"filesystem": server.device.name, "exit_code": code, "last_words": words})
+            self._lost(server.device.name)
 
 
 def command(share: Share, max_files: int, program: str = VIRTIOFSD) -> list[str]:
@@ -163,12 +140,12 @@ def command(share: Share, max_files: int, program: str = VIRTIOFSD) -> list[str]
     return [program, *options, *(["--readonly"] if share.read_only else [])]
 
 
-def _is_bound(server: _Server) -> bool:
-    return Path(server.share.socket).is_socket()
+def _is_bound(server: Backend[Share]) -> bool:
+    return Path(server.device.socket).is_socket()
 
 
-async def _ready(server: _Server, seconds: float) -> None:
-    name, silent = server.share.name, 0.0
+async def _ready(server: Backend[Share], seconds: float) -> None:
+    name, silent = server.device.name, 0.0
     try:
         async with asyncio.timeout(seconds):
             while WAITS not in server.tail.kept and silent < SILENT_SECONDS:
@@ -178,9 +155,3 @@ async def _ready(server: _Server, seconds: float) -> None:
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
         raise FilesystemUnusable(f"file system {name!r}: virtiofsd was not ready within {seconds:g} s") from None
-
-
-def _end(server: _Server) -> None:
-    server.is_wanted = False
-    if not server.exited.done():
-        terminate(server.pid, signal.SIGKILL)
