@@ -14,7 +14,7 @@ from typing import Final
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import NamespacedName, Object
 from apiserver.apis.virt import guestinfo, migration_attempts, names, phases
-from apiserver.apis.virt.domainxml import told
+from apiserver.apis.virt.domainxml import subresource
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
@@ -74,7 +74,7 @@ FINISH_LOOK_SECONDS: Final = 0.2
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
 VHOST_VSOCK_NUMBER: Final = (10, 241)
-CHECKS: Final[Mapping[str, Check]] = {guestinfo.NAME: guestinfo.parse, told.NAME: told.parse}
+CHECKS: Final[Mapping[str, Check]] = {guestinfo.NAME: guestinfo.parse, subresource.NAME: subresource.parse}
 """Reads by name, each with the check that turns a launcher's text into the answer to virt-api."""
 
 

@@ -52,7 +52,7 @@ class _Watch:
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     wants_progress: bool = False
 
-    def told(self, change: Change) -> Change:
+    def as_seen(self, change: Change) -> Change:
         """Return what it tells of a change."""
         return change if self.previous else Change(change.key, change.entry, None)
 
@@ -227,7 +227,7 @@ class MemoryStorage:
             batch = self._log[index]
             if batch.revision > upto:
                 break
-            if changes := tuple(watch.told(change) for change in batch.changes if change.key.startswith(watch.prefix)):
+            if changes := tuple(watch.as_seen(change) for change in batch.changes if change.key.startswith(watch.prefix)):
                 found.append(Batch(batch.revision, changes))
         return found
 

@@ -83,13 +83,13 @@ class Following:
         """Wait a moment for what a migration took that succeeded: virt-controller may be the first to write its end."""
         with contextlib.suppress(TimeoutError, Failure):
             async with asyncio.timeout(self._times.figures):
-                while not self._is_told():
-                    await self._watch(self._is_told)
-                    if not self._is_told():
+                while not self._is_known():
+                    await self._watch(self._is_known)
+                    if not self._is_known():
                         await asyncio.sleep(self._times.figures / 10)
                         await self._look()
 
-    def _is_told(self) -> bool:
+    def _is_known(self) -> bool:
         is_measured = phases.phase_of(self.newest) != phases.SUCCEEDED or "downtimeMilliseconds" in progress.of(self.newest)
         return self._gone or is_measured
 

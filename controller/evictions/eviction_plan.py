@@ -251,11 +251,11 @@ def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> D
     told = f"virtual machine {name_of(vm)} waits to be moved to another node: "
     if (full := next((each for each in there if each.are_full()), None)) is not None:
         why = "" if is_emptied else f", and nobody empties node {node}: half of the limits is for such"
-        return Decision(allowed=False, message=f"{told}{full.told()}{why}", waits_at=full.where if is_emptied else None)
+        return Decision(allowed=False, message=f"{told}{full.describe()}{why}", waits_at=full.where if is_emptied else None)
     if not is_emptied:
         return None
     others = next((each for each in there if each.are_others(namespace, seen.waiting)), None)
-    return None if others is None else Decision(allowed=False, message=f"{told}{others.told(namespace)}, and guests of others wait")
+    return None if others is None else Decision(allowed=False, message=f"{told}{others.describe(namespace)}, and guests of others wait")
 
 
 def _migration(vm: Object, pod: Object, *, is_emptied: bool) -> Object:

@@ -40,7 +40,7 @@ class Places:
         others = waiting.get(self.where, frozenset()) - {namespace}
         return self.taken[namespace] >= half and any(self.taken[each] < half for each in others)
 
-    def told(self, namespace: str | None = None) -> str:
+    def describe(self, namespace: str | None = None) -> str:
         """Return words for the migrations there, of a namespace or of all."""
         count = self.taken.total() if namespace is None else self.taken[namespace]
         of = "" if namespace is None else f" of namespace {namespace}"

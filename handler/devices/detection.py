@@ -73,11 +73,11 @@ class Detection:
         self._tried: Identity | None = None
         self._count = 0
         self._at = 0.0
-        self._told: list[Callable[[Verdict], None]] = []
+        self._subscribers: list[Callable[[Verdict], None]] = []
 
     def subscribe(self, changed: Callable[[Verdict], None]) -> None:
         """Have ``changed`` called with every verdict that differs from the one before it."""
-        self._told.append(changed)
+        self._subscribers.append(changed)
 
     async def detect(self) -> None:
         """Have the trial guest run now."""
@@ -87,7 +87,7 @@ class Detection:
         before, self.verdict = self.verdict, await acceleration.decide(self._choice, self._trials)
         self._at = asyncio.get_running_loop().time()
         if self.verdict != before:
-            for changed in self._told:
+            for changed in self._subscribers:
                 changed(self.verdict)
 
     async def run(self) -> None:

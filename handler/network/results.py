@@ -33,7 +33,7 @@ class Own:
     device: str = ""
 
 
-def told(interface: Wanted) -> dict[str, Any]:
+def document_of(interface: Wanted) -> dict[str, Any]:
     """Return what a plugin is told of an interface."""
     document: dict[str, Any] = {
         "name": interface.name,

@@ -151,7 +151,7 @@ class Networks:
     async def _add(self, machine: Mapping[str, Any], interface: Wanted, namespace: int, path: str) -> Interface:
         is_ours = interface.type != interfaces.PLUGIN
         plugins, name = (self._ours, interface.type) if is_ours else (self._theirs, interface.plugin)
-        document = over_the_wire({**machine, "interface": results.told(interface)})
+        document = over_the_wire({**machine, "interface": results.document_of(interface)})
         record = Record("network", machine["pod"]["uid"], interface.name, name, document)
         lock = self._records.lock(record.key) if self._records is not None else contextlib.nullcontext()
         try:
@@ -175,7 +175,7 @@ class Networks:
             description = await plugins.describe("network", record.plugin)
             if "CHECK" not in description.commands:
                 return None
-            await plugins.call("network", record.plugin, "CHECK", before.told(), {contract.NETNS_VARIABLE: path})
+            await plugins.call("network", record.plugin, "CHECK", before.request(), {contract.NETNS_VARIABLE: path})
             return await _checked(description, record.plugin, interface, before.result, namespace)
         except (Failed, PluginRefused) as error:
             logger.warning("interface %s of pod %s is made again: %s", interface.name, record.pod_uid, error)

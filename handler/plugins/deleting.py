@@ -131,7 +131,7 @@ class Deleter:
 
     async def _ask(self, record: Record) -> None:
         try:
-            await self._call(record.kind, record.plugin, "DEL", record.told())
+            await self._call(record.kind, record.plugin, "DEL", record.request())
         except Fault as fault:
             self._wait(record.key)
             logger.warning("%s %s of pod %s was not taken away, and is tried again: %s", record.kind, record.element, record.pod_uid, fault)

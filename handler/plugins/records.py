@@ -58,7 +58,7 @@ class Record:
         """Return the record with the answer."""
         return replace(self, result=result)
 
-    def told(self) -> dict[str, Any]:
+    def request(self) -> dict[str, Any]:
         """Return what the plugin is told at ``CHECK`` and ``DEL``."""
         return {**self.document, **({"prevResult": self.result} if self.result is not None else {})}
 

@@ -31,7 +31,7 @@ def serve(kind: Kind, operations: Mapping[str, Operation], *, live_migration: bo
     """Answer the one command of this process; return its exit status."""
     command = os.environ.get(contract.COMMAND_VARIABLE, "")
     try:
-        told = _told(sys.stdin.buffer.read(_MOST))
+        told = _read(sys.stdin.buffer.read(_MOST))
         if command == "VERSION":
             result: Document = {
                 "supportedVersions": [contract.VERSION],
@@ -50,7 +50,7 @@ def serve(kind: Kind, operations: Mapping[str, Operation], *, live_migration: bo
     return 0
 
 
-def _told(text: bytes) -> Document:
+def _read(text: bytes) -> Document:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

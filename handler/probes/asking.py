@@ -104,7 +104,7 @@ class Question:
         return self._failed(f"no answer within {self._probe.timeout_seconds} s")
 
     def _failed(self, why: str) -> Outcome:
-        return Outcome(succeeded=False, message=f"{told(self._probe)}: {why}")
+        return Outcome(succeeded=False, message=f"{description(self._probe)}: {why}")
 
 
 def request(probe: Probe, address: str) -> bytes:
@@ -117,7 +117,7 @@ def request(probe: Probe, address: str) -> bytes:
     )
 
 
-def told(probe: Probe) -> str:
+def description(probe: Probe) -> str:
     """Return what is asked, for people."""
     match probe.handler:
         case probes.HTTP:

@@ -31,7 +31,7 @@ def of(vm: Mapping[str, Any]) -> dict[str, str]:
     return {str(each["name"]): disk_imports.shown(given) for each in defaulted if (given := disk_imports.of(each)) is not None}
 
 
-def are_told(vm: Mapping[str, Any]) -> bool:
+def is_importing(vm: Mapping[str, Any]) -> bool:
     """Return whether the status says that something is imported."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), words.DISKS_READY) or {}
     return found.get("status") == "False" and found.get("reason") in REASONS
@@ -50,13 +50,13 @@ def status_of(vm: Object, observed: messages.Status, now: datetime) -> Object:
     else:
         how = "; ".join(_progress(each, sources[each.disk]) for each in left) or "images of disks are imported"
         status = guest_status.waiting(vm, words.IMPORTING, guest_status.printable(how), now)
-    return {**status, "imports": [_told(each) for each in found]}
+    return {**status, "imports": [_entry(each) for each in found]}
 
 
 def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"], str, str]]:
     """Return (type, reason, message) of what the new status says that the machine's does not."""
     told: list[tuple[Literal["Normal", "Warning"], str, str]] = []
-    if not are_told(vm):
+    if not is_importing(vm):
         sources = "; ".join(f"disk {name!r}: the image is imported from {source}" for name, source in of(vm).items())
         told.append(("Normal", STARTED, guest_status.printable(sources)))
     before = {each.get("disk"): each.get("failures", 0) for each in objects.dig(vm, "status", "imports") or ()}
@@ -81,7 +81,7 @@ def _progress(given: messages.ImportStatus, source: str) -> str:
     return f"{name}: {given.transferred_bytes // MIB}{of_all} MiB of its image are downloaded from {source}"
 
 
-def _told(given: messages.ImportStatus) -> Object:
+def _entry(given: messages.ImportStatus) -> Object:
     told: Object = {"disk": given.disk, "phase": given.phase, "transferredBytes": max(given.transferred_bytes, 0)}
     if given.total_bytes > 0:
         told["totalBytes"] = given.total_bytes

@@ -104,7 +104,7 @@ class GuestStart:
                     self._ports.emit(vm, *event)
             return Result(requeue_after=self._limits.import_seconds)
         self._imported.add(link.pod_uid)
-        if not guest_imports.are_told(vm):
+        if not guest_imports.is_importing(vm):
             return None
         self._ports.emit(vm, "Normal", guest_imports.SUCCEEDED, "the images of all disks are there")
         await self._writer.write(vm, guest_imports.without(guest_status.with_disks_found(vm, now)))

@@ -221,7 +221,7 @@ class PluginDisks:
             if record is None:
                 logger.warning("disk %s of pod %s: what its plugin answered is not known any more, so it is not asked", name, pod_uid)
                 return
-            await self._plugins.call(KIND, record.plugin, "CHECK", record.told())
+            await self._plugins.call(KIND, record.plugin, "CHECK", record.request())
 
 
 def _again(fault: DisksFault, seconds: float) -> DisksFault:

@@ -22,7 +22,7 @@ class DiskFaults:
     def __init__(self) -> None:
         self._last: dict[str, dict[str, DiskFault]] = {}
         """By domain and by the alias of the disk, by which libvirt's events name it."""
-        self._told: dict[tuple[str, str], float] = {}
+        self._reported: dict[tuple[str, str], float] = {}
         """Times at which an error of a disk was last worth a look."""
 
     def take(self, domain: str, alias: str, reason: str, *, ignored: bool, now: float) -> bool:
@@ -41,8 +41,8 @@ class DiskFaults:
         before, fault = last.get(alias), DiskFault("", _OUR_WORDS.get(reason, "I/O error"), ignored, now)
         last[alias] = fault
         is_news = before is None or (before.error, before.ignored) != (fault.error, fault.ignored)
-        if is_news or now - self._told[domain, alias] >= NEWS_SECONDS:
-            self._told[domain, alias] = now
+        if is_news or now - self._reported[domain, alias] >= NEWS_SECONDS:
+            self._reported[domain, alias] = now
             return True
         return False
 

@@ -34,7 +34,7 @@ class Agent:
         self,
         hypervisor: Hypervisor,
         *,
-        told: Callable[[Object], None],
+        answered: Callable[[Object], None],
         silent: Callable[[str], None],
         gone: Callable[[], None],
         stopping: Callable[[], bool] = lambda: False,
@@ -44,7 +44,7 @@ class Agent:
 
         Args:
             hypervisor: where the domain lives.
-            told: called with what the agent told for the status, bounded.
+            answered: called with what the agent told for the status, bounded.
             silent: called with the reason at each turn at which an agent is connected and does not answer.
             gone: called at each turn at which no agent is connected.
             stopping: tells whether the guest is to power off.
@@ -52,7 +52,7 @@ class Agent:
         """
         self._times = times
         self._hypervisor = hypervisor
-        self._told = told
+        self._answered = answered
         self._silent = silent
         self._gone = gone
         self._stopping = stopping
@@ -151,7 +151,7 @@ class Agent:
     async def _look(self, name: str) -> None:
         try:
             async with self._turn:
-                self._told(await self._answers(name, agent_answers.OF_STATUS))
+                self._answered(await self._answers(name, agent_answers.OF_STATUS))
         except OperationInvalid as error:
             logger.debug("the guest agent did not answer", extra={"error": str(error)})
             self._silent(str(error))
@@ -163,7 +163,7 @@ class Agent:
         known = await self._listed(name, (info.get("agent") or {}).get("commands") or ())
         if isinstance(known, str):
             return {**info, "unavailable": [*info.get("unavailable", ()), {"field": "applications", "reason": known}]}
-        cut = ["applications"] if guestinfo.told_more("applications", known) else []
+        cut = ["applications"] if guestinfo.has_more("applications", known) else []
         return {**info, "applications": known, "truncated": [*info.get("truncated", ()), *cut]}
 
     async def _answers(self, name: str, fields: tuple[str, ...]) -> Object:
@@ -188,7 +188,7 @@ class Agent:
                 asked = agent_questions.refused(asked, field, error)
             else:
                 asked = agent_questions.answered(asked, field, answer)
-        return agent_questions.told(asked)
+        return agent_questions.answers(asked)
 
     async def _listed(self, name: str, commands: tuple[str, ...]) -> list[Object] | str:
         """Return the guest's packages, or why there is no list."""

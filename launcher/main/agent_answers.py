@@ -135,7 +135,7 @@ OF_STATUS: Final = ("agent", "os", "hostname", "timezone", "interfaces")
 def field_of(field: str, answer: object) -> tuple[object, bool]:
     """Return the bounded value of a field for an answer to its question, and whether there was more of it."""
     value = QUESTIONS[field][1](answer)
-    return guestinfo.bounded({field: value}).get(field), guestinfo.told_more(field, value)
+    return guestinfo.bounded({field: value}).get(field), guestinfo.has_more(field, value)
 
 
 def _moment(seconds: object) -> str | None:

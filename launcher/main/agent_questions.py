@@ -98,7 +98,7 @@ def refused(round_: Round, field: str, error: OperationInvalid) -> Round:
     return dataclasses.replace(passed_over(round_, field, str(error)), silence=silence)
 
 
-def told(round_: Round) -> Object:
+def answers(round_: Round) -> Object:
     """Return the fields that the agent told, and why it did not tell the others."""
     return {
         **{field: value for field, value in round_.found.items() if value is not None},

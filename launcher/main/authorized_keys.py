@@ -70,7 +70,7 @@ class AuthorizedKeys:
         agent: Agent,
         *,
         machine: Callable[[], messages.Machine | None],
-        told: Callable[[messages.AuthorizedKeysStatus], None],
+        reported: Callable[[messages.AuthorizedKeysStatus], None],
         times: Times = TIMES,
     ) -> None:
         """Do nothing yet.
@@ -78,13 +78,13 @@ class AuthorizedKeys:
         Args:
             agent: of the guest.
             machine: returns the machine whose guest is this pod's, or None while there is none.
-            told: called with how it went.
+            reported: called with how it went.
             times: how long is waited for what.
         """
         self._times = times
         self._agent = agent
         self._machine = machine
-        self._told = told
+        self._reported = reported
         self._state = KeysState()
 
     async def run(self) -> None:
@@ -105,10 +105,10 @@ class AuthorizedKeys:
         if problem:
             logger.warning("public keys cannot be set in the guest", extra={"error": problem})
             self._state = dataclasses.replace(self._state, retry=now + self._times.keys_retry)
-            self._told(messages.AuthorizedKeysStatus("failed", problem))
+            self._reported(messages.AuthorizedKeysStatus("failed", problem))
         else:
             self._state = dataclasses.replace(self._state, versions=versions)
-            self._told(messages.AuthorizedKeysStatus("synchronized"))
+            self._reported(messages.AuthorizedKeysStatus("synchronized"))
 
     async def _bring(self, positions: Mapping[str, tuple[int, ...]]) -> str:
         """Set the keys of all users; return what is in the way of it, or an empty string."""
@@ -126,10 +126,10 @@ class AuthorizedKeys:
                     break  # it would be as silent about the others
             else:
                 having.append(user)
-        return _told(problems, having) if problems else ""
+        return _summary(problems, having) if problems else ""
 
 
-def _told(problems: list[str], having: list[str]) -> str:
+def _summary(problems: list[str], having: list[str]) -> str:
     """Return what is in the way, and who has the keys for all that; both parts have room."""
     told = one_line(f"; set for {', '.join(having)}", MAX_PROBLEM // 4) if having else ""
     return one_line("; ".join(problems), MAX_PROBLEM - len(told)) + told

@@ -98,13 +98,13 @@ class Imports:
             async with self._one:
                 why = await self._try(disk, plan)
             if not why:
-                self._told(disk, phase="Succeeded", message="")
+                self._note(disk, phase="Succeeded", message="")
                 logger.info("the image of disk %s is imported", disk)
                 return
             failures += 1
             pause = pause_seconds(failures, *self._times.import_retry)
             logger.warning("the import for disk %s failed; it is tried again in %g s: %s", disk, pause, why)
-            self._told(disk, phase="Retrying", message=why, failures=failures)
+            self._note(disk, phase="Retrying", message=why, failures=failures)
             await asyncio.sleep(pause)
 
     async def _try(self, disk: str, plan: bytes) -> str:
@@ -145,13 +145,13 @@ class Imports:
                     case Result() as found:
                         result = found
                     case Progress() as progress:
-                        self._told(disk, **dataclasses.asdict(progress), message="")
+                        self._note(disk, **dataclasses.asdict(progress), message="")
                     case None:
                         continue
         finally:
             transport.close()
 
-    def _told(self, disk: str, **changes: Any) -> None:  # noqa: ANN401  # fields of ImportStatus
+    def _note(self, disk: str, **changes: Any) -> None:  # noqa: ANN401  # fields of ImportStatus
         now = self._record.known.status.imports
         after = tuple(dataclasses.replace(each, **changes) if each.disk == disk else each for each in now)
         if after != now:

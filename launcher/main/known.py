@@ -199,7 +199,7 @@ def room_found(known: Known) -> Known:
     return with_status(known, has_room=True)
 
 
-def keys_told(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
+def keys_reported(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
     """Return what is known once it was tried to set public keys in the guest."""
     return with_status(known, authorized_keys=status)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo, probes
-from apiserver.apis.virt.domainxml import told
+from apiserver.apis.virt.domainxml import subresource
 from launcher.hypervisor.port import Hypervisor
 from launcher.main import agent_status, known, life, power_off, requests
 from launcher.main.agent import Agent
@@ -76,13 +76,13 @@ class ManagedDomain:
         self.ports = ports(self._viewers_changed)
         self._agent = Agent(
             hypervisor,
-            told=self._agent_told,
+            answered=self._agent_answered,
             silent=self._agent_silent,
             gone=self._agent_gone,
             stopping=self._is_stopping,
             times=times,
         )
-        self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, told=self._keys_told, times=times)
+        self._keys = AuthorizedKeys(self._agent, machine=self._own_machine, reported=self._keys_reported, times=times)
         self._watch = Watch(hypervisor, self._record, self.console, self.ports, self._agent, times)
         self._filesystems = Filesystems(children, look=self._watch.look, lost=self._filesystem_lost)
         self._passt = Passt(children, lost=self._passt_ended, found=self._passt_works_again)
@@ -98,7 +98,7 @@ class ManagedDomain:
         self._stop = Stop(hypervisor, self._watch, self._migrations, times)
         self.reads: Mapping[str, HandleRead] = {
             guestinfo.NAME: self._guest_info,
-            told.NAME: self._domain_xml,
+            subresource.NAME: self._domain_xml,
             probes.PING: self._agent.ping,
         }
         """Reads of the domain, by the name that ``messages.Read`` has for it."""
@@ -191,7 +191,7 @@ class ManagedDomain:
     def _viewers_changed(self) -> None:
         self._record.take(known.viewed, self.console.viewers + self.ports.viewers)
 
-    def _agent_told(self, told: Object) -> None:
+    def _agent_answered(self, told: Object) -> None:
         names = agent_status.names_of(self._record.known.machine)
         self._record.take(known.agent_answered, agent_status.status_of(told), agent_status.interfaces_of(told, names))
 
@@ -209,8 +209,8 @@ class ManagedDomain:
         now = self._record.known
         return None if now.arriving is not None or now.leaving is not None else now.machine
 
-    def _keys_told(self, status: messages.AuthorizedKeysStatus) -> None:
-        self._record.take(known.keys_told, status)
+    def _keys_reported(self, status: messages.AuthorizedKeysStatus) -> None:
+        self._record.take(known.keys_reported, status)
 
     def _filesystem_lost(self, name: str) -> None:
         self._record.take(known.filesystem_lost, name)

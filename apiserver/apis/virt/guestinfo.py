@@ -122,7 +122,7 @@ def fitted(info: Object) -> Object:
     return info
 
 
-def told_more(field: str, value: object) -> bool:
+def has_more(field: str, value: object) -> bool:
     """Return whether the agent told more items of this list than are taken in."""
     shape = FIELDS[field]
     return isinstance(shape, Items) and isinstance(value, list) and len(value) > shape.limit

@@ -143,7 +143,7 @@ def fault(vm: Object, events: Sequence[Object]) -> tuple[str, str] | None:
         events: of its pod, as :func:`trim_event` returns them.
     """
     sources = of(vm)
-    told = dict.fromkeys(each for event in _newest(events) for each in _told(sources, str(event["message"])))
+    told = dict.fromkeys(each for event in _newest(events) for each in _faults_of(sources, str(event["message"])))
     if not told:
         return None
     said = "; ".join(text for _, text in list(told)[:MAX_TOLD])
@@ -174,7 +174,7 @@ def time_of(event: Object) -> datetime:
         return times.parse("1970-01-01T00:00:00Z")
 
 
-def _told(sources: Sequence[Source], message: str) -> Iterable[tuple[str, str]]:
+def _faults_of(sources: Sequence[Source], message: str) -> Iterable[tuple[str, str]]:
     if (match := _VOLUME.search(message)) is None:
         return
     mounted, said = [each for each in sources if each.volume == match[1]], match[2]

@@ -52,7 +52,7 @@ class PureNode:
         return tuple(self._joined(vm, pod_uid, each, observed) for each in setup.with_devices(setup.wanted(vm), macvtaps))
 
     def _joined(self, vm: Mapping[str, Any], pod_uid: str, wanted: Wanted, observed: Observed) -> Interface:
-        told = setup.over_the_wire({**common(vm, pod_uid), "interface": results.told(wanted)})
+        told = setup.over_the_wire({**common(vm, pod_uid), "interface": results.document_of(wanted)})
         assert results.wanted(told["interface"]) == wanted
         if wanted.type == interfaces.PLUGIN:
             return results.of_theirs(wanted, {"tap": wanted.tap, "mac": wanted.mac}, live_migration=False)
@@ -129,7 +129,7 @@ class Live:
         launcher.change(domain=messages.DomainStatus("default_testvm", "u", "qemu", self._state, "ioerror"))
         await promptly(lambda: self.vm()["status"]["domain"]["state"] == self._state, seconds)
 
-    def told(self, name: str) -> str:
+    def document_of(self, name: str) -> str:
         """Return the messages of warnings about an object."""
         found: list[Object] = [
             each for each in self.api.all(EVENTS) if each["involvedObject"]["name"] == name and each["type"] == "Warning"

@@ -77,7 +77,7 @@ class Asking:
     @property
     def document(self) -> dict[str, Any]:
         (wanted,) = setup.wanted(a_vm(self.interface))
-        return {**requests.common(a_vm(), "pod-1"), "interface": results.told(wanted)}
+        return {**requests.common(a_vm(), "pod-1"), "interface": results.document_of(wanted)}
 
     @property
     def tap(self) -> str:

@@ -14,7 +14,7 @@ import yaml
 
 from apiserver.apis.virt import layout
 from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.domainxml import told
+from apiserver.apis.virt.domainxml import subresource
 from launcher.protocol import messages
 from tests.host.launcher.sandbox import KERNEL_ARGS, KERNEL_BOOT, Launcher, a_machine
 
@@ -86,5 +86,5 @@ def test_a_guest_starts_from_xml_and_libvirt_is_given_its_bytes(start: Start) ->
         assert "runtime" in viewer.sh("ls /sys/firmware/efi").split()
         (qemu,) = pod.qemu()
         assert "/memfd:" in Path(f"/proc/{qemu}/maps").read_text()
-        given = client.read(told.NAME)
+        given = client.read(subresource.NAME)
         assert with_placeholders(given) == machine.domain_xml

@@ -45,7 +45,7 @@ def said(command: Command, document: Any, status: int = 0) -> Mapping[str, Any]:
 
 def test_what_a_plugin_is_told() -> None:
     (wanted,) = setup.wanted(vm())
-    told = setup.over_the_wire({**requests.common(vm(), REQUEST["pod"]["uid"]), "interface": results.told(wanted)})
+    told = setup.over_the_wire({**requests.common(vm(), REQUEST["pod"]["uid"]), "interface": results.document_of(wanted)})
     links = {"tap": attachments.tap("private"), "bridge": attachments.bridge("private"), "uplink": attachments.link("private")}
     shown = {**REQUEST, "interface": {**REQUEST["interface"], **links}}  # whose names follow from a sum
     assert {"version": "1.0.0", "kind": "network", "plugin": "isolated", **told} == shown

@@ -49,10 +49,10 @@ def _placed(error: FieldError, typed: Object, path: Path) -> FieldError:
 
 def _validate_xml(xml: str, typed: Object, path: Path) -> list[FieldError]:
     if problems := reading.problems_of(xml):
-        return [_told(each, path) for each in problems]
+        return [_forbidden(each, path) for each in problems]
     with_defaults = {**typed, "devices": {**(typed.get("devices") or {}), "disks": disks.defaulted(typed)}}
-    return [_told(each, path) for each in beside.problems(*beside.read_document(xml), with_defaults)]
+    return [_forbidden(each, path) for each in beside.problems(*beside.read_document(xml), with_defaults)]
 
 
-def _told(problem: Problem, path: Path) -> FieldError:
+def _forbidden(problem: Problem, path: Path) -> FieldError:
     return forbidden(path, str(problem))

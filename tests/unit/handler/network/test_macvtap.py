@@ -98,5 +98,5 @@ def test_the_devices_of_the_pod_are_those_of_its_macvtaps_in_order() -> None:
 
 def test_our_plugin_is_told_the_device_and_no_other_plugin_is() -> None:
     (asked,) = setup.with_devices(setup.wanted(a_vm(CARD)), [a_device(4)])
-    assert results.wanted(setup.over_the_wire(results.told(asked))) == asked
-    assert "own" not in results.told(dataclasses.replace(asked, type="plugin"))
+    assert results.wanted(setup.over_the_wire(results.document_of(asked))) == asked
+    assert "own" not in results.document_of(dataclasses.replace(asked, type="plugin"))

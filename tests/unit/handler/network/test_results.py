@@ -36,7 +36,7 @@ def over_the_wire(document: Any) -> Any:
 )
 def test_what_is_told_is_understood(interface: dict[str, Any]) -> None:
     (wanted,) = setup.wanted(a_vm(interface))
-    assert results.wanted(over_the_wire(results.told(wanted))) == wanted
+    assert results.wanted(over_the_wire(results.document_of(wanted))) == wanted
 
 
 def test_third_parties_are_told_no_more_than_the_document_says_and_ours_the_rest_in_one_member() -> None:
@@ -46,9 +46,9 @@ def test_third_parties_are_told_no_more_than_the_document_says_and_ours_the_rest
             "status": {"podIP": "fd00::9"},
         }
     )
-    told = results.told(private)
+    told = results.document_of(private)
     assert told.keys() == {"name", "type", "plugin", "options", "mac", "model", "queues", "network", "tap", "bridge", "uplink"}
-    ours = over_the_wire(results.told(default))
+    ours = over_the_wire(results.document_of(default))
     assert ours.keys() - told.keys() == {"own"}
     assert ours["own"] == {"ports": [{"protocol": "TCP", "port": 22}], "ipv6_first": True, "device": ""}
 

@@ -72,7 +72,7 @@ class Scene:
         self.stopping = False
         self.agent = Agent(
             self.hypervisor,
-            told=self.seen.put_nowait,
+            answered=self.seen.put_nowait,
             silent=self.seen.put_nowait,
             gone=lambda: self.seen.put_nowait(None),
             stopping=lambda: self.stopping,

@@ -77,7 +77,7 @@ def test_a_round_has_what_was_told_and_why_the_rest_was_not() -> None:
     assert asked.silence == ""
     asked = agent_questions.refused(asked, "interfaces", AgentSilent("no answer"))
     assert asked.silence == "no answer"
-    told = agent_questions.told(asked)
+    told = agent_questions.answers(asked)
     assert told["hostname"] == "web-1"
     assert "timezone" not in told
     assert [(each["field"], each["reason"]) for each in told["unavailable"]] == [
@@ -90,4 +90,4 @@ def test_a_round_has_what_was_told_and_why_the_rest_was_not() -> None:
 
 def test_a_list_that_is_cut_says_so() -> None:
     asked = agent_questions.answered(Round(), "users", [{"user": f"u{each}", "login-time": 1.0} for each in range(1000)])
-    assert agent_questions.told(asked)["truncated"] == ["users"]
+    assert agent_questions.answers(asked)["truncated"] == ["users"]

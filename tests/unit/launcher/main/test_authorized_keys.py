@@ -46,8 +46,8 @@ class Scene:
         self.told: list[AuthorizedKeysStatus] = []
         self.hypervisor = FakeHypervisor()
         self.hypervisor.answers = {COMMAND: self.set}
-        self.agent = Agent(self.hypervisor, told=lambda _: None, silent=lambda _: None, gone=lambda: None, times=times)
-        self.keys = AuthorizedKeys(self.agent, machine=lambda: self.machine, told=self.told.append, times=times)
+        self.agent = Agent(self.hypervisor, answered=lambda _: None, silent=lambda _: None, gone=lambda: None, times=times)
+        self.keys = AuthorizedKeys(self.agent, machine=lambda: self.machine, reported=self.told.append, times=times)
 
     def set(self, arguments: Mapping[str, Any]) -> object:
         assert arguments["reset"] is True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.apis.virt.domainxml import told
+from apiserver.apis.virt.domainxml import subresource
 from launcher.main import known, requests
 from launcher.main.known import Known
 from launcher.main.refusal import RequestRefused
@@ -18,10 +18,10 @@ def test_what_libvirt_was_given_is_told_once_there_is_something() -> None:
 
 def test_it_is_told_with_every_byte() -> None:
     text = "<domain>\r\n\t<!-- ü 緑 \u00a0\u200b -->\n</domain>"
-    assert told.parse(text) == {"xml": text}
+    assert subresource.parse(text) == {"xml": text}
 
 
-@pytest.mark.parametrize("text", ["\x1b]0;x\x07", "\x9b2J", "\0", "a\u202eb", "x" * (told.MAX_CHARACTERS + 1)])
+@pytest.mark.parametrize("text", ["\x1b]0;x\x07", "\x9b2J", "\0", "a\u202eb", "x" * (subresource.MAX_CHARACTERS + 1)])
 def test_what_a_terminal_obeys_is_no_such_text(text: str) -> None:
     with pytest.raises(ValueError, match=r"must not have|longer than"):
-        told.parse(text)
+        subresource.parse(text)

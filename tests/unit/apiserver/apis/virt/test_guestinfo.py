@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo
-from apiserver.apis.virt.guestinfo import Items, bounded, fitted, told_more
+from apiserver.apis.virt.guestinfo import Items, bounded, fitted, has_more
 
 MOST: Final = (1 << 63) - 1
 MOMENT: Final = "2126-01-01T00:00:00Z"
@@ -114,9 +114,9 @@ def test_every_list_has_a_bound_that_holds() -> None:
 
 
 def test_that_there_is_more_of_a_list_is_known() -> None:
-    assert [told_more("users", [{}] * count) for count in (0, 64, 65)] == [False, False, True]
-    assert not told_more("users", "x" * 99)
-    assert not told_more("hostname", [{}] * 5000)
+    assert [has_more("users", [{}] * count) for count in (0, 64, 65)] == [False, False, True]
+    assert not has_more("users", "x" * 99)
+    assert not has_more("hostname", [{}] * 5000)
 
 
 def quoted(info: object) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.domainxml import told
+from apiserver.apis.virt.domainxml import subresource
 from apiserver.registry.virt.domainxml import DomainXML
 from apiserver.registry.virt.guestinfo import GuestInfo
 
@@ -23,7 +23,7 @@ def test_xml_is_taken_out_of_whatever_a_node_tells() -> None:
 def test_what_is_no_xml_that_can_be_shown_is_none(answer: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be a string|longer than|must not have"):
         DomainXML(NOBODY).fields(answer)
-    assert told.MAX_CHARACTERS == 128 << 10
+    assert subresource.MAX_CHARACTERS == 128 << 10
 
 
 def test_information_is_bounded_again() -> None:
