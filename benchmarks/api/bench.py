@@ -108,7 +108,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is asked to end, ends what it started
     given = parse()
     try:
-        finished = report.finish(measured(given))
+        finished = report.finish(measured(given), through_aggregator=given.through_aggregator)
     except (ProgramFailed, StepFailed, SampleFailed) as error:
         sys.exit(str(error))
     print(report.table(finished))

@@ -6,11 +6,11 @@ import json
 import statistics
 from typing import Any, Final
 
-from benchmarks.api.operations import MEMORY, OPERATIONS, VARIED, Operation
+from benchmarks.api.operations import MEMORY, OPERATIONS, THROUGH_AGGREGATOR, VARIED, Operation
 
 Result = dict[str, Any]
 TWIN, TUNED, OURS, MACHINES = "twin", "twin400", "ours", "vms"
-_DELETE: Final = Operation("delete", "delete", 0, 0)
+_DELETE: Final = Operation("delete", "delete")
 ROWS: Final = (*OPERATIONS[:4], _DELETE, *OPERATIONS[4:], *VARIED, MEMORY)
 
 
@@ -35,12 +35,14 @@ def ratio(result: Result, key: str, twin: str, ours: str = OURS) -> float | None
     return round(statistics.median(theirs) / statistics.median(own), 2)
 
 
-def finish(result: Result) -> Result:
-    """Add the ratios."""
+def finish(result: Result, *, through_aggregator: bool = False) -> Result:
+    """Add the ratios, and those that are wanted."""
     keys = [each.key for each in (*OPERATIONS, *VARIED, MEMORY)]
     ratios = {key: value for key in keys if (value := ratio(result, key, TWIN)) is not None}
     tuned = {key: value for key in keys if (value := ratio(result, key, TUNED)) is not None}
-    wanted = {each.key: each.wanted for each in (*OPERATIONS, MEMORY)}
+    wanted = {each.key: each.wanted for each in (*OPERATIONS, *VARIED, MEMORY) if each.wanted}
+    if through_aggregator:
+        wanted = dict.fromkeys((each.key for each in ROWS), THROUGH_AGGREGATOR)
     return {"ratios": ratios, "ratios_gogc400": tuned, "wanted": wanted, **result}
 
 
@@ -60,7 +62,7 @@ def table(result: Result) -> str:
         "server's processor time for one operation in µs (watch: one delivery, its share of the write included); median (lowest-highest);"
         " ratio: twin / ours; memory in MiB",
         "",
-        f"{'operation':16}{'twin':>22}{'twin GOGC=400':>22}{'ours':>22}{'ratio':>8}{'/400':>7}{'wanted':>8}   budget",
+        f"{'operation':16}{'twin':>22}{'twin GOGC=400':>22}{'ours':>22}{'ratio':>8}{'/400':>7}{'wanted':>8}",
     ]
     lines += [_row(result, each) for each in ROWS if result["samples"].get(each.key) or result["failures"].get(each.key)]
     lines += [
@@ -83,13 +85,14 @@ def _row(result: Result, operation: Operation) -> str:
     scale = 1 / 1024 if key == MEMORY.key else 1.0
     cells = [_spread(costs(result, key, name), scale) for name in (TWIN, TUNED, OURS)]
     found, tuned = ratio(result, key, TWIN), ratio(result, key, TUNED)
-    wanted = f"{operation.wanted:g}" if operation.wanted else "-"
-    budget = f"{operation.budget_us:g}" if operation.budget_us else ""
+    wanted = result["wanted"].get(key, 0.0)
     row = f"{key:16}" + "".join(f"{cell:>22}" for cell in cells)
-    row += f"{'-' if found is None else f'{found:.1f}':>8}{'-' if tuned is None else f'{tuned:.1f}':>7}{wanted:>8}   {budget}"
+    row += (
+        f"{'-' if found is None else f'{found:.1f}':>8}{'-' if tuned is None else f'{tuned:.1f}':>7}{f'{wanted:g}' if wanted else '-':>8}"
+    )
     if machines := costs(result, key, MACHINES):
         row += f"   (VirtualMachine: {_spread(machines, scale)})"
-    return row + ("" if not operation.wanted or found is None or found >= operation.wanted else "  SHORT")
+    return row + ("" if found is None or found >= wanted else "  SHORT")
 
 
 def _spread(values: list[float], scale: float) -> str:

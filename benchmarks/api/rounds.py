@@ -80,7 +80,7 @@ class Bench:
     def seed(self, namespace: str, names: str, count: int) -> None:
         """Make objects at every contestant."""
         for each in self.contestants:
-            operation = Operation("seed", "seed", 0, 0, namespace=namespace, names=names, objects=count)
+            operation = Operation("seed", "seed", namespace=namespace, names=names, objects=count)
             self.generator.run(each.server, each.kind, operation, user=ADMIN)
             progress(f"{count} objects at {each.name}")
 

@@ -29,9 +29,9 @@ SHARDS: Final = 100
 """Objects have as many values of one label."""
 RATE: Final = 5.0
 WRITES: Final = (
-    Operation("patch", "patch", 0, 0, namespace="bench"),
-    Operation("create", "create", 0, 0, namespace="create", names="c"),
-    Operation("get", "get", 0, 0, namespace="bench"),
+    Operation("patch", "patch", namespace="bench"),
+    Operation("create", "create", namespace="create", names="c"),
+    Operation("get", "get", namespace="bench"),
 )
 
 
@@ -66,7 +66,7 @@ class Scale:
             for each in self.bench.contestants:
                 names = "o" if not made else f"o{count}-"
                 namespace = "bench" if not made else "many"
-                seeding = Operation("seed", "seed", 0, 0, namespace=namespace, names=names, objects=count - made)
+                seeding = Operation("seed", "seed", namespace=namespace, names=names, objects=count - made)
                 sample = self.ask(f"seed {count - made}", each, seeding)
                 if sample:
                     figures = {"per_second": round(sample["count"] / sample["seconds"]), **_cost(sample)}
@@ -83,7 +83,7 @@ class Scale:
         for each in self.bench.contestants:
             each.server.end()
             ready = each.server.start()
-            self.bench.first_list(each, Operation("list", "list", 0, 0, namespace="many", objects=0, connections=1, query="limit=1"))
+            self.bench.first_list(each, Operation("list", "list", namespace="many", objects=0, connections=1, query="limit=1"))
             time.sleep(5)
             self.note(
                 f"restart with {count}", each, {"ready_seconds": round(ready, 2), "rss_mib": machine.resident_kib(each.server.pid) >> 10}
@@ -103,7 +103,7 @@ class Scale:
         }
         for what, (query, expected) in kinds.items():
             for each in self.bench.contestants:
-                operation = Operation("list", "list", 0, 0, namespace="many", objects=expected, connections=1, query=query)
+                operation = Operation("list", "list", namespace="many", objects=expected, connections=1, query=query)
                 if sample := self.ask(what, each, operation, "-cpu=0.3", "-seconds=0.3", "-longest=20"):
                     figures = {**_cost(sample), "p50_ms": round(sample["p50_us"] / 1e3, 1), "bytes": sample["bytes_per_answer"]}
                     self.note(f"{what} of {count}", each, figures)
@@ -114,7 +114,7 @@ class Scale:
         """Let many watch a few writes."""
         for each in self.bench.contestants:
             before = machine.resident_kib(each.server.pid)
-            operation = Operation("watch", "watch", 0, 0, namespace="watch", connections=2, rate=RATE, watchers=count)
+            operation = Operation("watch", "watch", namespace="watch", connections=2, rate=RATE, watchers=count)
             if sample := self.ask(f"{count} watchers", each, operation, "-cpu=1", "-seconds=10"):
                 figures = {
                     "cpu_us_per_delivery": round(sample["cpu_seconds"]["server"] * 1e6 / sample["deliveries"], 1),
