@@ -139,8 +139,8 @@ def plan(seen: Observed) -> Decision:
         case evictions.SHUTDOWN:
             return _end(seen, pod, vm)
         case evictions.EXTERNAL:
-            told = f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External)"
-            return Decision(allowed=False, message=f"{told}; a person moves it with: {_by_hand(vm)}")
+            message = f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External)"
+            return Decision(allowed=False, message=f"{message}; a person moves it with: {_by_hand(vm)}")
         case evictions.LIVE_MIGRATE:
             return _not_movable(seen, vm) or _move(seen, pod, vm)
         case evictions.LIVE_MIGRATE_IF_POSSIBLE:
