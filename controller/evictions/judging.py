@@ -3,10 +3,10 @@
 Every replica of virt-controller does, not only the leader: a request is judged by what the servers say then, and of two that decide to move
 a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
 
-Nobody waits for the judgement of another pod: a tenant may ask as often as they like, and a server may take its time. Who asks about a pod
-that is being judged gets that answer: each judgement is some requests, one for each claim, and a tenant could have any number made at a
-time. Between the plan and the note that a Migration is being made nothing else runs, so that all pods of a node that are evicted at once
-count each other.
+Nobody waits for another one's judgement: a tenant may ask as often as they like, and a server may take its time. Who asks about a pod that
+is being looked up is judged by what is found: that is a request for each claim, and a tenant could have any number made at a time. Between
+the plan and the note that a Migration is being made nothing else runs, so that all pods of a node that are evicted at once count each
+other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from apiserver.apis.core.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from apiserver.apis.meta import errors, names
@@ -58,6 +58,15 @@ def concern_of(migration: Object) -> list[NamespacedName | str]:
     return [ALL if is_everybodys else evictions.machine_of(migration)]
 
 
+class _Found(NamedTuple):
+    """What the servers say of a pod and around it."""
+
+    pod: Object | None
+    vm: Object | None
+    node: Object | None
+    claims: Mapping[str, Object | None]
+
+
 class Evictions:
     """Answers whether a pod may be evicted, and has its guest moved first."""
 
@@ -76,8 +85,8 @@ class Evictions:
         self._seconds = seconds
         self._being_made: dict[str, Object] = {}
         """By the uid of the evicted pod: Migrations that the server has not answered about."""
-        self._judged: dict[tuple[str, str, bool], asyncio.Future[Decision]] = {}
-        """Answers that are being found, by namespace and name of the pod, and whether nothing is to be done."""
+        self._looking: dict[NamespacedName, asyncio.Future[_Found | None]] = {}
+        """Pods that are being looked up; None: that failed."""
         self._outcomes = Outcomes(clock)
         self._waiting = Waiting()
         migrations.subscribe(self._outcomes.note)
@@ -91,31 +100,35 @@ class Evictions:
             dry_run: nothing is to be done.
             peer: the IP address of who asks, for the log: it should be a kube-apiserver's.
         """
-        key = (namespace, name, dry_run)
-        if (shared := self._judged.get(key)) is not None:
-            return await asyncio.shield(shared)  # who asks no more ends it for nobody else
-        answer = self._judged[key] = asyncio.get_running_loop().create_future()
-        decision = _not_known(name)
-        try:
-            decision = await self._judge(namespace, name, dry_run=dry_run, peer=peer)
-        finally:
-            del self._judged[key]
-            answer.set_result(decision)
-        return decision
-
-    async def _judge(self, namespace: str, name: str, *, dry_run: bool, peer: str) -> Decision:
         try:
             async with asyncio.timeout(self._seconds):
                 if namespace == self._namespace and name.startswith(etcd.PREFIX):
                     return etcd.plan(await self._get(PODS, namespace, name))
-                seen = await self._gather(namespace, name)
+                seen = self._observed(await self._found(namespace, name))
                 decision = eviction_plan.plan(seen)
                 return decision if dry_run else await self._apply(seen, decision, namespace, peer)  # up to its request without a pause
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning("judge an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
-            return _not_known(name)
+            return Decision(allowed=False, message=f"whether pod {name} may be evicted is not known now; ask again")
 
-    async def _gather(self, namespace: str, name: str) -> Observed:
+    async def _found(self, namespace: str, name: str) -> _Found:
+        """Look a pod up, or wait for whoever does."""
+        key = NamespacedName(namespace, name)
+        if (looking := self._looking.get(key)) is not None:
+            shared = await asyncio.shield(looking)  # who asks no more ends it for nobody else
+            if shared is None:
+                raise TimeoutError("whoever looked the pod up got no answer")
+            return shared
+        found: _Found | None = None
+        looking = self._looking[key] = asyncio.get_running_loop().create_future()
+        try:
+            found = await self._look_up(namespace, name)
+        finally:
+            del self._looking[key]
+            looking.set_result(found)
+        return found
+
+    async def _look_up(self, namespace: str, name: str) -> _Found:
         pod = await self._get(PODS, namespace, name)
         owner = ownership.owner_of(pod) if pod is not None else None
         vm = await self._get(VIRTUAL_MACHINES, namespace, str(owner.get("name") or "")) if owner is not None else None
@@ -124,13 +137,18 @@ class Evictions:
         if vm is not None:
             claims, node = await self._around(vm, pod_state.node_of(pod))
             await self._migrations.synced.wait()
+        return _Found(pod, vm, node, claims)
+
+    def _observed(self, found: _Found) -> Observed:
+        """Return what there is now of the Migrations, beside what was found."""
+        pod, vm = found.pod, found.vm
         now = self._clock.now()
         return Observed(
             pod=pod,
             vm=vm,
-            node=node,
+            node=found.node,
             migrations=(*self._concerning(vm), *self._being_made.values()),
-            claims=claims,
+            claims=found.claims,
             now=now,
             limits=self._limits,
             history=NOTHING if vm is None else self._outcomes.of(vm),
@@ -199,7 +217,3 @@ class Evictions:
             self._being_made.pop(pod_uid, None)
         logger.info("move a guest because its pod is evicted", extra={"migration": str(key_of(made)), "peer": peer})
         return decision
-
-
-def _not_known(name: str) -> Decision:
-    return Decision(allowed=False, message=f"whether pod {name} may be evicted is not known now; ask again")

@@ -548,7 +548,7 @@ async def test_a_pod_whose_owner_has_a_name_that_nothing_has_may_go(api: FakeAPI
         assert (await ask(review()))[1]["response"]["allowed"]
 
 
-async def test_who_asks_about_a_pod_that_is_being_judged_gets_that_answer_and_nobody_else_does(api: HangingAPI, tmp_path: Path) -> None:
+async def test_a_pod_is_looked_up_once_for_all_who_ask_meanwhile_and_nobody_else_waits(api: HangingAPI, tmp_path: Path) -> None:
     """A judgement is a request for each claim: by evictions of one pod a tenant kept drains from being answered."""
     claims = [f"data-{number}" for number in range(26)]
     disks = [{"name": each, "type": "PersistentVolumeClaim", "source": {"name": each}} for each in claims]
