@@ -686,6 +686,20 @@ async def test_a_release_that_libvirt_could_not_carry_out_can_be_repeated(world:
     assert state_of(world) == "succeeded"
 
 
+async def test_a_release_whose_answer_is_lost_has_succeeded_where_the_guest_runs(world: World) -> None:
+    """libvirtd is gone once it let the domain run: a guest that runs here would be taken for one that nobody may have."""
+    await arrived(world)
+
+    async def lost(resume: Call) -> None:
+        await resume()
+        raise Unavailable("resume domain: the connection broke")
+
+    world.hypervisor.intercept("resume", lost)
+    with pytest.raises(RequestRefused, match="the connection broke"):
+        await world.domain.handle(RELEASE)
+    await world.until(lambda: state_of(world) == "succeeded")
+
+
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=0.2)])
 async def test_a_target_that_must_end_waits_a_moment_for_the_release(world: World) -> None:
     await arrived(world)
