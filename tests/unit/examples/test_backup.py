@@ -1,0 +1,132 @@
+"""A machine that is made again from examples/backup.py is, to its guest and to others, the one that was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import network
+from apiserver.apis.virt.hardware import firmware
+from apiserver.apis.virt.v1alpha1 import defaults, validation
+from launcher.domain.document import domain_uuid
+
+ROOT = Path(__file__).parents[3]
+UID = "6f1c2d3e-0000-4000-8000-000000000001"
+KEYS = [{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}]
+
+
+def machine(domain: dict[str, Any] | None = None, *, phase: str = "Running", result: str | None = None, **spec: Any) -> dict[str, Any]:
+    attempt = {"number": 1, **({"result": result} if result else {})}
+    return {
+        "apiVersion": "kubevirt.io/v1alpha1",
+        "kind": "VirtualMachine",
+        "metadata": {
+            "name": "web",
+            "namespace": "team-a",
+            "uid": UID,
+            "resourceVersion": "7",
+            "generation": 3,
+            "labels": {"app": "web"},
+            "finalizers": ["kubevirt.io/virtual-machine"],
+            "ownerReferences": [{"kind": "Gone"}],
+            "managedFields": [{}],
+        },
+        "spec": {"domain": {"memory": {"guest": "64Mi"}, **(domain or {})}, **spec},
+        "status": {"phase": phase, "attempt": 1, "attempts": [attempt]},
+    }
+
+
+def kept(*items: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """Return what the program writes, and what it tells of."""
+    given = json.dumps({"kind": "List", "items": items})
+    command = [sys.executable, str(ROOT / "examples/backup.py")]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+    return json.loads(done.stdout)["items"], done.stderr
+
+
+def test_what_follows_from_the_uid_is_said_and_what_is_the_servers_is_not() -> None:
+    disks = [
+        {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config"}},
+        {"name": "own", "type": "CloudInitNoCloud", "source": {"metaDataBase64": "e30="}},
+        {"name": "san", "type": "ISCSI", "source": {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-01.example:a"}},
+    ]
+    cards = [{"name": "default"}, {"name": "lan", "network": "lan", "mac": "52:54:00:c0:ff:ee"}]
+    vm = machine({"devices": {"disks": disks, "interfaces": cards}})
+    policy = {
+        "apiVersion": "kubevirt.io/v1alpha1",
+        "kind": "MigrationPolicy",
+        "metadata": {"name": "p", "uid": "u"},
+        "spec": {"bandwidth": "1Mi"},
+    }
+    (made, other), told = kept(vm, policy)
+
+    assert sorted(made) == ["apiVersion", "kind", "metadata", "spec"]
+    assert made["metadata"] == {"name": "web", "namespace": "team-a", "labels": {"app": "web"}}
+    domain = made["spec"]["domain"]
+    identity = domain_uuid(UID, {})
+    assert domain["firmware"]["uuid"] == identity
+    assert [each["mac"] for each in domain["devices"]["interfaces"]] == [network.derived_mac(UID, "default"), "52:54:00:c0:ff:ee"]
+    seed, own, san = domain["devices"]["disks"]
+    assert json.loads(seed["source"]["metaData"])["instance-id"] == UID
+    assert own["source"] == {"metaDataBase64": "e30="}
+    assert san["source"]["initiatorName"] == f"iqn.2008-11.org.linux-kvm:{identity}"
+    assert "runStrategy" not in made["spec"]
+    assert other == {**policy, "metadata": {"name": "p"}}
+    assert told == ""
+
+
+def test_a_machine_without_interfaces_says_the_one_it_had_and_virt_api_takes_it() -> None:
+    (made,), _ = kept(machine())
+    assert made["spec"]["domain"]["devices"]["interfaces"] == [{"name": "default", "mac": network.derived_mac(UID, "default")}]
+    defaults.default_virtual_machine(made)
+    assert validation.validate_virtual_machine(made) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "strategy"),
+    [
+        ({"request": {"action": "Stop", "runStrategy": "RerunOnFailure"}}, "Halted"),
+        ({"phase": "Succeeded", "attempts": [{"number": 1, "result": "Succeeded"}]}, "Halted"),
+        (
+            {"phase": "Failed", "attempts": [{"number": 1, "result": "Failed", "nodeName": "n", "runningTime": "2026-01-01T00:00:00Z"}]},
+            None,
+        ),
+    ],
+    ids=["stopped", "powered off", "about to start again"],
+)
+def test_a_machine_that_is_off_stays_off(status: dict[str, Any], strategy: str | None) -> None:
+    vm = machine()
+    vm["status"] |= status
+    (made,), _ = kept(vm)
+    assert made["spec"].get("runStrategy") == strategy
+
+
+def test_state_of_firmware_is_found_again_at_the_price_of_another_uuid() -> None:
+    vm = machine({"firmware": {"persistentState": {"claimName": "state"}}, "devices": {"tpm": {"persistent": True}}})
+    (made,), told = kept(vm)
+    domain = made["spec"]["domain"]
+    assert firmware.state_directory(domain, "another") == firmware.state_directory(vm["spec"]["domain"], UID)
+    assert f"team-a/web: the guest sees another UUID than {domain_uuid(UID, {})}" in told
+
+    vm["spec"]["domain"]["firmware"]["uuid"] = "0f1c2d3e-0000-4000-8000-000000000002"
+    (made,), told = kept(vm)
+    assert (made["spec"]["domain"]["firmware"], told) == (vm["spec"]["domain"]["firmware"], "")
+
+
+def test_what_no_field_can_say_is_told() -> None:
+    seed = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "a"}}
+    (made,), told = kept(machine({"devices": {"disks": [seed]}}, accessCredentials=KEYS))
+    assert made["spec"]["domain"]["devices"]["disks"] == [seed]
+    assert "team-a/web: cloud-init has a first boot again" in told
+
+    xml = "<domain type='kvm'><memory unit='MiB'>64</memory></domain>"
+    vm = machine(domainXML=xml)
+    del vm["spec"]["domain"]
+    (made,), told = kept(vm)
+    assert made["spec"] == {"domainXML": xml, "domain": {"firmware": {"uuid": domain_uuid(UID, {})}}}
+    assert "team-a/web: its XML is as it was" in told
