@@ -237,7 +237,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
     pod = launcher_pod.target_pod(seen.vm, seen.migration, attempt, seen.claims, seen.settings, placement)
     message = f"pod {name_of(pod)} was created"
     status = {
-        **phases.enter(_status(seen), phases.SCHEDULING, seen.now),
+        **phases.enter(_without_obstacle(seen), phases.SCHEDULING, seen.now),
         "startTime": dig(seen.migration, "status", "startTime") or now,
         "sourceNode": node,
         "sourcePod": name_of(seen.source),
@@ -270,7 +270,7 @@ def _schedule(seen: Observed) -> tuple[Action, ...]:
         return _report_obstacle(seen, target) if target is not None else ()
     node = pod_state.node_of(target)
     status = {
-        **phases.enter(_status(seen), phases.PREPARING_TARGET, seen.now),
+        **phases.enter(_without_obstacle(seen), phases.PREPARING_TARGET, seen.now),
         "targetNode": node,
         "targetPodUID": uid_of(target),
         "targetPodIPs": list(pod_state.addresses_of(target)),
@@ -533,6 +533,14 @@ def _entered(seen: Observed, phase: str) -> datetime:
     stamps = dig(seen.migration, "status", "phaseTransitionTimestamps") or []
     found = [each["time"] for each in stamps if each.get("phase") == phase]
     return times.parse(found[-1]) if found else seen.now
+
+
+def _without_obstacle(seen: Observed) -> Object:
+    """Return the status without what kept this attempt from going on, such as the failure of the one before."""
+    status = _status(seen)
+    if condition(status.get("conditions"), SUCCEEDED) is None:
+        return status
+    return {**status, "conditions": without_condition(status["conditions"], SUCCEEDED)}
 
 
 def _status(seen: Observed) -> Object:

@@ -170,6 +170,18 @@ def test_the_next_attempt_rather_goes_to_another_node() -> None:
     assert required == [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node1"]}]}]
 
 
+def test_an_attempt_that_goes_on_does_not_say_what_kept_it_or_failed_the_last() -> None:
+    said = [
+        {"type": "Succeeded", "status": "Unknown", "reason": "AttemptFailed", "message": "the next one begins in 5 s"},
+        {"type": "Other", "status": "True", "reason": "Other", "message": ""},
+    ]
+    made = written(plan(a_retry(status={"conditions": said})))
+    assert (made["phase"], made["conditions"]) == ("Scheduling", said[1:])
+    placed = plan(a_retry(0, "Scheduling", target=a_pod(migration="migration-uid-2", node="node2"), status={"conditions": said}))
+    assert (written(placed)["phase"], written(placed)["conditions"]) == ("PreparingTarget", said[1:])
+    assert "conditions" not in written(plan(a_retry()))
+
+
 def test_a_policy_that_was_edited_meanwhile_changes_nothing() -> None:
     policy = {"metadata": {"name": "other"}, "spec": {"bandwidth": "10Mi"}}
     status = written(plan(a_retry(policy=policy)))
