@@ -8,9 +8,10 @@ network, and the guests that are on their way write twice. All of them count, wh
 3. the others by ``spec.priority``; of one priority the namespaces in turns, and in each the oldest first.
 
 A target that finds no node holds a place for minutes, and a tenant can ask for nodes that there are none of. So such migrations hold no
-place before those of (2), once they have had ``PLACE_SECONDS``; nor do those whose guests are on their way for ``LONG_SECONDS``, for a
-guest that writes without an end is so for as long as its memory is large. Those that were tried in vain are tried again after all others,
-and none waits for them. One that is under way and does not end in its time (``migration_bounds``) holds no place any more.
+place before those of (2), once they have had ``PLACE_SECONDS``. A guest that writes without an end is on its way for as long as its memory
+is large. So one that no drain moves and that has been on its way for ``LONG_SECONDS`` holds no place before those of (2) either, nor before
+those of other namespaces. Those that were tried in vain are tried again after all others, and none waits for them. One that is under way
+and does not end in its time (``migration_bounds``) holds no place any more.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ AGED_SECONDS: Final = 600
 PLACE_SECONDS: Final = 30
 """For a target to run; beyond it, its migration holds no place before guests that leave nodes which are being emptied."""
 LONG_SECONDS: Final = 600
-"""For a guest to arrive that no drain moves; beyond it, its migration holds no place before those either, though it goes on."""
+"""For a guest to arrive that no drain moves; beyond it, its migration goes on, and holds a place before those of its namespace alone."""
 TOLD_POSITIONS: Final = 10
 """Beyond it, no position is told: each that is is written whenever it changes."""
 WAITING: Final = frozenset({"", phases.PENDING})
@@ -83,7 +84,9 @@ class _Entry:
     started: datetime | None
     waits: bool
     is_slow: bool
-    """Its target does not run in time, or its guest does not arrive: it holds no place before guests of nodes that are being emptied."""
+    """Its target does not run in time: it holds no place before guests of nodes that are being emptied."""
+    is_long: bool
+    """Its guest does not arrive in time, and no drain moves it: it holds a place before those of its namespace alone."""
     is_overdue: bool
     """It has had its time, and nobody says how it ended."""
 
@@ -97,20 +100,25 @@ class _Places:
 
     def __init__(self, limits: MigrationLimits) -> None:
         self._limits = limits
-        self._by_node: Counter[str] = Counter()
-        self._all = 0
+        self._by_node: Counter[tuple[str, str]] = Counter()
+        self._all: Counter[str] = Counter()
 
-    def take(self, node: str) -> None:
-        self._by_node[node] += 1
-        self._all += 1
+    def take(self, node: str, only_for: str = "") -> None:
+        """Count one that leaves a node, for everybody or for one namespace."""
+        self._by_node[node, only_for] += 1
+        self._all[only_for] += 1
 
-    def full(self, node: str) -> tuple[str, str] | None:
-        """Return what is full (the node; empty: the cluster), and the words for it; None: there is room for one that leaves this node."""
-        leaving = self._by_node[node]
+    def full(self, node: str, namespace: str) -> tuple[str, str] | None:
+        """Return what is full for a namespace, and the words for it; None: there is room for one that leaves this node.
+
+        What is full is the node, or, if it is empty, the cluster.
+        """
+        leaving = self._by_node[node, ""] + self._by_node[node, namespace]
         if node and leaving >= self._limits.per_node:
             return node, f"1 migration leaves node {node}" if leaving == 1 else f"{leaving} migrations leave node {node}"
-        if self._all >= self._limits.per_cluster:
-            return "", f"{'1 migration is' if self._all == 1 else f'{self._all} migrations are'} under way in the cluster"
+        under_way = self._all[""] + self._all[namespace]
+        if under_way >= self._limits.per_cluster:
+            return "", f"{'1 migration is' if under_way == 1 else f'{under_way} migrations are'} under way in the cluster"
         return None
 
 
@@ -125,13 +133,13 @@ def turns(seen: Observed) -> dict[NamespacedName, Turn]:
     begun = [each for each in entries if not each.waits and not each.is_overdue and not is_lost(seen.machines.get(each.machine))]
     ordinary, before_drains = _Places(seen.limits), _Places(seen.limits)
     for each in begun:
-        ordinary.take(each.node)
-        if each.is_drain or not each.is_slow:
+        ordinary.take(each.node, each.namespace if each.is_long else "")
+        if each.is_drain or not (each.is_slow or each.is_long):
             before_drains.take(each.node)
     found: dict[NamespacedName, Turn] = {}
     waiting: Counter[str] = Counter()
     for each in _ordered(entries, begun, seen):
-        if (full := (before_drains if each.is_drain else ordinary).full(each.node)) is not None:
+        if (full := (before_drains if each.is_drain else ordinary).full(each.node, each.namespace)) is not None:
             where, words = full
             found[each.key] = Turn(may_begin=False, message=f"{words}; {_position(waiting[where])}", is_drain=each.is_drain)
             waiting.update({each.node, ""})
@@ -164,7 +172,8 @@ def _entry(migration: Object, seen: Observed) -> _Entry:
         created=_moment(migration, "metadata", "creationTimestamp") or seen.now,
         started=started,
         waits=is_waiting,
-        is_slow=is_slow or is_long,
+        is_slow=is_slow,
+        is_long=is_long,
         is_overdue=migration_bounds.is_overdue(migration, seen.now),
     )
 
@@ -189,7 +198,7 @@ def _ordered(entries: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed)
 
 def _aged(waiting: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) -> _Entry | None:
     """Return the one that has waited so long that it is the next."""
-    if any(not each.is_drain and each.started is not None and each.started - each.created >= _AGED for each in begun):
+    if any(not (each.is_drain or each.is_long) and each.started is not None and each.started - each.created >= _AGED for each in begun):
         return None
     aged = (each for each in waiting if not each.is_drain and each.key not in seen.in_vain and seen.now - each.created >= _AGED)
     return min(aged, key=lambda each: (each.created, each.key), default=None)

@@ -457,3 +457,41 @@ def test_guests_of_drains_hold_their_places_however_long_they_are_on_their_way()
     world.put("large", phase="Running", started=LONG_SECONDS + 1, evicted=True)
     world.put("drained", evicted=True)
     assert world.begin() == []
+
+
+@pytest.mark.parametrize(("phase", "begins"), [("Running", True), ("Scheduling", False)])
+def test_guests_that_do_not_arrive_hold_places_before_those_of_their_own_namespace_alone(phase: str, *, begins: bool) -> None:
+    """Five of a tenant kept everybody else's machines where they were for as long as their memory is large."""
+
+    def begin(since: float, namespace: str) -> list[str]:
+        world = World(per_node=1, per_cluster=2)
+        for name, node in (("endless-one", "a"), ("endless-two", "b")):
+            world.put(name, node, namespace="tenant", phase=phase, started=since)
+        world.put("leaves-a", "a", namespace=namespace)
+        world.put("leaves-c", "c", namespace=namespace)
+        return world.begin()
+
+    assert begin(LONG_SECONDS - 1, "another") == []
+    assert begin(LONG_SECONDS, "another") == (["leaves-a", "leaves-c"] if begins else [])
+    assert begin(LONG_SECONDS, "tenant") == []
+
+
+def test_what_begins_beside_guests_that_do_not_arrive_counts_for_everybody() -> None:
+    world = World(per_node=1, per_cluster=1)
+    world.put("endless", "b", namespace="tenant", phase="Running", started=LONG_SECONDS)
+    world.put("first", "a", namespace="another")
+    world.put("second", "c", namespace="third")
+    assert world.begin() == ["first"]
+    assert world.said("second", "third") == "1 migration is under way in the cluster; 1st in the queue"
+
+
+def test_one_that_waited_long_and_does_not_arrive_keeps_no_other_from_being_the_next() -> None:
+    def begin(started: float) -> list[str]:
+        world = World(per_node=1)
+        world.put("endless", "b", namespace="tenant", phase="Running", ago=started + AGED_SECONDS, started=started)
+        world.put("aged", ago=AGED_SECONDS)
+        world.put("important", ago=1, priority=10)
+        return world.begin()
+
+    assert begin(LONG_SECONDS - 1) == ["important"]
+    assert begin(LONG_SECONDS) == ["aged"]
