@@ -495,3 +495,23 @@ def test_one_that_waited_long_and_does_not_arrive_keeps_no_other_from_being_the_
 
     assert begin(LONG_SECONDS - 1) == ["important"]
     assert begin(LONG_SECONDS) == ["aged"]
+
+
+@pytest.mark.parametrize(("per_node", "words"), [(4, "4 migrations leave node a"), (9, "4 migrations are under way in the cluster")])
+def test_ones_own_that_do_not_arrive_count_with_those_of_everybody(per_node: int, words: str) -> None:
+    world = World(per_node=per_node, per_cluster=4)
+    for number in range(3):
+        world.put(f"other-{number}", phase="Running", namespace="others", started=1)
+    world.put("endless", phase="Running", started=LONG_SECONDS + 1)
+    world.put("waits")
+    assert world.said("waits") == f"{words}; 1st in the queue"
+    world.put("begins", namespace="third")
+    assert world.begin() == ["begins"]
+
+
+def test_guests_of_drains_hold_their_places_before_everybody_however_long() -> None:
+    world = World(per_node=1)
+    world.rest = {"emptied": frozenset({"a"})}
+    world.put("large", phase="Running", started=LONG_SECONDS + 1, evicted=True)
+    world.put("waits", namespace="another")
+    assert world.begin() == []
