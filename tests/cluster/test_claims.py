@@ -138,6 +138,11 @@ def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_pat
         assert "by virtual machine first;" in waits["message"]
         with console(kubectl, "first") as viewer:
             boot(viewer).run("echo of-the-first | dd of=/dev/vda conv=fsync")
+        kubectl("virt", "restart", "first")  # in the middle of it, it has no pod; its disk stays its own
+        eventually(lambda: kubectl.json("get", "vm", "first")["status"]["attempt"] == 2, timeout=120, what="the second attempt")
+        ready(kubectl, "first")
+        assert told(kubectl, "second", "DisksReady")["reason"] == "DiskInUse"
+        assert "attempts" not in kubectl.json("get", "vm", "second")["status"]
         kubectl("virt", "stop", "first")
         ready(kubectl, "second")
         with console(kubectl, "second") as viewer:
