@@ -35,7 +35,7 @@ class Answer:
         """Expect it; to a HEAD request it has no body, whatever it says."""
         self.head: Head | None = None
         self.parts: list[bytes] = []
-        """What is here of the body, until somebody takes it away."""
+        """Pieces of the body that have come, until somebody takes them away."""
         self.is_whole = False
         self.is_last = False
         """Of a whole one: the server says no more on this connection, or said more than it was asked."""

@@ -70,7 +70,7 @@ VARIED: Final = (
     replace(_VARIED, key="varied_patch", verb="patch", wanted=4),
     replace(_VARIED, key="varied_watch_50", verb="watch", wanted=2, connections=4, rate=50, watchers=50, quick_cpu=0.4),
 )
-"""What people ask: of the rows above those that are asked here have no floor, for what repeats may be cheaper if that comes free."""
+"""Rows of what people ask. Those above that ask the same have no floor: what repeats may be cheaper if that comes free."""
 THROUGH_AGGREGATOR: Final = 2.5
 """The ratio that is wanted of every row where kube-apiserver passes the requests on."""
 MEMORY: Final = Operation("memory_10k", "", 4.5, many=True)

@@ -59,7 +59,7 @@ def concern_of(migration: Object) -> list[NamespacedName | str]:
 
 
 class _Look(NamedTuple):
-    """What the servers say of a pod, and of its machine."""
+    """State of a pod and of its machine, as the servers have it."""
 
     pod: Object | None
     vm: Object | None = None
