@@ -1,4 +1,4 @@
-"""Whose the next place is, and which migrations have one."""
+"""Places of migrations that evictions cause: whose the next one is, and which migrations have one."""
 
 from __future__ import annotations
 

@@ -54,10 +54,10 @@ class Interrupted(UnreliableStorage):
         super().__init__()
         self.first: list[Put | Delete] = []
         self.given_up: list[Delete] = []
-        """What somebody else deletes after the first commit that is refused, before what stood in its way is read."""
+        """Keys that somebody else deletes after the first commit that is refused, before what stood in its way is read."""
         self.commits = 0
         self.read: dict[str, bytes | Unavailable | None] = {}
-        """What is read of a key, if not what was written."""
+        """Values that are read of keys, where these are not what was written."""
 
     async def get(self, key: str) -> Entry | None:
         if key not in self.read:
