@@ -13,14 +13,15 @@ from apiserver.apis.virt import phases, probes
 from handler.probes.tally import Verdict
 
 MAX_MESSAGE: Final = 512
-NOT_YET: Final = "the guest runs, and its readiness probe has not succeeded yet"
+NOT_YET: Final = "the readiness probe has not succeeded yet"
 CANNOT_ASK: Final = "the readiness probe cannot be sent: "
 
 
 def unready(vm: Object, verdict: Verdict) -> str:
-    """Return why a guest that runs is not ready; empty if it is.
+    """Return why a guest is not ready, by its readiness probe; empty if it is.
 
     While nobody knows, it is as the machine's status has it: virt-handler began anew, or the guest has just come from another node.
+    A guest that is only said to be paused was ready before: it may have been seen while it stood still to move.
     """
     if probes.of(vm.get("spec") or {}, probes.READINESS) is None or verdict.ready:
         return ""
@@ -29,7 +30,7 @@ def unready(vm: Object, verdict: Verdict) -> str:
     if verdict.message:
         return one_line(f"{CANNOT_ASK}{verdict.message}", MAX_MESSAGE)
     known = objects.condition(objects.dig(vm, "status", "conditions"), words.READY) or {}
-    if known.get("status") == "True":
+    if known.get("status") == "True" or known.get("reason") == words.PAUSED:
         return ""
     before = str(known.get("message") or "") if known.get("reason") == words.NOT_PROBED else ""
     return NOT_YET if not before or before.startswith(CANNOT_ASK) else before

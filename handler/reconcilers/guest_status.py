@@ -196,10 +196,10 @@ def _conditions(observed: messages.Status, domain: messages.DomainStatus, genera
     paused = domain.state in ("paused", "pmsuspended")
     if observed.stopping:
         ready = ("False", "Stopping", "the guest was asked to shut down")
-    elif paused:
-        ready = ("False", "Paused", f"the guest is {words.paused(_pause(domain)[1])}")
-    elif unready:
+    elif unready:  # before the pause, which has a condition of its own: guest_probes.unready goes on from this one
         ready = ("False", words.NOT_PROBED, unready)
+    elif paused:
+        ready = ("False", words.PAUSED, f"the guest is {words.paused(_pause(domain)[1])}")
     else:
         ready = ("True", "GuestRunning", "the guest runs")
     pause = ("True", *_pause(domain)) if paused else ("False", "Running", "")

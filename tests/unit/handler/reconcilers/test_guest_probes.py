@@ -37,7 +37,7 @@ def ready(vm: dict[str, Any], verdict: Verdict, state: Any = "running") -> tuple
     ("known", "verdict", "wanted"),
     [
         ((), Verdict(), ("False", "ReadinessProbeFailed", NOT_YET)),
-        ((PAUSED,), Verdict(), ("False", "ReadinessProbeFailed", NOT_YET)),
+        ((PAUSED,), Verdict(), ("True", "GuestRunning", "the guest runs")),
         ((NOT_READY,), Verdict(), ("False", "ReadinessProbeFailed", "as before")),
         ((READY,), Verdict(), ("True", "GuestRunning", "the guest runs")),
         ((READY,), BAD, ("False", "ReadinessProbeFailed", "the readiness probe fails: GET / at port 80: HTTP status 503")),
@@ -53,9 +53,14 @@ def test_a_guest_is_ready_once_its_probe_says_so(known: tuple[dict[str, Any], ..
     assert ready(a_probed(*known), verdict) == wanted
 
 
-def test_a_paused_guest_is_paused_whatever_its_probe_said() -> None:
-    for verdict in (BAD, Verdict(ready=True), Verdict()):
-        assert ready(a_probed(READY), verdict, "paused")[:2] == ("False", "Paused")
+def test_a_paused_guest_is_as_ready_as_before_once_it_runs_on() -> None:
+    """By a virt-handler that knows only the status, too: the guest stood still to move, and is on another node."""
+    for known, reason in ((READY, "Paused"), (NOT_READY, "ReadinessProbeFailed"), (PAUSED, "Paused")):
+        vm = a_probed(known)
+        vm["status"] = guest_status.running(vm, a_running("paused", "migration"), None, NOW, Verdict())
+        assert (condition(vm["status"]["conditions"], "Ready") or {})["reason"] == reason
+        assert ready(vm, Verdict())[0] == ("False" if known is NOT_READY else "True")
+    assert ready(a_probed(READY), BAD, "paused")[1] == "ReadinessProbeFailed"
 
 
 def test_a_machine_without_the_probe_is_ready_when_its_guest_runs() -> None:
