@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
-.PHONY: help python setup fmt fields check checklist mutants test test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields lint check checklist mutants test test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -28,11 +28,13 @@ fmt: setup  ## format the code
 fields: setup  ## what follows from the models: apiserver/apis/virt/structure.json, and docs/fields.md, the table of fields
 	$(PY) -m tests.fields
 
-check: setup  ## format, lint, types, import contracts, and the tests that need no cluster (about five minutes)
+lint: setup  ## format, lint, types, import contracts
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+check: lint  ## the same, and the tests that need no cluster (about ten minutes)
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
 	$(PY) -m pytest -q -n 2 -m "not slow and not cluster and not host" $(TESTS_INNER)
 
@@ -43,12 +45,13 @@ checklist: setup  ## the rows of docs/apiserver-checklist.md without a passing t
 mutants: setup  ## what the tests of plans and guards do not notice, and why that may be (about ten minutes; MODULES="power phases", MUTANTS_FLAGS=…)
 	$(PY) -m tests.mutants $(MUTANTS_FLAGS) $(MODULES)
 
-test: check  ## every test, those on the real cluster with real guests included
+test: lint  ## every test, those on the real cluster with real guests included, and what make lint sees (about an hour)
+	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
 	@$(TESTBED) packages
 	@$(PY) -m tests.testbed.build kubernetes >/dev/null
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(TESTBED) images debian >/dev/null  # before two processes of tests want it at once
-	$(PY) -m pytest -q -n 3 --dist loadscope -m "slow or host or cluster" tests
+	$(PY) -m pytest -q -n 3 --dist loadscope tests
 
 test-drain: setup  ## drain a node of twenty guests, stop in the middle, go on; 5 GiB and ten minutes (DRAIN_GUESTS=6)
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up

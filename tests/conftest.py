@@ -1,8 +1,8 @@
 """Groups of tests that run beside each other (``--dist loadscope``): modules of the test cluster, and tests of this machine alone.
 
 Tests on the cluster wait more than they compute, for kubelets above all, so that every process begins with modules of theirs. Those that
-have the cluster to themselves are one group: while one process runs them, another could only wait, so that the others run the tests that
-need no cluster, in two groups. Within a group the order is that of the files, as without groups.
+have the cluster to themselves are one group: while one process runs them, the others could only wait, and run the tests that need no
+cluster. Within a group the order is that of the files, as without groups.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 _CLUSTER = "tests/cluster/"
 _ALONE = "the cluster alone"
-_MACHINE = ("tests/host/launcher/", "")
-"""The two groups of tests that need no cluster, by the beginnings of their names: each takes about half of the time."""
+_FIRST = ("tests/host/launcher/", "tests/")
+"""Two of the groups of tests that need no cluster, by the beginnings of their names: while they run, the third process can begin with the
+cluster alone, because both others have ended what they had to do on it."""
+_LATER = ("tests/component/apiserver/", "tests/unit/apiserver/", "tests/component/", "tests/unit/")
+"""The others. Of several beginnings of a test's name the first one counts."""
 
 
 def _group(nodeid: str) -> str:
@@ -29,7 +32,7 @@ def _group(nodeid: str) -> str:
     module = nodeid.partition("::")[0]
     if module.startswith(_CLUSTER):
         return _ALONE if PurePosixPath(module).stem in turns.ALONE else module
-    return next(each for each in _MACHINE if module.startswith(each))
+    return next(each for each in (*_LATER, *_FIRST) if module.startswith(each))
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
@@ -40,9 +43,10 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no 
 
 
 def _turn(item: pytest.Item) -> int:
-    """Return which groups begin before the test's: modules that use the cluster side by side, then those of this machine, then the rest."""
+    """Return which groups begin before the test's, of which modules that use the cluster side by side have none."""
     group = _group(item.nodeid)
-    return 2 if group == _ALONE else 1 if group in _MACHINE else 0
+    order = (*_FIRST, _ALONE, *_LATER)
+    return order.index(group) + 1 if group in order else 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
