@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 from urllib.parse import urlencode, urlsplit
@@ -179,7 +178,7 @@ class Client:
         # The server ends the watch in time; the margin is for a server that does not.
         timeouts = Timeouts(timeout_seconds + 30, CONNECT_SECONDS, idle_seconds)
         try:
-            async with self.stream("GET", path, params=params, timeouts=timeouts) as response:
+            with await self.stream("GET", path, params=params, timeouts=timeouts) as response:
                 async for line in watching.lines(response):
                     yield watching.parse(line, path)
         except (ExchangeFailed, TimeoutError, OSError) as error:
@@ -197,12 +196,11 @@ class Client:
         """Send JSON, return JSON (None for an empty answer). ``path`` begins with a slash."""
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         try:
-            async with self.stream(method, path, params=params, data=data, headers=headers) as response:
+            with await self.stream(method, path, params=params, data=data, headers=headers) as response:
                 return _parsed(await response.read(MAX_BODY_BYTES), method, path)
         except (ExchangeFailed, TimeoutError, OSError) as error:
             raise transport_error(method, path, error) from error
 
-    @asynccontextmanager
     async def stream(
         self,
         method: str,
@@ -212,8 +210,8 @@ class Client:
         data: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
-    ) -> AsyncIterator[Response]:
-        """Yield a successful response whose body is still to be read; everything else is raised."""
+    ) -> Response:
+        """Return a successful response whose body is still to be read, a context manager; everything else is raised."""
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")
@@ -222,10 +220,10 @@ class Client:
         while True:
             if token := self._token.value():
                 sent["Authorization"] = f"Bearer {token}"
-            with await self._sent(method, target, sent, data, timeouts or self._timeouts) as response:
-                if response.status < 300:
-                    yield response
-                    return
+            response = await self._sent(method, target, sent, data, timeouts or self._timeouts)
+            if response.status < 300:
+                return response
+            with response:
                 error = await _error(response, method, path)
                 pause = _retry_after(response)
             if error.code == 401 and not fresh_token and self._token.refused():

@@ -1,6 +1,6 @@
 """Events as they stand in the log: ``audit.k8s.io/v1`` Event, one JSON object a line, in Go's order of fields.
 
-Joined from pieces that are encoded once (a user, a client's name, an address), because a request at level Metadata makes two events: both
+Joined from pieces that are encoded once (a user, where it asks from), because a request at level Metadata makes two events: both
 together cost some 4 µs. What could be a secret never gets here: headers but the client's name are not read at all.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -18,8 +18,6 @@ from apiserver.apis.meta.users import User
 from apiserver.endpoints.audit.policy import Level, Verdict
 from apiserver.endpoints.requestinfo import RequestInfo
 
-MAX_USER_AGENT: Final = 1024
-_TRUNCATED: Final = "...TRUNCATED"
 _MAX_KNOWN: Final = 4096
 _SECOND: Final = 1_000_000_000
 _UNKNOWN: Final = ("", "", "")
@@ -62,13 +60,6 @@ class Pieces:
             known = self._texts[value] = encoded(value)
         return known
 
-    def origin(self, addresses: Sequence[str], agent: str) -> str:
-        """Return the fields of where a request came from."""
-        if len(agent) > MAX_USER_AGENT:
-            agent = agent[:MAX_USER_AGENT] + _TRUNCATED
-        where = f',"sourceIPs":{self.texts(addresses)}' if addresses else ""
-        return f'{where},"userAgent":{self.text(agent)}' if agent else where
-
     def reference(self, info: RequestInfo) -> tuple[str, str, str]:
         """Return ``objectRef`` in three pieces; name and uid stand behind the first, the version behind the second."""
         key = (info.resource, info.namespace, info.group, info.version, info.subresource)
@@ -94,10 +85,6 @@ class Pieces:
             known = f'"authorization.k8s.io/decision":"{decision}","authorization.k8s.io/reason":{encoded(reason)}'
             self._decisions[allowed, reason] = known
         return known
-
-    def texts(self, values: Sequence[str]) -> str:
-        """Return a JSON list of such strings."""
-        return f"[{','.join([self.text(each) for each in values])}]"
 
     def time(self, nanoseconds: int) -> str:
         """Return a ``MicroTime``."""
@@ -140,7 +127,7 @@ class Record:
     def __init__(
         self, verdict: Verdict, pieces: Pieces, audit_id: str, info: RequestInfo, received: int, uri: str, user: User | None, origin: str
     ) -> None:
-        """Take what every event of the request says; ``origin`` is :meth:`Pieces.origin`."""
+        """Take what every event of the request says; ``origin`` is of :mod:`~apiserver.endpoints.audit.sources`."""
         self.verdict = verdict
         self.pieces = pieces
         self._info = info

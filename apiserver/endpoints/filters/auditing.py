@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Final, Protocol
 
 from apiserver.apis.meta.errors import InternalError
 from apiserver.apis.meta.users import User
+from apiserver.endpoints.audit import sources
 from apiserver.endpoints.audit.events import Pieces, Record
 from apiserver.endpoints.audit.policy import Level, Policy, Stage, Verdict
 from apiserver.endpoints.context import RequestContext
@@ -17,7 +16,6 @@ from apiserver.endpoints.http.messages import Request
 from apiserver.metrics.instruments import Counter, Registry
 
 _NOBODY: Final = User("")
-_MAX_ADDRESSES: Final = 32
 
 
 class Backend(Protocol):
@@ -141,14 +139,7 @@ class Auditor:
 
     def _record(self, verdict: Verdict, context: RequestContext, user: User | None) -> Record:
         request = context.request
-        return Record(verdict, self._pieces, context.audit_id, context.info, self._now(), request.target, user, self._origin(request))
-
-    def _origin(self, request: Request) -> str:
-        """Return the fields of where a request came from.
-
-        What the headers say of the way before the last station is hearsay; only the last address is certain.
-        """
-        return self._pieces.origin(_addresses(request), request.headers.get("User-Agent", ""))
+        return Record(verdict, self._pieces, context.audit_id, context.info, self._now(), request.target, user, sources.of(request))
 
     def _emit(self, record: Record, stage: str, code: int, annotations: Mapping[str, str] | None = None) -> None:
         if stage not in record.verdict.omit_stages:
@@ -158,27 +149,6 @@ class Auditor:
         self._metrics.event.value += 1
         for add in self._adds:
             add(event)
-
-
-def _addresses(request: Request) -> tuple[str, ...]:
-    headers = request.headers
-    listed = [each.strip() for value in headers.getall("X-Forwarded-For", ()) for each in value.split(",")]
-    found = list(filter(_is_address, listed[-_MAX_ADDRESSES:]))
-    real = headers.get("X-Real-Ip", "").strip()
-    if real not in found and _is_address(real):
-        found.append(real)
-    if request.remote and (not found or found[-1] != request.remote):
-        found.append(request.remote)
-    return tuple(found)
-
-
-@lru_cache(maxsize=4096)
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _attempted(request: Request) -> str:

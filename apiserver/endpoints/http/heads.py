@@ -1,7 +1,8 @@
 """Heads of requests (RFC 9112, sections 2 to 6): strict, and quick where a client repeats itself.
 
 A client sends the same header fields with each of its requests, so the fields of a head are read once and found again by their bytes. But
-for two: the aggregator gives each request an ``Audit-Id`` of its own, and its target as ``X-Forwarded-Uri``. They are cut out first.
+for three, which are cut out first: the aggregator gives each request an ``Audit-Id`` of its own and its target as ``X-Forwarded-Uri``, and
+who traces a request gives it a ``traceparent``.
 
 What is refused although some servers take it: bare LF or CR, obs-fold, white space before a colon, absolute-form, more than one
 ``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both of them together, no ``Host`` or two.
@@ -9,6 +10,9 @@ What is refused although some servers take it: bare LF or CR, obs-fold, white sp
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -22,9 +26,18 @@ _MAX_LENGTH_DIGITS: Final = 18
 _METHODS: Final = {each.encode(): each for each in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _MAX_METHOD: Final = 32
-_AUDIT_ID: Final = b"\r\nAudit-Id: "  # as Go writes it; in other letters it is a field like any other
-_FORWARDED_URI: Final = b"\r\nX-Forwarded-Uri: "
-_MAX_AUDIT_ID: Final = 64
+AUDIT_ID: Final = "Audit-Id"
+_ID: Final = re.compile(rb"[0-9A-Za-z-]{1,64}(?=\r\n|\Z)")
+_URI: Final = re.compile(rb"[ -~]*(?=\r\n|\Z)")
+_OWN: Final = (
+    (AUDIT_ID, b"\r\nAudit-Id: ", _ID),
+    ("X-Forwarded-Uri", b"\r\nX-Forwarded-Uri: ", _URI),
+    ("traceparent", b"\r\ntraceparent: ", _ID),
+    ("traceparent", b"\r\nTraceparent: ", _ID),
+)
+"""Header fields of which each request has its own, as Go writes them, and traceparent as its standard does, too. In other letters, or of
+another form, each is a field like any other."""
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _NOT_IN_FIELDS: Final = bytes(each for each in range(32) if each not in b"\t\r\n") + b"\x7f"
 _SECRET: Final = ("Authorization", "Cookie", "Proxy-Authorization", "Sec-WebSocket-Protocol")
 
@@ -55,17 +68,17 @@ class Fields:
 class Head:
     """A request's first line and fields."""
 
-    __slots__ = ("audit_id", "fields", "method", "old", "target")
+    __slots__ = ("fields", "method", "old", "own", "target")
 
-    def __init__(self, method: str, target: str, fields: Fields, *, old: bool, audit_id: str = "") -> None:
+    def __init__(self, method: str, target: str, fields: Fields, *, old: bool, own: Mapping[str, str] = _NONE) -> None:
         self.method = method
         self.target = target
         """In origin-form, as it was sent: ``/path?query``."""
         self.fields = fields
         self.old = old
         """HTTP/1.0: the connection ends with the answer."""
-        self.audit_id = audit_id
-        """Value of ``Audit-Id``, if it was taken out of ``fields``."""
+        self.own = own
+        """The fields that were cut out: they are not among ``fields``."""
 
 
 class Heads:
@@ -84,7 +97,7 @@ class Heads:
         Raises:
             ProtocolError: it is malformed, or ambiguous.
         """
-        audit_id, raw = _without_own(raw)
+        own, raw = _without_own(raw)
         line, _, block = raw.partition(b"\r\n")
         method, target, old = _request_line(line)
         fields = self._known.get(block) or self._read(block)
@@ -92,7 +105,7 @@ class Heads:
             raise ProtocolError("missing required Host header")
         if old and fields.chunked:
             raise ProtocolError("HTTP/1.0 has no Transfer-Encoding")
-        return Head(method, target, fields, old=old, audit_id=audit_id)
+        return Head(method, target, fields, old=old, own=own)
 
     def _read(self, block: bytes) -> Fields:
         fields = Fields(_pairs(block, self._max_fields))
@@ -109,27 +122,15 @@ class Heads:
         return not any(each in fields.headers for each in _SECRET)
 
 
-def _without_own(raw: bytes) -> tuple[str, bytes]:
-    """Return the id that a front proxy gave the request ("": none of its form), and the head without what no other request has."""
-    if _AUDIT_ID not in raw and _FORWARDED_URI not in raw:
-        return "", raw
-    value, rest = _without(raw, _AUDIT_ID)
-    if len(value) > _MAX_AUDIT_ID or not value.replace(b"-", b"").isalnum():
-        value, rest = b"", raw
-    uri, shorter = _without(rest, _FORWARDED_URI)
-    if uri.isascii() and uri.decode("ascii").isprintable():
-        rest = shorter
-    return value.decode("ascii"), rest
-
-
-def _without(raw: bytes, name: bytes) -> tuple[bytes, bytes]:
-    """Return the first value of a header field, and the head without its line."""
-    start = raw.find(name)
-    if start < 0:
-        return b"", raw
-    begin = start + len(name)
-    end = raw.find(b"\r\n", begin)
-    return (raw[begin:], raw[:start]) if end < 0 else (raw[begin:end], raw[:start] + raw[end:])
+def _without_own(raw: bytes) -> tuple[dict[str, str], bytes]:
+    """Return the fields of which each request has its own, and the head without their lines."""
+    own: dict[str, str] = {}
+    for name, line, form in _OWN:
+        start = raw.find(line)
+        if start >= 0 and (value := form.match(raw, start + len(line))):
+            own[name] = value[0].decode("ascii")
+            raw = raw[:start] + raw[value.end() :]
+    return own, raw
 
 
 def _request_line(line: bytes) -> tuple[str, str, bool]:

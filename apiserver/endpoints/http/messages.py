@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote
 
 from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
 
-from apiserver.endpoints.http.heads import Head
+from apiserver.endpoints.http.heads import AUDIT_ID, Head
 
 _MAX_PARAMETERS: Final = 1000
 _REMEMBERED_QUERY: Final = 256
@@ -75,7 +75,7 @@ class Carrier(Protocol):
 class Request:
     """One request. Its body is read at most once."""
 
-    __slots__ = ("_path", "_query", "carrier", "fields", "given_audit_id", "method", "old", "target")
+    __slots__ = ("_path", "_query", "carrier", "fields", "given_audit_id", "method", "old", "own", "target")
 
     def __init__(self, head: Head, carrier: Carrier) -> None:
         self.carrier = carrier
@@ -83,9 +83,11 @@ class Request:
         self.target = head.target
         """In origin-form, as it was sent."""
         self.fields = head.fields
+        self.own = head.own
+        """Header fields of which each request has its own: they are not among ``fields``."""
         self.old = head.old
         """HTTP/1.0."""
-        self.given_audit_id = head.audit_id or head.fields.headers.get("Audit-Id", "")
+        self.given_audit_id = head.own.get(AUDIT_ID, "") or head.fields.headers.get(AUDIT_ID, "")
         """The id by which whoever sent it knows the request."""
         self._path = ""
         self._query: MultiDictProxy[str] | None = None
@@ -97,7 +99,7 @@ class Request:
 
     @property
     def headers(self) -> CIMultiDictProxy[str]:
-        """The header fields; names in any case. ``Audit-Id`` (see ``given_audit_id``) and ``X-Forwarded-Uri`` need not be there."""
+        """The header fields, but for what is in ``own``; names in any case."""
         return self.fields.headers
 
     @property

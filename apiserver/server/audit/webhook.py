@@ -31,7 +31,7 @@ class Webhook:
         pause = self._backoff
         for attempt in range(1, self.TRIES + 1):
             try:
-                async with self._client.stream("POST", "", data=body.encode()):
+                with await self._client.stream("POST", "", data=body.encode()):
                     return
             except (StatusError, ExchangeFailed, TimeoutError, OSError) as error:
                 if attempt == self.TRIES:

@@ -61,7 +61,8 @@ class Spans:
 
     async def __call__(self, context: RequestContext, answer: Awaitable[Response]) -> Response:
         """Await the answer to an authenticated request within a span of its own."""
-        remote = _PROPAGATOR.extract({name.lower(): value for name, value in context.request.headers.items()}, Context())
+        fields = (*context.request.headers.items(), *context.request.own.items())
+        remote = _PROPAGATOR.extract({name.lower(): value for name, value in fields}, Context())
         trusted = not _PRIVILEGED.isdisjoint(context.user.groups)
         theirs = trace.get_current_span(remote).get_span_context()
         with self._tracer.start_as_current_span(

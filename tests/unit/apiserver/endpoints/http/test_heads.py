@@ -150,6 +150,7 @@ def test_what_is_taken_means_the_same_to_two_other_parsers(line: tuple[bytes, ..
     assert (told.url.decode(), told.headers) == (head.target, ours)
 
 
+TRACES = tuple(f"00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333{each}-01" for each in range(2))
 AGGREGATED = b"GET /x HTTP/1.1\r\nHost: h\r\nUser-Agent: u\r\n%b\r\nX-Remote-User: alice"
 
 
@@ -162,7 +163,7 @@ def test_requests_that_differ_in_their_audit_ids_share_their_fields(place: str) 
         return heads.read(AGGREGATED % line if place == "middle" else (AGGREGATED % b"Accept: a") + b"\r\n" + line)
 
     first, second, third = read(b"1f0c6d3e-0000"), read(b"2"), read(b"3")
-    assert [each.audit_id for each in (first, second, third)] == ["1f0c6d3e-0000", "2", "3"]
+    assert [each.own["Audit-Id"] for each in (first, second, third)] == ["1f0c6d3e-0000", "2", "3"]
     assert first.fields is second.fields is third.fields
     assert "Audit-Id" not in first.fields.headers
     assert dict(first.fields.headers)["X-Remote-User"] == "alice"
@@ -172,7 +173,7 @@ def test_requests_that_differ_in_their_audit_ids_share_their_fields(place: str) 
 @pytest.mark.parametrize("value", [b"", b"a" * 65, b"a b", "ä".encode(), b"a, b", b'"'])
 def test_an_audit_id_of_another_form_is_a_field_like_any_other(value: bytes) -> None:
     head = Heads().read(AGGREGATED % (b"Audit-Id: " + value))
-    assert (head.audit_id, head.fields.headers["Audit-Id"]) == ("", value.decode())
+    assert (dict(head.own), head.fields.headers["Audit-Id"]) == ({}, value.decode())
 
 
 def test_requests_of_different_objects_share_their_fields() -> None:
@@ -182,9 +183,24 @@ def test_requests_of_different_objects_share_their_fields() -> None:
     assert "X-Forwarded-Uri" not in first.fields.headers
 
 
+@pytest.mark.parametrize("name", ["traceparent", "Traceparent"])
+def test_requests_of_different_traces_share_their_fields(name: str) -> None:
+    heads = Heads()
+    first, second = (heads.read(AGGREGATED % f"{name}: {value}".encode()) for value in (TRACES[0], TRACES[1]))
+    assert [each.own for each in (first, second)] == [{"traceparent": TRACES[0]}, {"traceparent": TRACES[1]}]
+    assert first.fields is second.fields
+    assert "traceparent" not in first.fields.headers
+
+
+@pytest.mark.parametrize("value", ["", "00 11", "0" * 65, "00-%"])
+def test_a_traceparent_of_another_form_is_a_field_like_any_other(value: str) -> None:
+    head = Heads().read(AGGREGATED % f"traceparent: {value}".encode())
+    assert (dict(head.own), head.fields.headers["Traceparent"]) == ({}, value)
+
+
 def test_the_first_of_two_audit_ids_counts() -> None:
     head = Heads().read(AGGREGATED % b"Audit-Id: one\r\nAudit-Id: two")
-    assert (head.audit_id, head.fields.headers.getall("Audit-Id")) == ("one", ["two"])
+    assert (head.own["Audit-Id"], head.fields.headers.getall("Audit-Id")) == ("one", ["two"])
 
 
 def test_what_is_refused_is_refused_with_an_audit_id() -> None:
@@ -192,6 +208,8 @@ def test_what_is_refused_is_refused_with_an_audit_id() -> None:
         b"Audit-Id: a\nX: b",
         b"Audit-Id: a\x00",
         b"X-Forwarded-Uri: /\n",
+        b"traceparent: 00\n",
+        b"traceparent: 00\x00",
         b"X-Forwarded-Uri: \x7f",
         b"Audit-Id: a\r\nContent-Length: 1\r\nContent-Length: 2",
     ):
