@@ -6,7 +6,7 @@ first alternative that can be served wins, as with custom resources.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -20,6 +20,8 @@ PARTIAL: Final = "PartialObjectMetadata"
 PARTIAL_LIST: Final = "PartialObjectMetadataList"
 DISCOVERY: Final = "APIGroupDiscoveryList"
 _META_VERSIONS: Final = ("v1", "v1beta1")
+_REMEMBERED_LENGTH: Final = 512
+"""Characters of an Accept header; Kubernetes' clients send less than half of it, and anybody may send a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,18 @@ def _encodings(alternative: MediaType) -> Iterator[str]:
         yield YAML
 
 
-@lru_cache(maxsize=512)
-def negotiate(header: str, transforms: Collection[str] = (), *, stream: bool = False) -> Representation:
+def negotiate(header: str, transforms: tuple[str, ...] = (), *, stream: bool = False) -> Representation:
     """Return the representation for an Accept header among JSON, YAML (not for streams) and the transforms offered.
 
     Raises:
         NotAcceptable: none fits.
     """
+    found = _negotiated if len(header) <= _REMEMBERED_LENGTH else _negotiated.__wrapped__
+    return found(header, transforms, stream)
+
+
+@lru_cache(maxsize=512)
+def _negotiated(header: str, transforms: tuple[str, ...], stream: bool) -> Representation:  # noqa: FBT001 - remembered by its place
     if not header.strip():
         return Representation()
     for alternative in accepted(header):
@@ -101,9 +108,13 @@ def negotiate(header: str, transforms: Collection[str] = (), *, stream: bool = F
     raise NotAcceptable(f"only the following media types are accepted: {', '.join(offered)}")
 
 
-@lru_cache(maxsize=512)
 def accepts_pretty(header: str) -> bool:
     """Return whether the best alternative among JSON and YAML asks to be written for people (``;pretty=1``)."""
+    return (_accepts_pretty if len(header) <= _REMEMBERED_LENGTH else _accepts_pretty.__wrapped__)(header)
+
+
+@lru_cache(maxsize=512)
+def _accepts_pretty(header: str) -> bool:
     for alternative in accepted(header):
         if any(True for _ in _encodings(alternative)):
             return alternative.parameters.get("pretty") == "1"

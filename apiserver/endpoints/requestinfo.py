@@ -20,7 +20,8 @@ from apiserver.endpoints.queries import truth
 _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _MUTATING: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-_REMEMBERED_LENGTH: Final = 256
+REMEMBERED_LENGTH: Final = 256
+"""Characters of the longest target of which anything is remembered by what it says: anybody may send a megabyte."""
 _NAME_FIELD: Final = "metadata.name"
 
 
@@ -66,7 +67,7 @@ class RequestInfo:
 def of(request: Request) -> RequestInfo:
     """Return what a request is about; the answer for the same method and target is the same object, while it is remembered."""
     target = request.target
-    return _remembered(request.method, target) if len(target) <= _REMEMBERED_LENGTH else _of(request.method, target)
+    return _remembered(request.method, target) if len(target) <= REMEMBERED_LENGTH else _of(request.method, target)
 
 
 @lru_cache(maxsize=2048)
@@ -133,7 +134,7 @@ def _misnamed(what: str, text: str) -> str:
     """Return why a path segment cannot be a key in storage (Go: ``IsValidPathSegmentName``)."""
     if text in {".", ".."}:
         return f"{what} parameter invalid: \"{text}\": may not be '{text}'"
-    return f"{what} parameter invalid: \"{text[:_REMEMBERED_LENGTH]}\": may not contain '%'" if "%" in text else ""
+    return f"{what} parameter invalid: \"{text[:REMEMBERED_LENGTH]}\": may not contain '%'" if "%" in text else ""
 
 
 def _without_namespace(parts: list[str]) -> list[str]:

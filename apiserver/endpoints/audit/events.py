@@ -16,7 +16,7 @@ import orjson
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.users import User
 from apiserver.endpoints.audit.policy import Level, Verdict
-from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.endpoints.requestinfo import REMEMBERED_LENGTH, RequestInfo
 
 _MAX_KNOWN: Final = 4096
 _SECOND: Final = 1_000_000_000
@@ -62,17 +62,14 @@ class Pieces:
 
     def reference(self, info: RequestInfo) -> tuple[str, str, str]:
         """Return ``objectRef`` in three pieces; name and uid stand behind the first, the version behind the second."""
+        if len(info.path) > REMEMBERED_LENGTH:
+            return _reference(info)
         key = (info.resource, info.namespace, info.group, info.version, info.subresource)
         known = self._references.get(key)
         if known is None:
             if len(self._references) >= _MAX_KNOWN:
                 self._references.clear()
-            namespace = f',"namespace":{encoded(info.namespace)}' if info.namespace else ""
-            known = self._references[key] = (
-                f',"objectRef":{{"resource":{encoded(info.resource)}{namespace}',
-                f',"apiGroup":{encoded(info.group)},"apiVersion":{encoded(info.version)}',
-                f',"subresource":{encoded(info.subresource)}}}' if info.subresource else "}",
-            )
+            known = self._references[key] = _reference(info)
         return known
 
     def decision(self, reason: str, *, allowed: bool) -> str:
@@ -94,6 +91,15 @@ class Pieces:
             self._second, self._prefix = second * _SECOND, time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
             rest = nanoseconds - self._second
         return f"{self._prefix}{rest // 1000:06d}Z"
+
+
+def _reference(info: RequestInfo) -> tuple[str, str, str]:
+    namespace = f',"namespace":{encoded(info.namespace)}' if info.namespace else ""
+    return (
+        f',"objectRef":{{"resource":{encoded(info.resource)}{namespace}',
+        f',"apiGroup":{encoded(info.group)},"apiVersion":{encoded(info.version)}',
+        f',"subresource":{encoded(info.subresource)}}}' if info.subresource else "}",
+    )
 
 
 def user_info(user: User) -> Object:

@@ -43,6 +43,8 @@ _GO_ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": 
 _EXACT: Final = 2**53
 _CACHED: Final = 8192
 """Steps whose meaning is remembered; those of conditions, disks and the like come back with every object."""
+_LONGEST: Final = 256
+"""Characters of such a step; others may be as long as an object."""
 
 
 class ElementError(ValueError):
@@ -89,7 +91,7 @@ def canonical(text: str) -> str | None:
     """
     if text[:2] == "f:":
         return text
-    return _canonical(text)
+    return (_canonical if len(text) <= _LONGEST else _canonical.__wrapped__)(text)
 
 
 def rank(text: str) -> Rank:
@@ -98,12 +100,14 @@ def rank(text: str) -> Rank:
         return (0, text)
     if text in _RANKS:
         return _RANKS[text]
-    return _rank(text)
+    return (_rank if len(text) <= _LONGEST else _rank.__wrapped__)(text)
 
 
 def show(text: str, *, stored: bool = False) -> str:
     """Return the step for people, as messages name it; ``stored``: as Go shows it that read it from an entry, where numbers are floats."""
-    return "." + text[2:] if text[:2] == "f:" else _show(text, stored)
+    if text[:2] == "f:":
+        return "." + text[2:]
+    return (_show if len(text) <= _LONGEST else _show.__wrapped__)(text, stored)
 
 
 def to_go(item: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -17,10 +17,14 @@ ZONES: Final = Path("/usr/share/zoneinfo")
 """The time zones of the system, of one release in the images of virt-api and virt-launcher: QEMU takes one that is not there for UTC."""
 
 
-@lru_cache(maxsize=1024)
 def is_zone(name: str, zones: Path = ZONES) -> bool:
     """Return whether there is a time zone of this name; where the system has none at all, whether there could be."""
-    return bool(ZONE.fullmatch(name)) and (not zones.is_dir() or (zones / name).is_file())
+    return bool(ZONE.fullmatch(name)) and _is_there(name, zones)
+
+
+@lru_cache(maxsize=1024)
+def _is_there(name: str, zones: Path) -> bool:
+    return not zones.is_dir() or (zones / name).is_file()
 
 
 def timers(domain: Domain) -> dict[str, Mapping[str, Any]]:

@@ -19,7 +19,7 @@ from apiserver.endpoints.filters.flowcontrol import borrowing, configuration, le
 from apiserver.endpoints.filters.flowcontrol.configuration import Configuration, Schema
 from apiserver.endpoints.filters.flowcontrol.levels import Full, Seats, Waiter
 from apiserver.endpoints.filters.limits import Limiter, Rejected, Seat, Watermark, too_many
-from apiserver.endpoints.requestinfo import RequestInfo
+from apiserver.endpoints.requestinfo import REMEMBERED_LENGTH, RequestInfo
 from apiserver.metrics.instruments import Cell, Counter, Gauge, Histogram, HistogramCell, Registry
 
 logger = logging.getLogger(__name__)
@@ -241,16 +241,19 @@ class PriorityAndFairness:
         return self.queued.take()
 
     def _flow(self, known: Configuration, user: User, info: RequestInfo) -> _Flow:
+        if len(info.path) > REMEMBERED_LENGTH:
+            return self._made(known, user, info)
         key = (user, info.verb, info.resource, info.namespace, info.subresource, info.group, "" if info.is_resource else info.path)
         flow = self._flows.get(key)
         if flow is None:
             if len(self._flows) >= _MAX_KNOWN:
                 self._flows.clear()
-            schema = known.classify(user, info)
-            flow = self._flows[key] = self._made(known, schema, schema.flow(user, info))
+            flow = self._flows[key] = self._made(known, user, info)
         return flow
 
-    def _made(self, known: Configuration, schema: Schema, distinguisher: str) -> _Flow:
+    def _made(self, known: Configuration, user: User, info: RequestInfo) -> _Flow:
+        schema = known.classify(user, info)
+        distinguisher = schema.flow(user, info)
         metrics, names = self._metrics, (schema.level, schema.name)
         headers = (SCHEMA_HEADER, schema.uid), (LEVEL_HEADER, known.levels[schema.level].uid)
         return _Flow(

@@ -1,0 +1,62 @@
+"""Of what clients send only short texts are remembered: a memo of a few thousand entries, each of a megabyte, would be all memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from apiserver.apis.meta import names
+from apiserver.apis.meta.errors import NotAcceptable
+from apiserver.apis.meta.managedfields import elements
+from apiserver.apis.meta.quantity import parse as parse_quantity
+from apiserver.apis.virt.hardware import clock
+from apiserver.endpoints import negotiation, requestinfo
+from apiserver.endpoints.audit.events import Pieces
+from apiserver.endpoints.http.heads import Heads
+from apiserver.endpoints.http.messages import query_of
+from tests.unit.apiserver.endpoints.filters.flowcontrol.test_control import control, enter
+
+SIZE, COUNT = 100_000, 40
+
+PIECES, HEADS, (LIMITER, _) = Pieces(), Heads(), control(1000)
+
+
+def of_resource(text: str) -> requestinfo.RequestInfo:
+    return requestinfo.parse("GET", f"/apis/{text}/v1/namespaces/{text}/widgets", {})
+
+
+def of_path(text: str) -> requestinfo.RequestInfo:
+    return requestinfo.parse("GET", f"/{text}", {})
+
+
+MEMOS: dict[str, Callable[[str], object]] = {
+    "audit of an object": lambda text: PIECES.reference(of_resource(text)),
+    "flow of a resource": lambda text: enter(LIMITER, of_resource(text)).leave(),
+    "flow of a path": lambda text: enter(LIMITER, of_path(text)).leave(),
+    "Accept": lambda text: negotiation.negotiate(f"application/json;x={text}"),
+    "Accept, for people": lambda text: negotiation.accepts_pretty(f"application/json;x={text}"),
+    "head": lambda text: HEADS.read(f"GET / HTTP/1.1\r\nHost: h\r\nx: {text}".encode()),
+    "query": lambda text: query_of(f"/?x={text}"),
+    "step of managed fields": lambda text: elements.canonical(f'v:"{text}"'),
+    "order of such steps": lambda text: elements.rank(f'k:{{"name":"{text}"}}'),
+    "message about such a step": lambda text: elements.show(f'v:"{text}"'),
+    "key of a label": lambda text: names.are_qualified_names([text]),
+    "time zone": clock.is_zone,
+    "quantity": parse_quantity,
+}
+
+
+@pytest.mark.parametrize("memo", MEMOS)
+def test_a_long_text_is_not_remembered(memo: str) -> None:
+    ask = MEMOS[memo]
+    tracemalloc.start()
+    try:
+        for number in range(COUNT):
+            with suppress(ValueError, NotAcceptable):
+                ask(f"{number:0{SIZE}}")
+        assert tracemalloc.get_traced_memory()[0] < COUNT * SIZE // 4
+    finally:
+        tracemalloc.stop()
