@@ -3,7 +3,8 @@
 A pod with the gate is ready for Kubernetes only while this condition is True, whatever its container does (KEP-580). It is True in the one
 pod that the machine's status names by uid, while the guest runs there. So it is not before the guest was started, not in the target of a
 migration before the hand-over, not while the guest is paused, whoever paused it, and not while its probes fail, as the machine's condition
-Ready says. A guest that shuts down still runs: what ends its connections is the pod's deletion, as in any other pod.
+Ready says. A guest that libvirt stops for the last moments of a migration is not paused: its connections wait for it, where a Service that
+has no pod refuses them. A guest that shuts down still runs: what ends its connections is the pod's deletion, as in any other pod.
 
 The source of a migration, which passes connections on for a few seconds, keeps a True until the kubelet of the other pod has made that one
 ready in fact: a Service always has one of the two. It has it no longer than virt-launcher lives there.
@@ -26,6 +27,8 @@ from controller.reconcilers.pods import ownership, pod_state
 
 RUNNING_STATE: Final = "running"
 """Libvirt's word in ``status.domain.state`` for a guest whose processors are not stopped."""
+MIGRATING_REASON: Final = "migrating"
+"""Libvirt's word in ``status.domain.reason`` for a guest that it stopped while the last of its memory moves."""
 GUEST_RUNNING: Final = ("True", "GuestRunning", "the guest runs in this pod")
 GUEST_STOPPED: Final = ("False", "GuestPaused", "the guest is in this pod, and its processors are stopped")
 GUEST_NOT_STARTED: Final = ("False", "GuestNotRunning", "no guest runs in this pod")
@@ -74,7 +77,8 @@ def _state(vm: Object, pod: Object) -> tuple[str, str, str]:
         return GUEST_ELSEWHERE
     if phases.phase_of(vm) not in (phases.RUNNING, phases.STOPPING):
         return GUEST_NOT_STARTED
-    if dig(vm, "status", "domain", "state") != RUNNING_STATE:
+    domain = dig(vm, "status", "domain") or {}
+    if domain.get("state") != RUNNING_STATE and domain.get("reason") != MIGRATING_REASON:
         return GUEST_STOPPED
     ready = condition(dig(vm, "status", "conditions"), words.READY) or {}
     return GUEST_NOT_READY if ready.get("reason") in (words.NOT_PROBED, words.LIVENESS_FAILED) else GUEST_RUNNING

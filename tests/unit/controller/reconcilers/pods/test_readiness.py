@@ -74,6 +74,19 @@ def test_what_is_said_is_what_the_machine_is_and_only_once(phase: str, state: st
     assert told(a_machine(phase, state), a_gated_pod(said)) == wanted
 
 
+def test_a_guest_that_stands_still_to_move_is_not_taken_out_of_its_service() -> None:
+    """Nor is it after the hand-over, while the machine's status is still that of the source."""
+    source, target = a_gated_pod("True"), a_gated_pod(migration="m")
+    vm = a_machine()
+    vm["status"]["domain"] = {"state": "paused", "reason": "migrating"}
+    assert told(vm, source, target) == []
+    vm["status"]["domain"]["reason"] = "user"
+    assert told(vm, source, target) == [(OWN, "False", "GuestPaused")]
+    moved = a_moved_machine(target)
+    moved["status"]["domain"] = {"state": "paused", "reason": "migrating"}
+    assert told(moved, source, target) == [(TARGET, "True", "GuestRunning")]
+
+
 def test_before_the_hand_over_the_target_is_not_ready_and_afterwards_it_alone_is() -> None:
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     assert told(a_machine(), source, target) == []
