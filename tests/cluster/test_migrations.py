@@ -159,6 +159,8 @@ def test_deleting_an_unfinished_migration_leaves_the_guest_where_it_was(kubectl:
 
 def test_a_migration_is_shown_as_it_goes_and_one_that_waits_is_called_off(kubectl: Kubectl) -> None:
     vm = running(kubectl, tiny_vm("shown"))
+    with console(kubectl, "shown") as guest:  # one that looks for its devices may not move slowly: docs/decisions/migration.md
+        guest.expect("GUEST-READY", timeout=90)
     done = kubectl.try_run("virt", "migrate", "shown", "--wait", "--timeout", "3m", timeout=200)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr
