@@ -159,7 +159,7 @@ async def test_a_guest_behind_the_pods_address_is_reached_by_its_ports_alone(pod
         for port in (8080, 8081):
             viewer.sh(f"(while :; do echo hello-from-{port} | nc -l -p {port}; done) 2>/dev/null & true")
         wait_for(lambda: asked(pod, POD, 8080) == "hello-from-8080", 60, "an answer of the guest")
-        assert viewer.sh("nc 127.0.0.1 8081") == "hello-from-8081"
+        wait_for(lambda: viewer.sh("nc 127.0.0.1 8081") == "hello-from-8081", 60, "an answer within the guest")
         assert asked(pod, POD, 8081) == ""
         tell(pod, POD, 54, 5)
         tell(pod, POD, 53, 3)

@@ -266,11 +266,7 @@ class Launcher:
     def qemu(self) -> list[int]:
         """Return the pids of the QEMU processes of this pod."""
         paths = [path for path in (self.run_directory / "libvirt/qemu/run").glob("*.pid") if path.name != "driver.pid"]
-        found: list[int] = []
-        for path in paths:
-            with suppress(FileNotFoundError):  # libvirt removes it as the domain ends
-                found.append(int(path.read_text()))
-        return [pid for pid in found if alive(pid)]
+        return [pid for path in paths for pid in pids_in(path) if alive(pid)]
 
     def wait(self, seconds: float = 20.0) -> int:
         """Return the exit code once it has ended."""
@@ -278,7 +274,7 @@ class Launcher:
 
     def kill(self) -> None:
         """End everything of this pod."""
-        pids = [*self.qemu(), *([self.libvirtd()] if (self.run_directory / "libvirt/libvirtd.pid").exists() else [])]
+        pids = [*self.qemu(), *pids_in(self.run_directory / "libvirt/libvirtd.pid")]
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -287,6 +283,13 @@ class Launcher:
                     os.kill(pid, signal.SIGKILL)
         while self._mounted:
             subprocess.run(["umount", "--lazy", self._mounted.pop()], check=False)
+
+
+def pids_in(path: Path) -> list[int]:
+    """Return the pid in a file of libvirt's; none where it is gone, as with its process, or not written yet."""
+    with suppress(FileNotFoundError, ValueError):
+        return [int(path.read_text())]
+    return []
 
 
 class Client:
