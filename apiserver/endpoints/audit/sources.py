@@ -49,6 +49,8 @@ def _addresses(forwarded: str, real: str, remote: str) -> list[str]:
 
 
 def _is_address(text: str) -> bool:
+    if "%" in text:  # Go's net.ParseIP knows no zones
+        return False
     try:
         ip_address(text)
     except ValueError:

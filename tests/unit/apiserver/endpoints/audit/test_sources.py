@@ -33,7 +33,7 @@ def test_every_station_is_told_in_its_order() -> None:
 
 
 def test_no_station_is_told_twice_in_a_row_and_only_addresses_are() -> None:
-    headers = ("X-Forwarded-For", "nobody, 192.0.2.1,, 192.0.2.9"), ("X-Real-Ip", "192.0.2.1")
+    headers = ("X-Forwarded-For", "nobody, 192.0.2.1,, fe80::1%eth0, 192.0.2.9"), ("X-Real-Ip", "192.0.2.1")
     assert told(*headers) == {"sourceIPs": ["192.0.2.1", "192.0.2.9"]}
 
 
