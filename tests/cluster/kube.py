@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from apiserver.apis.virt import names
+
 ROOT = Path(__file__).parents[2]
+STALE_SECONDS = 75
+"""kube-apiserver asks an aggregated API server for its discovery every minute, and at most 5 s: where one answer is late, it knows no
+resource of that server for a minute (kube-aggregator's discovery manager). Tests of whether virt-api can be reached ask it for objects."""
+_UNKNOWN = re.compile("no matches for kind|the server doesn't have a resource type")
 
 
 class KubectlError(AssertionError):
@@ -43,7 +49,23 @@ class Kubectl:
         return [self.binary, *namespace, *arguments]
 
     def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run kubectl; the caller looks at the exit status."""
+        """Run kubectl; the caller looks at the exit status.
+
+        Where kube-apiserver holds virt-api's discovery to be stale, it is waited for: kubectl knows none of our kinds then.
+        """
+        done = self._run(*arguments, stdin=stdin, timeout=timeout)
+        deadline = time.monotonic() + STALE_SECONDS
+        while _UNKNOWN.search(done.stderr) and self._are_served() and time.monotonic() < deadline:
+            print(f"[discovery is stale: kubectl {' '.join(arguments)}]")
+            time.sleep(2)
+            done = self._run(*arguments, stdin=stdin, timeout=timeout)
+        return done
+
+    def _are_served(self) -> bool:
+        """Return whether kube-apiserver has our API's resources from virt-api, whatever its own discovery says."""
+        return not self._run("get", "--raw", f"/apis/{names.GROUP}/{names.VERSION}").returncode
+
+    def _run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(*arguments), env=self.environment, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
         )
@@ -52,8 +74,16 @@ class Kubectl:
         """Run kubectl and return its standard output."""
         done = self.try_run(*arguments, stdin=stdin, timeout=timeout)
         if done.returncode:
-            raise KubectlError(f"kubectl {' '.join(arguments)}: exit status {done.returncode}: {done.stderr}")
+            why = f" ({self._availability()})" if _UNKNOWN.search(done.stderr) else ""
+            raise KubectlError(f"kubectl {' '.join(arguments)}: exit status {done.returncode}: {done.stderr.strip()}{why}")
         return done.stdout
+
+    def _availability(self) -> str:
+        """Return what kube-apiserver says of our API, and of virt-api's pods."""
+        path = "jsonpath={range .status.conditions[*]}{.type} {.status} since {.lastTransitionTime}: {.message}{end}"
+        said = self._run("get", "apiservice", f"{names.VERSION}.{names.GROUP}", "-o", path)
+        pods = self._run("get", "pods", "-A", "-l", "kubevirt.io=virt-api", "--no-headers")
+        return "; ".join((said.stdout + said.stderr + pods.stdout + pods.stderr).strip().splitlines())
 
     def json(self, *arguments: str) -> Any:
         """Run kubectl with ``-o json`` and return what it printed."""
@@ -88,7 +118,7 @@ class Kubectl:
         return Kubectl(self.kubeconfig, namespace, self.binary)
 
 
-def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: float = 0.25) -> Any:
+def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: float = 0.5) -> Any:
     """Return the first true value of ``look()``; fail with its last value after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while True:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.guest_kernel import KERNEL_ARGS
+
 GUEST_IMAGE = "localhost/kubevirt/testguest:dev"
 
 
@@ -15,8 +17,7 @@ def tiny_vm(name: str, **spec: Any) -> dict[str, Any]:
         "firmware": {
             "kernelBoot": {
                 "container": {"image": GUEST_IMAGE, "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.gz"},
-                # Where an emulator gets too little time, Linux takes its timer for broken, and boots no further.
-                "kernelArgs": "console=ttyS0 quiet panic=-1 no_timer_check",
+                "kernelArgs": KERNEL_ARGS,
             }
         },
         "devices": {"graphics": [{"type": "vnc"}], "consoles": [{"type": "pty"}]},

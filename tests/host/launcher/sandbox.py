@@ -22,6 +22,7 @@ import libvirt
 import launcher
 from apiserver.apis.virt import layout
 from launcher.protocol import codec, messages
+from tests.guest_kernel import KERNEL_ARGS
 from tests.host.launcher.guest import Guest
 from tests.host.launcher.image import entry_point
 from tests.testbed import emulator
@@ -36,7 +37,6 @@ import ctypes, os
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: QEMU becomes its child, as in a pod; libvirt waits until it is reaped
 os.execv("{PYTHON}", ["{PYTHON}", "-m", "launcher"])
 """
-KERNEL_ARGS = "console=ttyS0 quiet panic=-1 no_timer_check"  # the last: an emulator with too little time looks like a broken timer to Linux
 KERNEL_BOOT = {"container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}, "kernelArgs": KERNEL_ARGS}
 NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
 

@@ -16,7 +16,8 @@ from apiserver.apis.virt import layout
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.domainxml import subresource
 from launcher.protocol import messages
-from tests.host.launcher.sandbox import KERNEL_ARGS, KERNEL_BOOT, Launcher, a_machine
+from tests.guest_kernel import KERNEL_ARGS
+from tests.host.launcher.sandbox import KERNEL_BOOT, Launcher, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(500)]
 Start = Callable[[], Launcher]

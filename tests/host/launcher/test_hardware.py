@@ -10,7 +10,8 @@ from typing import Final
 import pytest
 
 from launcher.protocol import messages
-from tests.host.launcher.sandbox import KERNEL_ARGS, KERNEL_BOOT, NO_GRAPHICS, Launcher, Viewer, a_machine
+from tests.guest_kernel import KERNEL_ARGS
+from tests.host.launcher.sandbox import KERNEL_BOOT, NO_GRAPHICS, Launcher, Viewer, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(150)]
 Start = Callable[[], Launcher]
