@@ -38,8 +38,9 @@ class Kubectl:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment in which kubectl finds the cluster and the plugin."""
-        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"}
+        """The environment in which kubectl finds the cluster and the plugin; it frees no memory before it has much, a fifth of what it costs."""
+        path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off", "GOMEMLIMIT": "200MiB"}
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line; kubectl takes flags only after a plugin's name."""

@@ -42,7 +42,8 @@ def a_machine_of_xml() -> messages.Machine:
     """Return the machine of ``examples``, with a disk, UEFI, a TPM, shared memory and an identity of its own, and without a network."""
     xml: str = yaml.safe_load(EXAMPLE.read_text())["spec"]["domainXML"]
     xml = re.sub(r"<interface.*?</interface>", "", xml, flags=re.DOTALL).replace("<serial", DISK, 1)
-    assert f"<cmdline>{KERNEL_ARGS}</cmdline>" in xml
+    assert "<cmdline>console=ttyS0 quiet" in xml
+    xml = re.sub("<cmdline>.*</cmdline>", f"<cmdline>{KERNEL_ARGS}</cmdline>", xml)
     xml = xml.replace("<kernel>", f"{UEFI}<kernel>", 1).replace("<memballoon", f"{TPM}<memballoon", 1).replace("@uuid@", UUID)
     xml = xml.replace("<memory unit='MiB'>128</memory>", f"<memory unit='MiB'>256</memory>{SHARED}", 1)  # with half UEFI finds no room
     typed = {
