@@ -38,7 +38,7 @@ class Kubectl:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment in which kubectl finds the cluster and the plugin; it frees no memory before it has much, a fifth of what it costs."""
+        """The environment in which kubectl finds cluster and plugin. To free memory before there is much takes a fifth of its time."""
         path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off", "GOMEMLIMIT": "200MiB"}
 
