@@ -1,0 +1,46 @@
+"""kubectl of tests while kube-apiserver's discovery is stale, with a script in kubectl's place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.kube import Kubectl, KubectlError
+
+KUBECTL = """#!/bin/sh
+echo "$*" >>{calls}
+case "$*" in
+  *--raw*) exit {unserved} ;;
+  *apiservice*) echo "Available False since today: no endpoints"; exit ;;
+  *pods*) exit ;;
+esac
+[ "$(grep -c "get vm" {calls})" -gt 1 ] && echo found && exit
+echo "error: the server doesn't have a resource type \\"vm\\"" >&2
+exit 1
+"""
+
+
+def scripted(directory: Path, *, unserved: int) -> tuple[Kubectl, Path]:
+    """Return a kubectl that knows the kind at the second call, and the file of its calls; ``unserved``: what the API's own answer is."""
+    program, calls = directory / "kubectl", directory / "calls"
+    program.write_text(KUBECTL.format(calls=calls, unserved=unserved))
+    program.chmod(0o755)
+    return Kubectl(directory / "kubeconfig", "default", str(program)), calls
+
+
+def test_a_kind_that_is_served_and_not_known_is_asked_for_again(tmp_path: Path) -> None:
+    kubectl, calls = scripted(tmp_path, unserved=0)
+    assert kubectl("get", "vm") == "found\n"
+    assert calls.read_text().splitlines() == [
+        "-n default get vm",
+        "-n default get --raw /apis/kubevirt.io/v1alpha1",
+        "-n default get vm",
+    ]
+
+
+def test_a_kind_that_is_not_served_is_an_error_that_says_why(tmp_path: Path) -> None:
+    kubectl, calls = scripted(tmp_path, unserved=1)
+    with pytest.raises(KubectlError, match=r"doesn't have a resource type.*Available False since today: no endpoints"):
+        kubectl("get", "vm")
+    assert calls.read_text().count("get vm") == 1
