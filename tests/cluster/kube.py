@@ -58,7 +58,7 @@ class Kubectl:
         deadline = time.monotonic() + STALE_SECONDS
         while _UNKNOWN.search(done.stderr) and self._are_served() and time.monotonic() < deadline:
             print(f"[discovery is stale: kubectl {' '.join(arguments)}]")
-            time.sleep(2)
+            time.sleep(2)  # of the minute that it may take
             done = self._run(*arguments, stdin=stdin, timeout=timeout)
         return done
 
