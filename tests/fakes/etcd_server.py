@@ -83,7 +83,7 @@ class EtcdServer:
         self._signal(signal.SIGSTOP)
         assert self._process is not None
         tasks = Path(f"/proc/{self._process.pid}/task")
-        while any((task / "stat").read_text().rpartition(")")[2].split()[0] not in "TtZX" for task in tasks.iterdir()):
+        while any(_state(task) not in "TtZX" for task in tasks.iterdir()):
             time.sleep(0.001)
 
     def resume(self) -> None:
@@ -125,6 +125,14 @@ class EtcdServer:
                 return
             time.sleep(0.02)
         raise RuntimeError(f"etcd does not serve at {self.endpoint}: {self.log()}")
+
+
+def _state(task: Path) -> str:
+    """Return a thread's state as in proc_pid_stat(5); of one that is gone, ``X``."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 @contextlib.contextmanager

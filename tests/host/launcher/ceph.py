@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from tests.host.launcher.sandbox import wait_for
-from tests.host.launcher.servers import free_port, listens
+from tests.host.launcher.servers import listens
+from tests.ports import free_port
 
 _SECONDS = 120.0
 

@@ -48,8 +48,8 @@ class Pod:
 
     def vcpu_ticks(self) -> int:
         """Return how much processor time the virtual processors have used, by the process table; -1 without QEMU."""
-        pids = self._launcher.qemu()
-        with contextlib.suppress(OSError, IndexError):
+        with contextlib.suppress(OSError, IndexError):  # each process and thread may end before it is read
+            pids = self._launcher.qemu()
             tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text().startswith("CPU ")]
             times = [(task / "stat").read_text().rsplit(")", 1)[1].split() for task in tasks]
             return sum(int(each[11]) + int(each[12]) for each in times) if pids else -1

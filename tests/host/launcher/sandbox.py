@@ -250,11 +250,12 @@ class Launcher:
             children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
             if not children:
                 return 0
-            status = dict(line.split(":", 1) for line in Path(f"/proc/{children[0]}/status").read_text().splitlines())
+            try:
+                status = dict(line.split(":", 1) for line in Path(f"/proc/{children[0]}/status").read_text().splitlines())
+                command = Path(f"/proc/{children[0]}/cmdline").read_bytes().split(b"\0")[0].decode()
+            except (FileNotFoundError, ProcessLookupError):  # what prepares the namespaces is no matter
+                return 0
             held_back = int(status["SigBlk"], 16) & 1 << signal.SIGTERM - 1
-            command = (
-                Path(f"/proc/{children[0]}/cmdline").read_bytes().split(b"\0")[0].decode()
-            )  # what prepares the namespaces is no matter
             return int(children[0]) if command == PYTHON or (command == entry_point()[0] and held_back) else 0
 
         return wait_for(begun, seconds, "the entry point")
@@ -402,7 +403,7 @@ def alive(pid: int) -> bool:
     """Tell whether a process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or before it was read
         return False
 
 

@@ -13,14 +13,7 @@ from typing import Self
 
 from certs.issuing import Pair, Profile, issue, new_authority
 from tests.host.launcher.sandbox import wait_for
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens at."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        number: int = listener.getsockname()[1]
-        return number
+from tests.ports import free_port
 
 
 def listens(port: int, address: str = "127.0.0.1") -> bool:

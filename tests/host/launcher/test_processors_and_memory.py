@@ -91,7 +91,10 @@ def threads(qemu: int) -> dict[str, str]:
     """Return the processors that each of QEMU's threads may run on, by the thread's name."""
     found = {}
     for task in Path(f"/proc/{qemu}/task").iterdir():
-        status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+        try:
+            status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+        except (FileNotFoundError, ProcessLookupError):  # a worker thread that has ended
+            continue
         found[status["Name"].strip()] = status["Cpus_allowed_list"].strip()
     return found
 
