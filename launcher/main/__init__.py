@@ -13,6 +13,7 @@ The domain is decided about by functions of frozen data (left) and carried out b
     life                the next step towards off; how a run ended   suspension         Suspend, Resume
     power_off           grace periods; when which step is taken      stopping           Shutdown, Destroy, SIGTERM
     incoming_migration  how far a domain that comes is               migrations         both sides; outgoing_migration carries one out
+                                                                                        while pod_memory lasts
     full_disks          who has no space, and may go on              free_space         measures it
     agent_questions     what the guest's agent is asked              agent              asks it
     import_reports      what the importer says                       imports            runs it; import_plans finds what is missing

@@ -11,7 +11,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import guestinfo, probes
 from apiserver.apis.virt.domainxml import subresource
 from launcher.hypervisor.port import Hypervisor
-from launcher.main import agent_status, known, life, power_off, requests
+from launcher.main import agent_status, known, life, pod_memory, power_off, requests
 from launcher.main.agent import Agent
 from launcher.main.authorized_keys import AuthorizedKeys
 from launcher.main.children import Children
@@ -24,6 +24,7 @@ from launcher.main.imports import Imports
 from launcher.main.making import Making
 from launcher.main.migrations import Migrations
 from launcher.main.passt import Passt
+from launcher.main.pod_memory import Available
 from launcher.main.power_off import Termination
 from launcher.main.preparation import Preparation
 from launcher.main.record import Record
@@ -54,6 +55,7 @@ class ManagedDomain:
         status_changed: Callable[[], None],
         network: Network = NETWORK,
         measure: Measure = free_bytes,
+        memory: Available = pod_memory.available,
         times: Times = TIMES,
     ) -> None:
         """Do nothing yet.
@@ -69,6 +71,7 @@ class ManagedDomain:
             status_changed: called whenever ``status`` is another one.
             network: by which the servers of disks are reached.
             measure: returns the free space of disks.
+            memory: returns how much memory the pod may still take.
             times: how long its parts wait for what.
         """
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
@@ -94,7 +97,7 @@ class ManagedDomain:
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
         self._dhcp = DhcpWatch(mend_addresses, self._record)
-        self._migrations = Migrations(hypervisor, self._watch, self._making, times)
+        self._migrations = Migrations(hypervisor, self._watch, self._making, times, memory)
         self._stop = Stop(hypervisor, self._watch, self._migrations, times)
         self.reads: Mapping[str, HandleRead] = {
             guestinfo.NAME: self._guest_info,

@@ -6,9 +6,10 @@ import asyncio
 import time
 
 from launcher.hypervisor.port import NO_DISKS, Hypervisor, HypervisorError
-from launcher.main import known, machines, requests
+from launcher.main import known, machines, pod_memory, requests
 from launcher.main.making import Making
 from launcher.main.outgoing_migration import OutgoingMigration
+from launcher.main.pod_memory import Available
 from launcher.main.preparation import StartFailure
 from launcher.main.refusal import RequestRefused
 from launcher.main.times import TIMES, Times
@@ -19,9 +20,12 @@ from launcher.protocol import messages
 class Migrations:
     """Carries out the requests of both sides of a migration."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch, making: Making, times: Times = TIMES) -> None:
+    def __init__(
+        self, hypervisor: Hypervisor, watch: Watch, making: Making, times: Times = TIMES, memory: Available = pod_memory.available
+    ) -> None:  # fmt: skip
         self._hypervisor = hypervisor
         self._times = times
+        self._memory = memory
         self._watch = watch
         self._record = watch.record
         self._making = making
@@ -87,7 +91,7 @@ class Migrations:
             if requests.is_to_migrate(self._record.known, request):
                 now = self._record.known
                 disks = machines.disks_of(now.machine) if now.machine is not None else NO_DISKS
-                self._outgoing = OutgoingMigration(self._hypervisor, now.name, request, disks, self._report, self._times)
+                self._outgoing = OutgoingMigration(self._hypervisor, now.name, request, disks, self._report, self._times, self._memory)
                 self._tasks.create_task(self._run_outgoing(self._outgoing))
 
     async def pause(self, uid: str) -> None:

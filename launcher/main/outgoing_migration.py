@@ -7,6 +7,7 @@ said here. So ``succeeded`` is said once QEMU is gone from this pod, and anythin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import time
@@ -26,6 +27,8 @@ from launcher.hypervisor.port import (
     OperationInvalid,
     Terms,
 )
+from launcher.main import pod_memory
+from launcher.main.pod_memory import Available
 from launcher.main.times import TIMES, Times
 from launcher.protocol import messages
 
@@ -34,6 +37,12 @@ logger = logging.getLogger(__name__)
 MAX_DOWNTIME_MILLISECONDS: Final = 2_000_000
 MAX_CONNECTIONS: Final = 255
 """Both are QEMU's limits (``migration/options.c``)."""
+MEMORY_KEPT: Final = 48 << 20
+"""Bytes of the pod's memory with fewer of which a migration is broken off, before the kernel kills QEMU for them."""
+MEMORY_ENDS: Final = (
+    "it was broken off since the memory of the guest's pod was about to end: QEMU takes more while a guest that boots moves over a slow"
+    " way; migrate again once it has booted"
+)
 
 
 class Finding(Enum):
@@ -99,8 +108,10 @@ class OutgoingMigration:
         disks: Disks,
         report: Callable[[messages.MigrationStatus], None],
         times: Times = TIMES,
+        memory: Available = pod_memory.available,
     ) -> None:
         self._times = times
+        self._memory = memory
         self.status = messages.MigrationStatus(request.migration_uid, "outgoing", "running", start_time=time.time())
         self._terms = terms_of(request)
         self._disks = disks
@@ -112,14 +123,17 @@ class OutgoingMigration:
         self._name = name
         self._report = report
         self._abort_asked = False
+        self._memory_ends = False
+        """It is broken off for want of memory, or soon will be."""
         report(self.status)
 
     async def run(self) -> messages.MigrationStatus:
         """Migrate; return the final state, which is not reported: that is for the caller, together with what follows from it."""
         async with asyncio.TaskGroup() as group:
-            reporting = group.create_task(self._report_progress())
+            beside = [group.create_task(each) for each in (self._report_progress(), self._watch_memory())]
             state, message = await self._move()
-            reporting.cancel()
+            for each in beside:
+                each.cancel()
         await self._go_on(stayed=state != "succeeded")
         logger.info("a migration is over", extra={"migration": self.status.uid, "state": state, "reason": message})
         return dataclasses.replace(self.status, state=state, message=message, end_time=time.time())
@@ -174,7 +188,10 @@ class OutgoingMigration:
             )
         except HypervisorError as raised:
             error = raised
-        return outcome(error, left=await self._left(returned=error is None), abort_asked=self._abort_asked)
+        left = await self._left(returned=error is None)
+        if not left and self._memory_ends and not self._abort_asked:
+            return "failed", MEMORY_ENDS
+        return outcome(error, left=left, abort_asked=self._abort_asked)
 
     async def _left(self, *, returned: bool) -> bool:
         """Look until it is certain; libvirtd may be away, and its successor cleans up before it answers."""
@@ -215,3 +232,15 @@ class OutgoingMigration:
             if progress is not None:
                 self.status = dataclasses.replace(self.status, **dataclasses.asdict(progress))
                 self._report(self.status)
+
+    async def _watch_memory(self) -> None:
+        """Have libvirt break the migration off when the pod's memory is about to end: the guest then goes on here."""
+        while True:
+            await asyncio.sleep(self._times.memory_look)
+            left = self._memory()
+            if left is None or left >= MEMORY_KEPT:
+                continue
+            logger.warning("the pod's memory is about to end, so the migration is broken off", extra={"bytes_left": left})
+            self._memory_ends = True
+            with contextlib.suppress(HypervisorError):  # asked again at the next look
+                await self._hypervisor.abort_job(self._name)

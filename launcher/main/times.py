@@ -30,6 +30,8 @@ class Times:
 
     progress: float = 0.5
     """Between two looks at how far an outgoing migration is."""
+    memory_look: float = 0.25
+    """Between two looks at the pod's memory meanwhile: QEMU may take a hundred MiB in a second."""
     settle: float = 0.1
     """Between two looks at a domain whose whereabouts libvirt has not settled yet."""
 

@@ -9,7 +9,16 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor import facts
-from launcher.hypervisor.port import Disks, HypervisorError, MigrationFailed, OperationTimeout, Progress, Terms, Unavailable
+from launcher.hypervisor.port import (
+    Disks,
+    HypervisorError,
+    MigrationAborted,
+    MigrationFailed,
+    OperationTimeout,
+    Progress,
+    Terms,
+    Unavailable,
+)
 from launcher.main import life, outgoing_migration, requests
 from launcher.main.refusal import RequestRefused
 from launcher.protocol import codec, messages
@@ -306,6 +315,66 @@ async def test_an_aborted_migration_is_cancelled(world: World) -> None:
     await world.until(lambda: state_of(world) == "cancelled")
     await world.domain.handle(messages.AbortMigration("m1"))
     assert world.status.ending is None
+
+
+async def test_a_migration_is_broken_off_before_the_pods_memory_ends_and_the_guest_goes_on(world: World) -> None:
+    world.memory = outgoing_migration.MEMORY_KEPT
+    await migrating(world)
+    await asyncio.sleep(0.1)
+    assert world.hypervisor.migrating
+    world.memory -= 1
+    await world.until(lambda: state_of(world) == "failed")
+    migration = world.status.migration_of("m1")
+    assert migration is not None
+    assert migration.message == outgoing_migration.MEMORY_ENDS
+    assert world.hypervisor.domains[NAME].state is State.RUNNING
+    assert world.status.ending is None
+    world.memory = None
+    await world.domain.handle(messages.Migrate("m2"))
+    await world.until(lambda: world.hypervisor.migrating)
+    world.hypervisor.end_migration(NAME)
+    await world.ends("migrated")
+
+
+async def test_libvirt_is_asked_again_to_break_it_off(world: World) -> None:
+    tried = 0
+
+    async def failing_once(call: Call) -> object:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            raise Unavailable("libvirtd is away")
+        return await call()
+
+    world.hypervisor.intercept("abort_job", failing_once)
+    await migrating(world)
+    world.memory = 0
+    await world.until(lambda: state_of(world) == "failed")
+    assert tried == 2
+
+
+async def test_a_guest_that_left_all_the_same_has_left(world: World) -> None:
+    async def too_late(_call: object) -> None:
+        world.hypervisor.end_migration(NAME)
+
+    world.hypervisor.intercept("abort_job", too_late)
+    await migrating(world)
+    world.memory = 0
+    await world.ends("migrated")
+    assert state_of(world) == "succeeded"
+
+
+async def test_who_cancels_a_migration_is_told_that_it_was(world: World) -> None:
+    async def nothing(_call: object) -> None:
+        pass
+
+    world.hypervisor.intercept("abort_job", nothing)
+    await migrating(world)
+    world.memory = 0
+    await asyncio.sleep(0.05)
+    await world.domain.handle(messages.AbortMigration("m1"))
+    world.hypervisor.end_migration(NAME, MigrationAborted("aborted"))
+    await world.until(lambda: state_of(world) == "cancelled")
 
 
 async def test_a_migration_has_the_terms_that_it_was_asked_for(world: World) -> None:

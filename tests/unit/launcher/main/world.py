@@ -30,6 +30,7 @@ QUICK = Times(
     stop=0.01,
     press=0.03,
     progress=0.01,
+    memory_look=0.01,
     settle=0.01,
     agent_round=0.01,
     agent_pause=0.0,
@@ -98,6 +99,8 @@ class World:
         self.network = FakeNetwork()
         self.free: dict[str, int] = {}
         """Bytes that are free where disks lie."""
+        self.memory: int | None = None
+        """Bytes that the pod may still take."""
         self.hypervisor = FakeHypervisor()
         self.served: list[messages.Machine] = []
         self.serving_fails: OSError | None = None
@@ -114,6 +117,7 @@ class World:
             status_changed=lambda: None,
             network=self.network,
             measure=lambda _specification, names: {name: self.free[name] for name in names if name in self.free},
+            memory=lambda: self.memory,
             times=times,
         )
         self.over = False

@@ -1,0 +1,65 @@
+"""A pod's memory while its guest boots and moves over a way that stalls: QEMU frees nothing until the stream goes on."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.main import outgoing_migration
+from launcher.protocol import messages
+from tests.host.launcher import relay
+from tests.host.launcher.sandbox import Launcher, a_machine
+
+pytestmark = pytest.mark.host
+CGROUPS = Path("/sys/fs/cgroup")
+STALLED = 1.0
+"""Bytes per second."""
+LIMIT_MEBIBYTES = 310
+"""This guest's pod takes 222 MiB as it boots, and 328 over a way that stalls (QEMU 7.2)."""
+
+
+@pytest.fixture
+def bounded() -> Iterator[Callable[[Launcher], None]]:
+    """Give a launcher a limit of memory, as its pod has one."""
+    made: list[Path] = []
+
+    def bound(launcher: Launcher) -> None:
+        second = not (CGROUPS / "memory").is_dir()
+        directory = (CGROUPS if second else CGROUPS / "memory") / f"pod{uuid.uuid4()}"
+        directory.mkdir()
+        made.append(directory)
+        (directory / ("memory.max" if second else "memory.limit_in_bytes")).write_text(str(LIMIT_MEBIBYTES << 20))
+        (directory / "cgroup.procs").write_text(str(launcher.process.pid))
+
+    yield bound
+    for directory in made:
+        for _ in range(100):
+            try:
+                directory.rmdir()
+                break
+            except OSError:  # its processes are being killed
+                time.sleep(0.1)
+
+
+def test_a_migration_is_broken_off_before_a_guest_that_boots_outgrows_its_pod(
+    start: Callable[[], Launcher], bounded: Callable[[Launcher], None]
+) -> None:
+    source, target = start(), start()
+    bounded(source)
+    with source.client() as at_source, target.client() as at_target, source.console() as viewer, relay.connected(source, target, STALLED):
+        at_target.ask(messages.PrepareMigrationTarget("m1", a_machine()))
+        at_source.ask(messages.Sync(a_machine()))
+        (qemu,) = source.qemu()
+        at_source.ask(messages.Migrate("m1"))
+        viewer.expect("GUEST-READY", seconds=60)
+        assert source.qemu() == [qemu]
+        migration = at_source.ask(messages.GetStatus()).migration_of("m1")
+        assert migration is not None
+        assert (migration.state, migration.message) == ("failed", outgoing_migration.MEMORY_ENDS)
+        domain = at_source.ask(messages.GetStatus()).domain
+        assert domain is not None
+        assert domain.state == "running"
