@@ -12,6 +12,8 @@ Result = dict[str, Any]
 TWIN, TUNED, OURS, MACHINES = "twin", "twin400", "ours", "vms"
 _DELETE: Final = Operation("delete", "delete")
 ROWS: Final = (*OPERATIONS[:4], _DELETE, *OPERATIONS[4:], *VARIED, MEMORY)
+REVIEWED_APART: Final = 0.1
+"""Reviews a request by which two servers may differ: a fifth to a quarter of the varied requests are reviewed (``varied``)."""
 
 
 def cost(key: str, sample: Result) -> float:
@@ -28,11 +30,33 @@ def costs(result: Result, key: str, name: str) -> list[float]:
 
 
 def ratio(result: Result, key: str, twin: str, ours: str = OURS) -> float | None:
-    """Return how many times dearer the twin is, by medians; None unless both were measured."""
+    """Return how many times dearer the twin is, by medians; None unless both were measured, and had the same to do."""
     theirs, own = costs(result, key, twin), costs(result, key, ours)
-    if not theirs or not own or statistics.median(own) == 0:
+    if (
+        not theirs
+        or not own
+        or statistics.median(own) == 0
+        or abs(reviewed(result, key, twin) - reviewed(result, key, ours)) > REVIEWED_APART
+    ):
         return None
     return round(statistics.median(theirs) / statistics.median(own), 2)
+
+
+def reviewed(result: Result, key: str, name: str) -> float:
+    """Return how many reviews a server asked for, for each request, by the median of its samples; 0 where they are not counted."""
+    shares: list[float] = [each.get("reviewed", 0.0) for each in result["samples"].get(key, {}).get(name, [])]
+    return statistics.median(shares) if shares else 0.0
+
+
+def apart(result: Result) -> dict[str, dict[str, str]]:
+    """Return what failed of each operation of whose requests ours had another share reviewed than the twin."""
+    measured = [key for key, samples in result["samples"].items() if samples.get(TWIN) and samples.get(OURS)]
+    shares = {key: (reviewed(result, key, TWIN), reviewed(result, key, OURS)) for key in measured}
+    return {
+        key: {OURS: f"it asked for {ours:.2f} reviews a request, the twin for {twin:.2f}: they had not the same to do"}
+        for key, (twin, ours) in shares.items()
+        if abs(twin - ours) > REVIEWED_APART
+    }
 
 
 def finish(result: Result, *, through_aggregator: bool = False) -> Result:
@@ -43,7 +67,7 @@ def finish(result: Result, *, through_aggregator: bool = False) -> Result:
     wanted = {each.key: each.wanted for each in (*OPERATIONS, *VARIED, MEMORY) if each.wanted}
     if through_aggregator:
         wanted = dict.fromkeys((each.key for each in ROWS), THROUGH_AGGREGATOR)
-    return {"ratios": ratios, "ratios_gogc400": tuned, "wanted": wanted, **result}
+    return {"ratios": ratios, "ratios_gogc400": tuned, "wanted": wanted, **result, "failures": {**apart(result), **result["failures"]}}
 
 
 def encode(result: Result) -> str:

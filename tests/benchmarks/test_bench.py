@@ -34,18 +34,6 @@ def test_our_server_is_measured_on_the_python_of_its_image(python: Path, tmp_pat
     assert "\nget " in done.stdout
 
 
-def test_both_servers_review_as_many_requests_of_many_users(tmp_path: Path) -> None:
-    output = tmp_path / "api.json"
-    command = [sys.executable, "-m", "benchmarks.api.bench", "--quick", "--rounds=1", "--ops=varied_get", "--servers=twin,ours"]
-    done = subprocess.run([*command, f"--output={output}"], capture_output=True, text=True, cwd=layout.REPOSITORY, timeout=580, check=False)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(output.read_text())
-    assert result["failures"] == {}
-    twin, ours = (samples[0]["reviewed"] for samples in result["samples"]["varied_get"].values())
-    assert 0.1 < twin < 0.4
-    assert abs(twin - ours) < 0.1
-
-
 def test_the_images_python_runs_sources_of_this_machine_with_the_images_packages(python: Path, tmp_path: Path) -> None:
     (tmp_path / "asked.py").write_text("import orjson, os, sys\nprint([orjson.__file__, os.getcwd(), os.getpid(), sys.argv[1:]])\n")
     process = subprocess.Popen([python, "-m", "asked", "one two", "$x"], stdout=subprocess.PIPE, text=True, cwd=tmp_path)

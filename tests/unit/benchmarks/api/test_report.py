@@ -44,6 +44,18 @@ def test_what_was_not_measured_on_both_sides_has_no_ratio() -> None:
     assert report.finish(a_result(get={"twin": [a_sample(1.0, 1000)]}))["ratios"] == {}
 
 
+def test_servers_that_had_not_the_same_reviewed_have_no_ratio_and_it_is_told() -> None:
+    twin = [a_sample(1.0, 1000, reviewed=share) for share in (0.9, 0.24, 0.22)]
+    ours = [a_sample(1.0, 2000, reviewed=0.35)]
+    found = report.finish(
+        a_result(varied_get={"twin": twin, "ours": ours}, varied_patch={"twin": twin, "ours": [a_sample(1.0, 4000, reviewed=0.15)]})
+    )
+    assert found["ratios"] == {"varied_patch": 4.0}
+    assert found["failures"] == {
+        "varied_get": {"ours": "it asked for 0.35 reviews a request, the twin for 0.24: they had not the same to do"}
+    }
+
+
 def test_the_table_says_which_row_falls_short_and_what_failed() -> None:
     result = a_result(create={"twin": [a_sample(1.0, 1000)], "ours": [a_sample(1.0, 2000)]})
     result["failures"] = {"apply": {"ours": "status 415"}}
