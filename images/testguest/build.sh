@@ -14,23 +14,26 @@ cp -R "$guest/." "$root/"
 cp /bin/busybox "$root/bin/busybox"
 for command in $(/bin/busybox --list); do [ -e "$root/bin/$command" ] || ln -s busybox "$root/bin/$command"; done
 
-# The modules of every virtual device that a machine of ours may have, with what they depend on, in the order of loading.
+# The modules of every virtual device that a machine of ours may have, with what they depend on.
 depmod -b "$packages" "$kernel"
-: >"$root/lib/modules/order"
+mkdir -p "$root/lib/modules/$kernel"
 for module in virtio_pci virtio_mmio virtio_blk virtio_scsi sd_mod sr_mod ahci virtio_net virtio_console virtio_balloon virtio_rng virtio_mem \
   virtiofs button evdev isofs vfat efivarfs af_packet e1000 e1000e; do
   modprobe --dirname "$packages" --set-version "$kernel" --show-depends "$module" 2>/dev/null | awk '/^insmod/ {print $2}' | while read -r file; do
-    name=$(basename "$file")
-    grep -qx "${name%.xz}" "$root/lib/modules/order" && continue
+    name=$(basename "$file" .xz)
+    [ -e "$root/lib/modules/$kernel/$name" ] && continue
     case $file in
-      *.xz) xz --decompress --stdout "$file" >"$root/lib/modules/${name%.xz}" ;;
-      *) cp "$file" "$root/lib/modules/$name" ;;
+      *.xz) xz --decompress --stdout "$file" >"$root/lib/modules/$kernel/$name" ;;
+      *) cp "$file" "$root/lib/modules/$kernel/$name" ;;
     esac
     # Without its signature, which an emulated guest would verify for a tenth of the time that it takes to boot.
-    strip --strip-debug "$root/lib/modules/${name%.xz}"
-    echo "${name%.xz}" >>"$root/lib/modules/order"
+    strip --strip-debug "$root/lib/modules/$kernel/$name"
+    echo "${name%.ko}" >>"$root/lib/modules/names"
   done
 done
+cp "$modules/modules.order" "$modules/modules.builtin" "$root/lib/modules/$kernel/"
+depmod -b "$root" "$kernel"
+find "$root/lib/modules/$kernel" -name 'modules.*' ! -name modules.dep -delete
 
 # The guest agent and the libraries it names, from its package or from this system.
 agent=$(find "$packages" -name qemu-ga -type f | head -n 1)
