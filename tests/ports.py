@@ -37,8 +37,17 @@ def free_port() -> int:
 
 @functools.cache
 def _own(_pid: int) -> Iterator[int]:
-    """Claim a block of ports and return them, again and again. A forked child has others than its parent."""
-    starts = list(RANGE[::BLOCK])
+    """Return this process's ports, again and again. A forked child has others than its parent."""
+    return claimed(RANGE)
+
+
+def claimed(among: range) -> Iterator[int]:
+    """Claim a block of ports until this process ends, and return them, again and again.
+
+    Raises:
+        OSError: other processes have all of them.
+    """
+    starts = list(among[::BLOCK])
     _DRAW.shuffle(starts)
     for start in starts:
         claim = socket.socket(socket.AF_UNIX)
@@ -48,6 +57,6 @@ def _own(_pid: int) -> Iterator[int]:
         except OSError:
             claim.close()
             continue
-        claim.detach()  # kept until this process ends
+        claim.detach()
         return itertools.cycle(range(start, start + BLOCK))
-    raise OSError(f"other processes have all ports from {RANGE.start} to {RANGE.stop}")
+    raise OSError(f"other processes have all ports from {among.start} to {among.stop}")

@@ -36,8 +36,7 @@ def test_a_port_that_somebody_listens_on_is_left_out() -> None:
         assert number not in {ports.free_port() for _ in range(2 * ports.BLOCK - 10)}
 
 
-def test_claims_of_all_ports_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    block = next(ports._own.__wrapped__(0)) // ports.BLOCK * ports.BLOCK
-    monkeypatch.setattr(ports, "RANGE", range(block, block + ports.BLOCK))
-    with pytest.raises(OSError, match=f"have all ports from {block}"):
-        ports._own.__wrapped__(0)
+def test_claims_of_all_ports_are_told() -> None:
+    start = next(ports.claimed(ports.RANGE)) // ports.BLOCK * ports.BLOCK
+    with pytest.raises(OSError, match=f"have all ports from {start}"):
+        ports.claimed(range(start, start + ports.BLOCK))
