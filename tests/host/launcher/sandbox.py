@@ -105,6 +105,7 @@ class Launcher:
             resolv_conf: what the kubelet would write; the machine's own where nothing is said.
             macvtaps: with the links of its network namespace in /sys, where libvirt looks for them.
         """
+        self._first = first
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
         self.images = directory / "images"
@@ -247,7 +248,7 @@ class Launcher:
         """Return the pid of the first process of the PID namespace, as soon as it is Python or holds SIGTERM back until it is."""
 
         def begun() -> int:
-            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+            children = self._children()
             if not children:
                 return 0
             try:
@@ -256,9 +257,13 @@ class Launcher:
             except (FileNotFoundError, ProcessLookupError):  # what prepares the namespaces is no matter
                 return 0
             held_back = int(status["SigBlk"], 16) & 1 << signal.SIGTERM - 1
-            return int(children[0]) if command == PYTHON or (command == entry_point()[0] and held_back) else 0
+            return children[0] if command == PYTHON or (command == entry_point()[0] and held_back) else 0
 
         return wait_for(begun, seconds, "the entry point")
+
+    def _children(self) -> list[int]:
+        """Return the pids of the wrapper's children, of a wrapper that has not ended."""
+        return [int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
 
     def libvirtd(self) -> int:
         """Return libvirtd's pid."""
@@ -275,12 +280,13 @@ class Launcher:
 
     def kill(self) -> None:
         """End everything of this pod."""
-        pids = [*self.qemu(), *pids_in(self.run_directory / "libvirt/libvirtd.pid")]
         if self.process.poll() is None:
+            # A namespace of PIDs ends with its first process, and libvirt's files have the PIDs that the namespace knows.
+            pids = self._children() if self._first else [*self.qemu(), *pids_in(self.run_directory / "libvirt/libvirtd.pid")]
             self.process.kill()
             self.process.wait()
             for pid in pids:
-                if alive(pid):
+                with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         while self._mounted:
             subprocess.run(["umount", "--lazy", self._mounted.pop()], check=False)
