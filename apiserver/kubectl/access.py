@@ -1,7 +1,6 @@
 """The way to a cluster: whatever kubeconfig kubectl would load, as the pieces that HTTP and websocket clients need.
 
-kubernetes_asyncio reads and merges the files and runs credential plugins (exec, OIDC, GCP); it is imported when it is needed, for it takes
-longer than everything else here together.
+kubernetes_asyncio reads and merges the files and runs credential plugins (exec, OIDC, GCP).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from apiserver.kubectl import kubeconfig
 from apiserver.kubectl.messages import Failure, describe
 
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
@@ -106,25 +106,25 @@ def address(server: str, *, secured: bool) -> str:
 
 
 async def _kubernetes_asyncio(named: str, selection: Selection, environ: Mapping[str, str]) -> tuple[Any, str]:
-    from kubernetes_asyncio.client import Configuration  # slow to import
-    from kubernetes_asyncio.config import incluster_config, kube_config
+    library = kubeconfig.reader()
+    base: Any = library.kube_config.KubeConfigLoader
 
-    class Loader(kube_config.KubeConfigLoader):
+    class Loader(base):  # type: ignore[misc]  # the library ships no types
         """Lets ``--cluster`` and ``--user`` replace what the context names, and works without a context when both are given."""
 
         def set_active_context(self, context_name: str | None = None) -> None:
             if not (selection.cluster and selection.user):
-                super().set_active_context(context_name)  # type: ignore[no-untyped-call]  # the library's
+                super().set_active_context(context_name)
             for kind, wanted in (("cluster", selection.cluster), ("user", selection.user)):
                 if wanted:
                     named: Any = self._config[f"{kind}s"]
                     setattr(self, f"_{kind}", named.get_with_name(wanted)[kind])
 
-    configuration = Configuration()
-    merged = kube_config.KubeConfigMerger(named).config
+    configuration = library.Configuration()
+    merged = library.kube_config.KubeConfigMerger(named).config
     if merged is None:
         if environ.get("KUBERNETES_SERVICE_HOST") and not environ.get("KUBECONFIG"):
-            incluster_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the library's
+            library.incluster_config.load_incluster_config(client_configuration=configuration)
             own = SERVICE_ACCOUNT / "namespace"
             return configuration, own.read_text().strip() if own.is_file() else ""
         if selection.server:

@@ -167,6 +167,8 @@ def test_several_connections_carry_a_guest(kubectl: Kubectl) -> None:
         machine = tiny_vm("parallel")
         machine["metadata"]["labels"] = {"policy": "parallel"}
         running(kubectl, machine)
+        with console(kubectl, "parallel") as guest:
+            guest.expect("GUEST-READY", timeout=120)  # QEMU's memory grows while a guest that boots moves
         made = kubectl.create(migration("parallel"))["metadata"]["name"]
         assert final_phase(kubectl, made) == "Succeeded"
 

@@ -1,0 +1,72 @@
+"""kubernetes_asyncio's reader of kubeconfigs, without its models of every kind, which take two seconds of processor time to import.
+
+Its packages import all that they have at their start, and the reader needs two names of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+_LIBRARY: Final = "kubernetes_asyncio"
+
+
+class Reader(NamedTuple):
+    """What is used of the library, which ships no types."""
+
+    Configuration: Any
+    incluster_config: Any
+    kube_config: Any
+
+
+def reader() -> Reader:
+    """Return the library's reader; where its files are not laid out as expected, with all that the library imports.
+
+    A library that was imported before is left as it is, and one that is imported afterwards is whole.
+    """
+    if _LIBRARY in sys.modules:
+        return _whole()
+    try:
+        return _light()
+    except (ImportError, AttributeError):
+        _forget()
+        return _whole()
+    finally:
+        _forget()
+
+
+def _whole() -> Reader:
+    client = importlib.import_module(f"{_LIBRARY}.client")
+    config = importlib.import_module(f"{_LIBRARY}.config")
+    return Reader(client.Configuration, config.incluster_config, config.kube_config)
+
+
+def _light() -> Reader:
+    found = importlib.util.find_spec(_LIBRARY)
+    if found is None or found.origin is None:
+        raise ImportError(f"{_LIBRARY} is not installed")
+    directory = Path(found.origin).parent
+    _empty_package(_LIBRARY, directory)
+    client: Any = _empty_package(f"{_LIBRARY}.client", directory / "client")
+    client.Configuration = importlib.import_module(f"{_LIBRARY}.client.configuration").Configuration
+    client.ApiClient = None  # for functions that make clients
+    config = importlib.import_module(f"{_LIBRARY}.config")
+    return Reader(client.Configuration, config.incluster_config, config.kube_config)
+
+
+def _empty_package(name: str, directory: Path) -> ModuleType:
+    """Put a package in the place of the library's that has its modules and has imported none of them."""
+    spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    spec.submodule_search_locations = [str(directory)]
+    package = sys.modules[name] = importlib.util.module_from_spec(spec)
+    return package
+
+
+def _forget() -> None:
+    for name in [each for each in sys.modules if each.partition(".")[0] == _LIBRARY]:
+        del sys.modules[name]

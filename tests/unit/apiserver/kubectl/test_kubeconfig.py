@@ -1,0 +1,51 @@
+"""The library that reads kubeconfigs, imported in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).parents[4]
+READS = "from apiserver.kubectl import kubeconfig; library = kubeconfig.reader(); "
+"""``merged`` is what it reads of a file."""
+FILE = "apiVersion: v1\nkind: Config\nclusters: []\nusers: []\ncontexts: []\ncurrent-context: here\n"
+
+
+def printed(script: str, *path: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, TOP)))}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_kubeconfig_is_read_without_the_models(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(FILE)
+    reads = f"merged = library.kube_config.KubeConfigMerger({str(tmp_path / 'config')!r}).config; print(merged['current-context'])"
+    loaded = "; import sys; print([each for each in sys.modules if each.startswith('kubernetes_asyncio')], library.Configuration().verify_ssl)"
+    assert printed(READS + reads + loaded) == "here\n[] True"
+
+
+def test_who_imports_the_library_afterwards_has_all_of_it() -> None:
+    assert (
+        printed(READS + "from kubernetes_asyncio import client; print(client.V1Pod.__name__, client.ApiClient.__name__)")
+        == "V1Pod ApiClient"
+    )
+
+
+def test_a_library_that_was_imported_before_is_the_one_that_is_used() -> None:
+    script = "import kubernetes_asyncio.client; " + READS
+    assert printed(script + "print(library.Configuration is kubernetes_asyncio.client.Configuration)") == "True"
+
+
+def test_a_library_that_is_laid_out_otherwise_is_imported_whole(tmp_path: Path) -> None:
+    package = tmp_path / "kubernetes_asyncio"
+    for name in ("client", "config"):
+        (package / name).mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "client/__init__.py").write_text("class Configuration: host = 'whole'\n")
+    (package / "config/__init__.py").write_text("from kubernetes_asyncio.config import incluster_config, kube_config\n")
+    for name in ("incluster_config", "kube_config"):
+        (package / f"config/{name}.py").write_text("from kubernetes_asyncio.client import Configuration\n")
+    assert printed(READS + "print(library.Configuration.host, library.kube_config.Configuration.host)", tmp_path) == "whole whole"
