@@ -96,6 +96,7 @@ def test_a_guest_of_passt_reaches_and_is_reached_and_goes_on_when_passt_ends(kub
             with forwarded(kubectl, f"pod/{vm['status']['podName']}", 22) as own, socket.create_connection(("127.0.0.1", own)) as open_one:
                 echoed(open_one)
                 before = process_of(pod)
+                assert before, "passt does not run"  # to pid 0, a signal would go to the tests themselves
                 os.kill(before, signal.SIGKILL)
                 eventually(lambda: process_of(pod) not in (0, before), timeout=60, what="another passt")  # noqa: B023  # it is called at once
                 for service, other in zip(services, others, strict=True):

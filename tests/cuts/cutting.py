@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -136,9 +136,10 @@ class Cuts:
         """Stop the processes of a program in pods (SIGSTOP) while the block lasts."""
         pids = [pid for pod in pods for pid, command in processes.of_pod(pod).items() if f"/{program}" in command]
         assert pids, f"{program} does not run in {[pod['metadata']['name'] for pod in pods]}"
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
         try:
+            for pid in pids:
+                with suppress(ProcessLookupError):  # one may end meanwhile
+                    os.kill(pid, signal.SIGSTOP)
             yield
         finally:
             go_on(pids)

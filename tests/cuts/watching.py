@@ -5,6 +5,7 @@ The nodes of the test cluster are namespaces of this machine, so their processes
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -110,8 +111,9 @@ def _processors(directory: Path) -> float:
     """Return what the vCPUs' threads have had of a processor, in seconds (/proc/PID/schedstat: nanoseconds)."""
     total = 0
     for thread in (directory / "task").iterdir():
-        if (thread / "comm").read_text().startswith("CPU "):
-            total += int((thread / "schedstat").read_text().split()[0])
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # threads that work for a moment end while QEMU goes on
+            if (thread / "comm").read_text().startswith("CPU "):
+                total += int((thread / "schedstat").read_text().split()[0])
     return total / 1e9
 
 
