@@ -16,7 +16,7 @@ import pytest
 
 from apiserver.apis.virt import names
 from tests.cluster import aftermath, turns
-from tests.cluster.kube import Kubectl
+from tests.cluster.kube import Kubectl, eventually
 from tests.testbed import addons, build, cluster, layout, networks, release
 from tests.testbed import kubectl as testbed_kubectl
 
@@ -134,10 +134,13 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
     unique = f"{name.replace('_', '-').removeprefix('test-')}-{secrets.token_hex(3)}"
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": unique, "labels": RESTRICTED}}
     kubectl.create(manifest)
+    made = kubectl.within(unique)
     try:
-        yield kubectl.within(unique)
+        # kube-controller-manager makes it: without, kube-apiserver refuses pods after little more than a second.
+        eventually(lambda: not made.try_run("get", "serviceaccount", "default").returncode, timeout=60, what="the default service account")
+        yield made
     finally:
-        _end(kubectl.within(unique))
+        _end(made)
         if testbed_kubectl.is_own_cluster():
             with turns.one_at_a_time(layout.cache() / ".tests-volumes.lock"):
                 addons.recycle_shared_volumes()

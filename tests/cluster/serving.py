@@ -33,6 +33,7 @@ def wait_for_addresses(guest: Console, *addresses: str) -> None:
     deadline = time.monotonic() + 120
     while left := missing():
         assert time.monotonic() < deadline, f"the guest does not have {', '.join(sorted(left))} after 120 s"
+        time.sleep(0.5)  # or so many looks were printed that a console no longer begins with what the guest said when it was ready
 
 
 def a_server(name: str, node: str = "", **labels: str) -> dict[str, Any]:

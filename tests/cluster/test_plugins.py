@@ -89,6 +89,7 @@ def condition(kubectl: Kubectl, name: str, kind: str) -> dict[str, str]:
 def test_a_third_partys_network_is_installed_from_its_readme_and_joins_guests_of_a_node(
     kubectl: Kubectl, installed: None, environment: dict[str, str]
 ) -> None:
+    kubectl("get", "vms")  # waits where virt-api's upgrade has made its discovery stale, as the README's kubectl does not
     follow(commands()[2], environment)
     for name in ("isolated-one", "isolated-other"):
         told = condition(kubectl, name, "Migratable")

@@ -82,9 +82,11 @@ def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) ->
     bare_kubectl("wait", "pod", "-l", "app=web", "--for=condition=Ready", "--timeout=60s", timeout=70)
 
     ipv4, ipv6 = bare_kubectl.json("get", "service", "web")["spec"]["clusterIPs"]
+    known = 'until [ "$(fetch http://$host/ 2>/dev/null)" = $pod ]; do sleep 0.2; done'  # kube-proxy hears of the pods in its own time
     ask = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $host $(fetch http://$host/) || exit 1; done"
     hosts = ("web", ipv4, f"[{ipv6}]")
-    printed = output_of(bare_kubectl, a_pod("ask", "sh", "-c", f"for host in {' '.join(hosts)}; do {ask}; done"), seconds=180)
+    wait = f"for host in {' '.join(hosts)}; do for pod in web1 web2; do {known}; done; done"
+    printed = output_of(bare_kubectl, a_pod("ask", "sh", "-c", f"{wait}; for host in {' '.join(hosts)}; do {ask}; done"), seconds=180)
 
     assert set(printed.splitlines()) == {f"{host} {pod}" for host in hosts for pod in ("web1", "web2")}
 
