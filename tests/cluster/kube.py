@@ -143,7 +143,7 @@ class Console:
         """Send keys."""
         os.write(self._terminal, text.encode())
 
-    def expect(self, pattern: str, *, timeout: float = 30) -> re.Match[str]:
+    def expect(self, pattern: str, *, timeout: float = 60) -> re.Match[str]:
         """Read until ``pattern`` appears after what the last call consumed; ``string[: match.start()]`` of the answer came before it.
 
         A pattern is searched anew after each read, of which a terminal makes many: one that begins with ``.*`` takes a square of the time.
@@ -156,7 +156,7 @@ class Console:
         self.text = self.text[found.end() :]
         return found
 
-    def run(self, command: str, *, timeout: float = 30) -> str:
+    def run(self, command: str, *, timeout: float = 60) -> str:
         """Run a shell command in the guest and return what it printed.
 
         Its end is a word of its own: whoever attaches again is shown what was printed before, ends of earlier commands included.
@@ -195,7 +195,7 @@ def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
         yield Console(process, controller)
         if process.poll() is None:
             os.write(controller, b"\x1d")
-            process.wait(timeout=10)
+            process.wait(timeout=60)
     finally:
         if process.poll() is None:
             process.kill()

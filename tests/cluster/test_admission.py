@@ -59,7 +59,7 @@ def authority(kubectl: Kubectl) -> Pair:
             "spec": {"containers": [container], "volumes": volumes, "securityContext": pod_security},
         },
     )  # fmt: skip
-    kubectl("wait", "pod", "hook", "--for=condition=Ready", "--timeout=60s", timeout=70)
+    kubectl("wait", "pod", "hook", "--for=condition=Ready", "--timeout=120s", timeout=130)
     return made
 
 

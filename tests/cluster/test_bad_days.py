@@ -88,7 +88,7 @@ def counting(kubectl: Kubectl) -> dict[str, Any]:
     kubectl.apply(tiny_vm("counting"))
     kubectl("wait", "vm", "counting", "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, "counting") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
         guest.type(COUNTER)
         guest.expect(r"tick 2\r?\n")
     vm: dict[str, Any] = kubectl.json("get", "vm", "counting")

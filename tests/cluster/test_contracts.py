@@ -74,13 +74,13 @@ def speaking_another_contract(system: Kubectl, node: str) -> Iterator[None]:
         change(system, {"type": "OnDelete"}, of_another_contract(before["template"], path))
         system("delete", "pod", pod, "--timeout=90s", timeout=100)
         eventually(lambda: handler_on(system, node), timeout=120, what=f"another virt-handler on {node}")
-        eventually(lambda: spoken(system, node) == str(OTHER), timeout=30, what=f"{node} says that it speaks version {OTHER}")
+        eventually(lambda: spoken(system, node) == str(OTHER), timeout=90, what=f"{node} says that it speaks version {OTHER}")
         yield
     finally:
         change(system, before["updateStrategy"], before["template"])
         system("rollout", "status", f"daemonset/{HANDLER}", "--timeout=150s", timeout=160)
         system("delete", "configmap", CONFIG_MAP)
-    eventually(lambda: spoken(system, node) == contract.written(), timeout=30, what=f"{node} speaks as this release does")
+    eventually(lambda: spoken(system, node) == contract.written(), timeout=90, what=f"{node} speaks as this release does")
 
 
 def counts(kubectl: Kubectl, name: str) -> dict[str, Any]:

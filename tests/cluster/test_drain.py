@@ -96,7 +96,7 @@ def together(kubectl: Kubectl) -> tuple[str, ...]:
     kubectl("wait", "vm", *names, "--for=condition=Ready", "--timeout=120s", timeout=130)
     for name in names:
         with console(kubectl, name) as guest:
-            guest.expect("GUEST-READY", timeout=60)
+            guest.expect("GUEST-READY", timeout=120)
             guest.type(COUNTER)
             guest.expect(r"tick 1\b")
     for name in names[1:]:  # it counts from the next migration on
@@ -166,7 +166,7 @@ def test_a_guest_that_cannot_move_holds_its_drain_up_or_is_shut_down_as_its_mach
     lonely = shared_claim("lonely")
     lonely["spec"]["accessModes"] = ["ReadWriteOnce"]
     kubectl.apply(shared_claim("held"), blank_disk("held"), lonely, blank_disk("lonely"))
-    kubectl("wait", "job", "make-held", "make-lonely", "--for=condition=Complete", "--timeout=60s", timeout=70)
+    kubectl("wait", "job", "make-held", "make-lonely", "--for=condition=Complete", "--timeout=120s", timeout=130)
     kubectl.apply(with_disks(tiny_vm("stays", evictionStrategy="LiveMigrate"), cached))
     kubectl("wait", "vm", "stays", "--for=condition=Ready", "--timeout=90s", timeout=100)
     node = seen(kubectl, "stays")["status"]["nodeName"]

@@ -34,7 +34,7 @@ def test_etcd_moves_to_another_node_and_back_while_a_guest_runs(kubectl: Kubectl
     kubectl.apply(tiny_vm("through-the-move"))
     kubectl("wait", "vm", "through-the-move", "--for=condition=Ready", "--timeout=120s", timeout=130)
     with console(kubectl, "through-the-move") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
         guest.type("i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n")
         guest.expect(r"tick 1\b")
     uid = kubectl.json("get", "vm", "through-the-move")["metadata"]["uid"]
@@ -57,5 +57,5 @@ def test_etcd_moves_to_another_node_and_back_while_a_guest_runs(kubectl: Kubectl
     with console(kubectl, "through-the-move") as guest:
         ticks = int(guest.expect(r"tick (\d+)").group(1))
         guest.expect(rf"tick {ticks + 1}\b")
-    kubectl("wait", "vm", "through-the-move", "--for=condition=Ready", "--timeout=60s", timeout=70)
+    kubectl("wait", "vm", "through-the-move", "--for=condition=Ready", "--timeout=120s", timeout=130)
     assert len(kubectl.json("get", "vm", "through-the-move")["status"]["attempts"]) == 1

@@ -56,7 +56,7 @@ def test_a_guest_sees_a_claim_a_config_map_and_a_secret_as_files(kubectl: Kubect
     kubectl("wait", "vm", "sharing", "--for=condition=FilesystemsReady", "--timeout=30s", timeout=40)
     assert "file system 'data'" in told(kubectl, "Migratable")["message"]
     with console(kubectl, "sharing") as viewer:
-        viewer.expect("GUEST-READY", timeout=60)
+        viewer.expect("GUEST-READY", timeout=120)
         for name in ("data", "settings", "passwords"):
             viewer.run(f"mkdir /{name}; mount -t virtiofs {name} /{name}")
         assert viewer.run("cat /settings/colour").strip().endswith("blue")

@@ -43,7 +43,7 @@ def test_what_a_guest_writes_to_its_uefi_and_its_tpm_is_there_after_a_restart(ku
 
     kubectl("virt", "restart", NAME)
 
-    eventually(lambda: seen(kubectl).get("attempt") == 2 and seen(kubectl).get("phase") == "Running", timeout=120, what="a second start")
+    eventually(lambda: seen(kubectl).get("attempt") == 2 and seen(kubectl).get("phase") == "Running", timeout=240, what="a second start")
     with console(kubectl, NAME) as screen:
         guest = booted(screen)
         assert tpm.has_word(guest.run)

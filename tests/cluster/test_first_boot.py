@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.kube import Kubectl, KubectlError, console, eventually
 from tests.cluster.manifests import migration, tiny_vm, with_disks
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SYSTEM = "kubevirt"
 PASSWORD = "a-password-that-nobody-else-sees"
@@ -89,7 +89,7 @@ def test_a_missing_secret_is_told_and_its_content_is_seen_by_the_guest_and_by_no
     assert seen["status"]["attempt"] == 1
 
     with console(kubectl, "first-boot") as viewer:
-        viewer.expect("GUEST-READY", timeout=60)
+        viewer.expect("GUEST-READY", timeout=120)
         assert E1000E in viewer.run("cat /sys/bus/pci/devices/*/device").split()
         assert f"password: {PASSWORD}" in viewer.run(READ.format(name="seed", device="vda", file="user-data"))
         meta = viewer.run("cat /tmp/seed/meta-data")
@@ -109,11 +109,11 @@ def test_a_guest_takes_its_disk_along_when_it_moves(kubectl: Kubectl) -> None:
     kubectl("wait", "vm", "moved-seed", "--for=condition=Ready", "--timeout=120s", timeout=130)
     before = kubectl.json("get", "vm", "moved-seed")["status"]["nodeName"]
     with console(kubectl, "moved-seed") as viewer:
-        viewer.expect("GUEST-READY", timeout=60)
+        viewer.expect("GUEST-READY", timeout=120)
         first = viewer.run("md5sum < /dev/vda")
 
     made = kubectl.create(migration("moved-seed"))["metadata"]["name"]
-    kubectl("wait", "vmmig", made, "--for=condition=Succeeded", "--timeout=180s", timeout=190)
+    kubectl("wait", "vmmig", made, "--for=condition=Succeeded", "--timeout=300s", timeout=310)
     eventually(lambda: kubectl.json("get", "vm", "moved-seed")["status"]["nodeName"] != before, timeout=30, what="another node")
     with console(kubectl, "moved-seed") as viewer:
         viewer.run("echo 3 > /proc/sys/vm/drop_caches")
@@ -146,7 +146,7 @@ def test_a_guest_knows_its_fields_and_is_a_service_account_where_its_namespace_a
     migratable = next(each for each in seen["status"]["conditions"] if each["type"] == "Migratable")
     assert (migratable["status"], "the token on the disk 'account'" in migratable["message"]) == ("False", True)
     with console(kubectl, "robot") as viewer:
-        viewer.expect("GUEST-READY", timeout=60)
+        viewer.expect("GUEST-READY", timeout=120)
         assert 'app="db"' in viewer.run(READ.format(name="fields", device="vda", file="labels"))
         for file, value in {"name": "robot", "uid": seen["metadata"]["uid"], "role": "replica"}.items():
             assert f"{file}={value}." in viewer.run(f"echo {file}=$(cat /tmp/fields/{file}).")
@@ -168,7 +168,7 @@ def test_the_agent_sets_the_keys_of_a_secret_and_follows_it(kubectl: Kubectl) ->
     kubectl.apply(tiny_vm("keys-by-agent", accessCredentials=[{"sshPublicKey": by_agent}]))
     kubectl("wait", "vm", "keys-by-agent", "--for=condition=AccessCredentialsSynchronized", "--timeout=180s", timeout=190)
     with console(kubectl, "keys-by-agent") as viewer:
-        viewer.expect("GUEST-READY", timeout=60)
+        viewer.expect("GUEST-READY", timeout=120)
         assert f"{KEY}-1" in viewer.run("cat /.ssh/authorized_keys")
         kubectl.apply(secret("agent-keys", two=f"{KEY}-2\n"))
         kept = eventually(

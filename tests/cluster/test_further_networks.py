@@ -24,7 +24,7 @@ from tests.host.handler import frames
 from tests.testbed import kubectl as testbed_kubectl
 from tests.testbed import layout
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 NODE1, NODE2 = (node.name for node in layout.NODES)
 ONE, OTHER, ASKER = "192.168.7.1", "192.168.7.2", "192.168.7.9"
@@ -142,7 +142,7 @@ def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, 
     """Goes on with the machines of the test before."""
     before, address = of_lan(kubectl, "lan-other"), kubectl.json("get", "vm", "lan-other")["status"]["podIP"]
     name = kubectl.create(migration("lan-other", node=NODE1))["metadata"]["name"]
-    eventually(lambda: kubectl.json("get", "migration", name).get("status", {}).get("phase") == "Succeeded", timeout=180, what="the move")
+    eventually(lambda: kubectl.json("get", "migration", name).get("status", {}).get("phase") == "Succeeded", timeout=300, what="the move")
     assert kubectl.json("get", "vm", "lan-other")["status"]["nodeName"] == NODE1
     assert of_lan(kubectl, "lan-other") == before
     assert kubectl.json("get", "vm", "lan-other")["status"]["podIP"] != address  # it is not the first interface's, which keeps its place
@@ -189,10 +189,12 @@ def test_neighbours_are_told_where_a_guest_is_that_has_moved(
         eventually(neighbour.answers, timeout=30, what="an answer before the move")
         assert {each.port for each in neighbour.heard} == {NODE1}
         name = kubectl.create(migration("lan-other", node=NODE2))["metadata"]["name"]
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 300
         began = ran_at(f"{kubectl.namespace}_lan-other", source, lambda: time.monotonic() > deadline)
         eventually(lambda: neighbour.answers()[-1].port == NODE2, timeout=TOLD_SECONDS, interval=0.05, what="an answer from the other node")
-        eventually(lambda: kubectl.json("get", "migration", name)["status"]["phase"] == "Succeeded", timeout=60, what="the end of the move")
+        eventually(
+            lambda: kubectl.json("get", "migration", name)["status"]["phase"] == "Succeeded", timeout=120, what="the end of the move"
+        )
     last = max(each.at for each in neighbour.answers() if each.port == NODE1)
     there = [each for each in neighbour.heard if each.port == NODE2]
     answer = next(each for each in there if each.kind == frames.IPV4)

@@ -64,7 +64,7 @@ def test_the_status_says_what_the_guest_says_and_keeps_its_own_addresses(machine
 
 def test_whoever_may_view_a_machine_reads_what_its_guest_tells(machine: Kubectl) -> None:
     with console(machine, VM) as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
         guest.run(utmp.login("alice", 1_767_225_600))
     info = guestinfo(machine, "get", "--raw", path(machine), "--as", "viewer")
 
@@ -100,16 +100,16 @@ def test_discovery_and_its_schema_have_it(machine: Kubectl) -> None:
 
 def test_an_agent_that_hangs_and_one_that_is_stopped_are_told(machine: Kubectl) -> None:
     with console(machine, VM) as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
         guest.run("kill -STOP $(cat /run/qemu-ga.pid)")
         done = eventually(
             lambda: (each := machine.try_run("get", "--raw", path(machine))).returncode and each, timeout=60, what="a silent agent"
         )
         assert "talkative" in done.stderr
         machine("virt", "pause", VM)  # nothing of the guest's life waits for its agent
-        machine("wait", "vm", VM, "--for=condition=Paused", "--timeout=30s")
+        machine("wait", "vm", VM, "--for=condition=Paused", "--timeout=60s", timeout=70)
         machine("virt", "unpause", VM)
-        machine("wait", "vm", VM, "--for=condition=Ready", "--timeout=30s")
+        machine("wait", "vm", VM, "--for=condition=Ready", "--timeout=60s", timeout=70)
         guest.run("kill -CONT $(cat /run/qemu-ga.pid); kill $(cat /run/qemu-ga.pid)")
     machine("wait", "vm", VM, "--for=condition=AgentConnected=False", "--timeout=180s", timeout=190)
 

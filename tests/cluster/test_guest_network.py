@@ -27,7 +27,7 @@ from tests.cluster.test_services import addresses_of
 from tests.host.handler import breakout
 from tests.testbed import kubectl as testbed_kubectl
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def start(kubectl: Kubectl, name: str, *interfaces: dict[str, Any]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def test_a_dhcp_server_that_dies_is_started_again_and_told_and_the_guest_goes_on
     eventually(lambda: told().get("reason") == "DHCPRestarted", timeout=60, what="the server's restart")
     assert told()["status"] == "True"
     assert "the guest's DHCP server died and was started again, once in this pod" in told()["message"]
-    eventually(lambda: "DHCPRestarted" in events(), timeout=30, what="the Event")
+    eventually(lambda: "DHCPRestarted" in events(), timeout=60, what="the Event")
     with at_prompt(kubectl, "net-other", "net-asker") as (server, client):
 
         def is_reached() -> None:
@@ -214,7 +214,7 @@ def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl
     probe = {"httpGet": {"port": 8088, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
     kubectl("patch", "vm", "net-bridged", "--type=merge", "-p", json.dumps({"spec": {"readinessProbe": probe}}))
     eventually(lambda: ready(kubectl, "net-bridged") == ("False", "ReadinessProbeFailed"), timeout=60, what="a guest that is not ready")
-    eventually(lambda: addresses_of(kubectl, "bridged") == set(), timeout=30, what="a Service without the guest")
+    eventually(lambda: addresses_of(kubectl, "bridged") == set(), timeout=90, what="a Service without the guest")
     with at_prompt(kubectl, "net-bridged", "net-asker") as (guest, client):
 
         def is_answered() -> bool:
@@ -227,7 +227,7 @@ def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl
         eventually(lambda: not is_answered(), timeout=60, what="a guest that nobody reaches")
         guest.run("mkdir -p /www && echo here >/www/index.html && httpd -p 8088 -h /www")
         eventually(lambda: ready(kubectl, "net-bridged") == ("True", "GuestRunning"), timeout=60, what="its node, which still does")
-        eventually(lambda: addresses_of(kubectl, "bridged") == set(pods), timeout=30, what="the Service's addresses")
+        eventually(lambda: addresses_of(kubectl, "bridged") == set(pods), timeout=90, what="the Service's addresses")
         assert not is_answered()
         kubectl.apply(policy("Ingress", "net-asker"))
         for each in pods:
@@ -296,7 +296,7 @@ def test_a_guest_that_moved_is_kept_to_its_addresses_there(kubectl: Kubectl, ask
         wait_for_both(guest)
     made = kubectl.create(migration("net-asker"))
     name = made["metadata"]["name"]
-    eventually(lambda: kubectl.json("get", "migration", name).get("status", {}).get("phase") == "Succeeded", timeout=120, what="the move")
+    eventually(lambda: kubectl.json("get", "migration", name).get("status", {}).get("phase") == "Succeeded", timeout=300, what="the move")
     moved = kubectl.json("get", "vm", "net-asker")
     assert moved["status"]["podName"] != asker["status"]["podName"]
     pod = pod_of(kubectl, moved)

@@ -57,7 +57,7 @@ def test_a_guest_runs_in_a_pod_whose_root_is_read_only_and_can_write_to_nothing_
 def answers(guest: Console) -> bool:
     """Return whether the guest's shell answers; what is typed before the console is attached, or before there is a shell, may be lost."""
     guest.expect("press Enter for a prompt")
-    guest.expect("GUEST-READY", timeout=60)
+    guest.expect("GUEST-READY", timeout=120)
     guest.type("\n")
     return guest.run("echo $((6 * 7))").strip().endswith("42")
 

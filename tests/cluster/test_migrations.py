@@ -13,7 +13,7 @@ from tests.cluster.kube import Console, Kubectl, console, eventually
 from tests.cluster.manifests import blank_disk, claim_disk, migration, shared_claim, tiny_vm, with_disks
 from tests.cluster.policies import a_policy
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 WRITTEN_MIB = 12
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
@@ -32,13 +32,14 @@ def other_node(kubectl: Kubectl, node: str) -> str:
 
 
 def final_phase(kubectl: Kubectl, name: str) -> str:
+    """Return the phase in which a migration ends; it may wait for its turn before, behind those of other tests."""
     return str(
         eventually(
             lambda: (
                 (found := kubectl.json("get", "migration", name).get("status", {}).get("phase")) in ("Succeeded", "Failed", "Cancelled")
                 and found
             ),
-            timeout=120,
+            timeout=300,
             what=f"the end of migration {name}",
         )
     )
@@ -52,7 +53,7 @@ def test_a_running_guest_moves_and_its_counter_goes_on(kubectl: Kubectl) -> None
     vm = running(kubectl, tiny_vm("mover"))
     target = other_node(kubectl, vm["status"]["nodeName"])
     with console(kubectl, "mover") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
         guest.type(COUNTER)
         before = int(guest.expect(r"tick (\d+)").group(1))
 
@@ -71,10 +72,10 @@ def test_a_running_guest_moves_and_its_counter_goes_on(kubectl: Kubectl) -> None
 
 def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> None:
     kubectl.apply(shared_claim("travels"), blank_disk("travels"))
-    kubectl("wait", "job", "make-travels", "--for=condition=Complete", "--timeout=60s", timeout=70)
+    kubectl("wait", "job", "make-travels", "--for=condition=Complete", "--timeout=120s", timeout=130)
     vm = running(kubectl, with_disks(tiny_vm("traveller"), claim_disk("travels")))
     with console(kubectl, "traveller") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
         guest.run("echo written-at-home | dd of=/dev/vda conv=fsync 2>/dev/null")
     home = vm["status"]["nodeName"]
     for target in (other_node(kubectl, home), home):
@@ -88,7 +89,7 @@ def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> No
 def test_disks_of_the_pod_alone_move_with_the_guest_there_and_back(kubectl: Kubectl) -> None:
     """An empty disk, and an overlay over a claim, while the guest writes to one of them."""
     kubectl.apply(shared_claim("golden"), blank_disk("golden"))
-    kubectl("wait", "job", "make-golden", "--for=condition=Complete", "--timeout=60s", timeout=70)
+    kubectl("wait", "job", "make-golden", "--for=condition=Complete", "--timeout=120s", timeout=130)
     golden = claim_disk("golden")
     golden["source"]["ephemeral"] = True
     scratch = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "64Mi"}}
@@ -103,7 +104,7 @@ def test_disks_of_the_pod_alone_move_with_the_guest_there_and_back(kubectl: Kube
         return found
 
     with console(kubectl, "porter") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
         guest.run(f"dd if=/dev/urandom of=/dev/vda bs=1M seek=1 count={WRITTEN_MIB} conv=fsync 2>/dev/null", timeout=120)
         guest.run("dd if=/dev/urandom of=/dev/vdb bs=1M seek=2 count=2 conv=notrunc,fsync 2>/dev/null")
         before = sums(guest)
@@ -145,7 +146,7 @@ def test_deleting_an_unfinished_migration_leaves_the_guest_where_it_was(kubectl:
     vm = running(kubectl, tiny_vm("stays"))
     made = kubectl.create(migration("stays", node="no-such-node"))
     eventually(
-        lambda: kubectl.json("get", "migration", made["metadata"]["name"]).get("status", {}).get("phase"), timeout=20, what="a phase"
+        lambda: kubectl.json("get", "migration", made["metadata"]["name"]).get("status", {}).get("phase"), timeout=60, what="a phase"
     )
 
     kubectl("delete", "migration", made["metadata"]["name"], "--timeout=60s", timeout=70)

@@ -70,7 +70,7 @@ def running(kubectl: Kubectl, name: str) -> str:
     kubectl.apply(tiny_vm(name))
     kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, name) as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
     return str(kubectl.json("get", "vm", name)["status"]["nodeName"])
 
 

@@ -15,7 +15,7 @@ from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
 from tests.testbed import release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 Json = dict[str, Any]
 LEASES = names.node_lease_namespace(release.NAMESPACE)
@@ -141,7 +141,9 @@ def test_the_guests_memory_is_sent_nowhere_but_to_the_target(kubectl: Kubectl, s
     }  # fmt: skip
     kubectl.create(made)
     try:
-        eventually(lambda: kubectl.json("get", "migration", "forged").get("status", {}).get("targetPod"), timeout=60, what="the target pod")
+        eventually(
+            lambda: kubectl.json("get", "migration", "forged").get("status", {}).get("targetPod"), timeout=300, what="the target pod"
+        )
         for node in (source, target):
             said = refusal(stolen(node), kubectl, "migration", "forged", {"phase": "TargetReady", "targetAddress": "192.0.2.66:8445"})
             assert "is forbidden" in said, said

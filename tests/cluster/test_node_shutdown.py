@@ -29,8 +29,8 @@ def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
     with logind.running(nodes.root_of(node)) as service:
         try:
             nodes.restart_kubelet(node, **SETTINGS)
-            assert service.inhibited.wait(60), "the kubelet delays no shutdown"
-            system("wait", "node", node.name, "--for=condition=Ready", "--timeout=60s", timeout=70)
+            assert service.inhibited.wait(180), "the kubelet delays no shutdown"
+            system("wait", "node", node.name, "--for=condition=Ready", "--timeout=120s", timeout=130)
             yield service
         finally:
             nodes.restart_kubelet(node)
@@ -78,7 +78,7 @@ def test_guests_of_a_node_that_shuts_down_end_in_order_before_virt_handler_and_s
     (node,) = (each for each in layout.NODES if each.name != etcd)
     handler = system.json("get", "pods", f"--field-selector=spec.nodeName={node.name}", "-l", "kubevirt.io=virt-handler")["items"][0]
     kubectl.apply(shared_claim("orderly"), blank_disk("orderly"))
-    kubectl("wait", "job", "make-orderly", "--for=condition=Complete", "--timeout=60s", timeout=70)
+    kubectl("wait", "job", "make-orderly", "--for=condition=Complete", "--timeout=120s", timeout=130)
     with cordoned(system, etcd):
         kubectl.apply(with_disks(tiny_vm("orderly", terminationGracePeriodSeconds=100), claim_disk("orderly")))
         kubectl.apply(tiny_vm("deaf", terminationGracePeriodSeconds=DEAF_SECONDS))

@@ -58,7 +58,7 @@ def request(kubectl: Kubectl, name: str, action: str) -> None:
 def start_to_schedule(kubectl: Kubectl, name: str) -> None:
     """Create a machine and return as soon as it has a pod."""
     kubectl.apply(tiny_vm(name, terminationGracePeriodSeconds=GRACE_SECONDS))
-    eventually(lambda: phase(kubectl, name) not in {"", "Pending"}, timeout=30, interval=0.05, what="a pod is made")
+    eventually(lambda: phase(kubectl, name) not in {"", "Pending"}, timeout=90, interval=0.05, what="a pod is made")
 
 
 def asked_while_it_starts(kubectl: Kubectl, prefix: str, ask: Callable[[str], object]) -> str:
@@ -94,7 +94,7 @@ def test_a_machine_that_is_restarted_while_it_starts_runs_in_a_second_pod(kubect
     name = asked_while_it_starts(kubectl, "early-restart", lambda name: request(kubectl, name, "restart"))
 
     eventually(lambda: len(attempts(seen(kubectl, name))) == 2, timeout=GRACE_SECONDS / 2, what="a second attempt")
-    kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=60s", timeout=70)
+    kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=120s", timeout=130)
     assert len(attempts(seen(kubectl, name))) == 2
 
 
@@ -104,7 +104,7 @@ def test_halted_and_then_always_ends_one_attempt_and_runs_another(kubectl: Kubec
 
     strategy(kubectl, name, "Always")
 
-    eventually(lambda: phase(kubectl, name) == "Running", timeout=60, what="phase Running")
+    eventually(lambda: phase(kubectl, name) == "Running", timeout=120, what="phase Running")
     first, second = attempts(seen(kubectl, name))
     assert "137" not in json.dumps(first)
     assert "endTime" not in second
@@ -115,17 +115,17 @@ def test_a_drained_node_is_named_as_the_reason_and_the_machine_runs_on_the_other
     kubectl.apply(tiny_vm("drained", evictionStrategy="Shutdown"))
     kubectl("wait", "vm", "drained", "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, "drained") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
     node = seen(kubectl, "drained")["status"]["nodeName"]
     chosen = ("--pod-selector=vm.kubevirt.io/name=drained", "--force", "--ignore-daemonsets", "--delete-emptydir-data")
     try:
         kubectl("drain", node, *chosen, "--timeout=90s", timeout=100)
 
-        told = eventually(lambda: events(kubectl, "drained").get("EvictionByEvictionAPI"), timeout=20, what="Event EvictionByEvictionAPI")
+        told = eventually(lambda: events(kubectl, "drained").get("EvictionByEvictionAPI"), timeout=60, what="Event EvictionByEvictionAPI")
         assert f"on node {node} was evicted, as by kubectl drain" in told
         moved = eventually(
             lambda: (vm := seen(kubectl, "drained"))["status"]["phase"] == "Running" and vm["status"]["nodeName"] != node and vm,
-            timeout=90,
+            timeout=150,
             what="it runs on another node",
         )
         assert "evicted" in json.dumps(attempts(moved)[0])
@@ -154,8 +154,8 @@ def test_an_image_that_cannot_be_pulled_is_waited_for_and_a_mended_one_runs(kube
 def test_the_table_says_in_a_word_what_keeps_a_machine_from_running(kubectl: Kubectl) -> None:
     kubectl.apply(tiny_vm("nowhere", nodeSelector={"cpu": "none-has-this"}), tiny_vm("halted", runStrategy="Halted"), tiny_vm("calm"))
     kubectl("wait", "vm", "calm", "--for=condition=Ready", "--timeout=90s", timeout=100)
-    eventually(lambda: word(kubectl, "nowhere") == "ErrorUnschedulable", timeout=30, what="the word of a machine that fits no node")
+    eventually(lambda: word(kubectl, "nowhere") == "ErrorUnschedulable", timeout=90, what="the word of a machine that fits no node")
     assert "node" in kubectl("get", "vm", "nowhere", "-o", "wide").splitlines()[1]
-    eventually(lambda: word(kubectl, "halted") == "Stopped", timeout=30, what="the word of a machine that is halted")
+    eventually(lambda: word(kubectl, "halted") == "Stopped", timeout=90, what="the word of a machine that is halted")
     kubectl("virt", "pause", "calm")
-    eventually(lambda: word(kubectl, "calm") == "Paused", timeout=30, what="the word of a machine that is paused")
+    eventually(lambda: word(kubectl, "calm") == "Paused", timeout=90, what="the word of a machine that is paused")

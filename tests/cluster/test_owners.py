@@ -127,7 +127,7 @@ def test_a_strangers_pod_with_all_labels_is_neither_adopted_nor_waited_for(
     kubectl.apply(tiny_vm("adopting", runStrategy="Halted"))
     vm = vm_of(kubectl, "adopting")
     made = other.create(stranger(names.launcher_pod_name("adopting", vm["metadata"]["uid"], 1), vm, owned=False))
-    elsewhere("wait", "pod", made["metadata"]["name"], "--for=condition=Ready", "--timeout=60s", timeout=70)
+    elsewhere("wait", "pod", made["metadata"]["name"], "--for=condition=Ready", "--timeout=120s", timeout=130)
 
     kubectl("virt", "start", "adopting")
     kubectl("wait", "vm", "adopting", "--for=condition=Ready", "--timeout=90s", timeout=100)

@@ -28,7 +28,7 @@ def running(kubectl: Kubectl) -> dict[str, Any]:
     kubectl.apply(vm)
     kubectl("wait", "vm", "parts", "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, "parts") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
     started: dict[str, Any] = kubectl.json("get", "vm", "parts")
     return started
 
@@ -90,7 +90,7 @@ def test_the_display_speaks_rfb_through_the_plugin(kubectl: Kubectl, running: di
         try:
             assert proxy.stdout is not None
             port = json.loads(proxy.stdout.readline())["port"]
-            with socket.create_connection(("127.0.0.1", port), timeout=20) as viewer:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as viewer:
                 assert viewer.recv(12) == b"RFB 003.008\n"
         finally:
             proxy.terminate()
@@ -103,8 +103,8 @@ def test_a_usb_device_speaks_with_qemu_through_the_plugin_and_a_second_one_is_re
             assert proxy.stdout is not None
             port = json.loads(proxy.stdout.readline())["port"]
             with Peer(socket.create_connection(("127.0.0.1", port), timeout=20), vendor=0x1209, product=1) as peer:
-                assert peer.hello.wait(30)
-                assert peer.rejected.wait(30)  # by the machine's filter: QEMU has read what the device is
+                assert peer.hello.wait(90)
+                assert peer.rejected.wait(90)  # by the machine's filter: QEMU has read what the device is
                 for more in ([], ["--slot", "0"]):
                     second = kubectl.try_run("virt", "usbredir", "parts", *more)
                     assert second.returncode == 1

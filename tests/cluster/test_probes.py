@@ -14,7 +14,7 @@ from tests.cluster.manifests import migration, tiny_vm
 from tests.cluster.serving import PORT, a_service, address_of, serve
 from tests.cluster.test_services import addresses_of, said
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 PERIOD_SECONDS = 2
 NOBODY_IN = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "nobody-in"}}
@@ -37,7 +37,7 @@ def test_a_service_knows_a_guest_while_its_probe_succeeds(kubectl: Kubectl) -> N
     probe = {"httpGet": {"port": PORT, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
     kubectl.apply(NOBODY_IN, a_service("probed", "probed"), a_machine("probed", readinessProbe=probe))
     kubectl("wait", "vm", "probed", "--for=jsonpath={.status.phase}=Running", "--timeout=150s", timeout=160)
-    eventually(lambda: ready(kubectl, "probed") == ("False", "ReadinessProbeFailed"), timeout=30, what="a guest that is not ready")
+    eventually(lambda: ready(kubectl, "probed") == ("False", "ReadinessProbeFailed"), timeout=90, what="a guest that is not ready")
     pod = kubectl.json("get", "vm", "probed")["status"]["podName"]
     assert addresses_of(kubectl, "probed") == set()
     with console(kubectl, "probed") as guest:
@@ -45,7 +45,7 @@ def test_a_service_knows_a_guest_while_its_probe_succeeds(kubectl: Kubectl) -> N
         serve(guest, "from-the-guest")
         eventually(lambda: ready(kubectl, "probed") == ("True", "GuestRunning"), timeout=60, what="a guest that is ready")
         address = address_of(kubectl, pod)
-        eventually(lambda: addresses_of(kubectl, "probed") == {address}, timeout=30, what="the Service's address")
+        eventually(lambda: addresses_of(kubectl, "probed") == {address}, timeout=90, what="the Service's address")
 
         guest.run("mv /www/index.html /www/away")
         eventually(
@@ -53,14 +53,14 @@ def test_a_service_knows_a_guest_while_its_probe_succeeds(kubectl: Kubectl) -> N
         )
         told = condition(kubectl.json("get", "vm", "probed")["status"]["conditions"], "Ready") or {}
         assert told["message"] == f"the readiness probe fails: GET /index.html at port {PORT}: HTTP status 404"
-        eventually(lambda: said(kubectl, pod) == ("False", "GuestNotReady"), timeout=30, what="the pod's condition")
-        eventually(lambda: addresses_of(kubectl, "probed") == set(), timeout=30, what="a Service without the guest")
+        eventually(lambda: said(kubectl, pod) == ("False", "GuestNotReady"), timeout=90, what="the pod's condition")
+        eventually(lambda: addresses_of(kubectl, "probed") == set(), timeout=90, what="a Service without the guest")
         guest.run("mv /www/away /www/index.html")
         eventually(lambda: addresses_of(kubectl, "probed") == {address}, timeout=60, what="the Service's address again")
     assert kubectl.json("get", "vm", "probed")["status"]["attempt"] == 1
 
     made = kubectl.create(migration("probed"))["metadata"]["name"]
-    kubectl("wait", "migration", made, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=200s", timeout=210)
+    kubectl("wait", "migration", made, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=300s", timeout=310)
     assert ready(kubectl, "probed") == ("True", "GuestRunning")  # as it was where it came from
     moved = kubectl.json("get", "vm", "probed")["status"]["podName"]
     eventually(lambda: addresses_of(kubectl, "probed") == {address_of(kubectl, moved)}, timeout=60, what="the address of the other pod")
@@ -79,7 +79,7 @@ def test_a_guest_that_is_not_alive_is_started_again(kubectl: Kubectl) -> None:
     kubectl("wait", "vm", "alive", "--for=condition=Paused", "--timeout=60s", timeout=70)
     time.sleep(6 * PERIOD_SECONDS)  # nobody asks, and nothing says so: twice what would end it
     kubectl("virt", "unpause", "alive")
-    kubectl("wait", "vm", "alive", "--for=condition=Ready", "--timeout=60s", timeout=70)
+    kubectl("wait", "vm", "alive", "--for=condition=Ready", "--timeout=120s", timeout=130)
     assert first_attempt(kubectl, "alive").get("result") is None
 
     with console(kubectl, "alive") as guest:

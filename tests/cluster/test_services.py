@@ -20,7 +20,7 @@ from tests.cluster.serving import BOTH, PORT, a_client, a_service, address_of, f
 from tests.cluster.test_testbed import a_pod
 from tests.testbed import kubectl as testbed_kubectl
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SETTLED_SECONDS = 30
 """After a hand-over: until kubelets, kube-proxies and the slowest connection have done with it, with much to spare."""
@@ -74,9 +74,9 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
 
     vm = eventually(running, timeout=120, what="a running guest")
     pod = vm["status"]["podName"]
-    eventually(lambda: said(kubectl, pod) == ("True", "GuestRunning"), timeout=30, what="the pod's condition")
+    eventually(lambda: said(kubectl, pod) == ("True", "GuestRunning"), timeout=90, what="the pod's condition")
     addresses = pod_addresses(kubectl, pod)
-    eventually(lambda: addresses_of(kubectl, "served") == set(addresses), timeout=30, what="the Service's addresses")
+    eventually(lambda: addresses_of(kubectl, "served") == set(addresses), timeout=90, what="the Service's addresses")
     with console(kubectl, "served") as guest:
         guest.expect("GUEST-READY", timeout=90)
         serve(guest, WORD)
@@ -89,10 +89,10 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
         assert [probed(vm["status"]["nodeName"], each) for each in addresses] == ["from-the-guest"] * 2
 
     kubectl("virt", "pause", "served")
-    eventually(lambda: said(kubectl, pod) == ("False", "GuestPaused"), timeout=30, what="the pod's condition of a paused guest")
-    eventually(lambda: addresses_of(kubectl, "served") == set(), timeout=30, what="a Service without a guest")
+    eventually(lambda: said(kubectl, pod) == ("False", "GuestPaused"), timeout=90, what="the pod's condition of a paused guest")
+    eventually(lambda: addresses_of(kubectl, "served") == set(), timeout=90, what="a Service without a guest")
     kubectl("virt", "unpause", "served")
-    eventually(lambda: addresses_of(kubectl, "served") == set(addresses), timeout=30, what="the Service's addresses again")
+    eventually(lambda: addresses_of(kubectl, "served") == set(addresses), timeout=90, what="the Service's addresses again")
     eventually(lambda: answers(kubectl, "served"), timeout=60, what="an answer again")
 
 
@@ -125,7 +125,7 @@ def looked_at(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
         assert status.get("phase") not in ("Failed", "Cancelled"), status
         return status.get("phase") == "Succeeded"
 
-    eventually(is_over, timeout=160, what="the end of the migration", interval=0.1)
+    eventually(is_over, timeout=300, what="the end of the migration", interval=0.1)
     return found
 
 

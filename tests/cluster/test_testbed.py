@@ -79,7 +79,7 @@ def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) ->
         bare_kubectl.create(a_pod(f"web{number}", "sh", "-c", serve, node=f"node{number}", restart="Always"))
     spec = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}], "ipFamilyPolicy": "RequireDualStack"}
     bare_kubectl.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec})
-    bare_kubectl("wait", "pod", "-l", "app=web", "--for=condition=Ready", "--timeout=60s", timeout=70)
+    bare_kubectl("wait", "pod", "-l", "app=web", "--for=condition=Ready", "--timeout=120s", timeout=130)
 
     ipv4, ipv6 = bare_kubectl.json("get", "service", "web")["spec"]["clusterIPs"]
     known = 'until [ "$(fetch http://$host/ 2>/dev/null)" = $pod ]; do sleep 0.2; done'  # kube-proxy hears of the pods in its own time

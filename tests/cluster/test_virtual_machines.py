@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import blank_disk, claim_disk, shared_claim, tiny_vm, with_disks
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 PROMPT = r"(?m)[#$] "
 
@@ -29,7 +29,7 @@ def start(kubectl: Kubectl, manifest: dict[str, Any]) -> dict[str, Any]:
 
 def wait_for_prompt(kubectl: Kubectl, name: str) -> None:
     with console(kubectl, name) as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
 
 
 def test_a_virtual_machine_runs_and_its_console_is_a_shell(kubectl: Kubectl) -> None:
@@ -38,7 +38,7 @@ def test_a_virtual_machine_runs_and_its_console_is_a_shell(kubectl: Kubectl) -> 
     assert vm["status"]["phase"] == "Running"
     assert vm["status"]["domain"]["state"] == "running"
     with console(kubectl, "shell") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
         assert guest.run("echo $((6 * 7))").strip().endswith("42")
     table = kubectl("get", "vms", "-o", "wide")
     assert vm["status"]["nodeName"] in table
@@ -50,7 +50,7 @@ def test_a_virtual_machine_runs_and_its_console_is_a_shell(kubectl: Kubectl) -> 
 def test_a_late_comer_sees_the_last_screenful_and_two_people_share_a_console(kubectl: Kubectl) -> None:
     start(kubectl, tiny_vm("shared-console"))
     with console(kubectl, "shared-console") as first:
-        first.expect("GUEST-READY", timeout=60)
+        first.expect("GUEST-READY", timeout=120)
         first.run("echo from-the-first")
         with console(kubectl, "shared-console") as second:
             second.expect("from-the-first")
@@ -70,15 +70,15 @@ def test_the_pod_is_restricted_and_has_no_credentials(kubectl: Kubectl) -> None:
 
 
 def test_deleting_asks_the_guest_to_shut_down(kubectl: Kubectl) -> None:
-    vm = start(kubectl, tiny_vm("deleted"))
+    vm = start(kubectl, tiny_vm("deleted", terminationGracePeriodSeconds=60))
     with console(kubectl, "deleted") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
 
         kubectl("delete", "vm", "deleted", "--wait=false")
 
-        guest.expect("Power down", timeout=20)
-    kubectl("wait", "vm", "deleted", "--for=delete", "--timeout=60s", timeout=70)
-    eventually(lambda: kubectl.try_run("get", "pod", vm["status"]["podName"]).returncode, timeout=30, what="the pod is gone")
+        guest.expect("Power down", timeout=60)
+    kubectl("wait", "vm", "deleted", "--for=delete", "--timeout=120s", timeout=130)
+    eventually(lambda: kubectl.try_run("get", "pod", vm["status"]["podName"]).returncode, timeout=60, what="the pod is gone")
 
 
 def test_a_machine_deleted_while_its_pod_is_being_created_is_gone(kubectl: Kubectl) -> None:
@@ -98,9 +98,9 @@ def test_a_machine_deleted_while_its_pod_is_being_created_is_gone(kubectl: Kubec
 def test_a_guest_that_powers_off_has_succeeded(kubectl: Kubectl) -> None:
     start(kubectl, tiny_vm("poweroff"))
     with console(kubectl, "poweroff") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
         guest.type("poweroff -f\n")
-    eventually(lambda: phase(kubectl, "poweroff") == "Succeeded", timeout=30, what="phase Succeeded")
+    eventually(lambda: phase(kubectl, "poweroff") == "Succeeded", timeout=90, what="phase Succeeded")
 
 
 def test_stop_start_restart_pause_and_unpause(kubectl: Kubectl) -> None:
@@ -108,15 +108,15 @@ def test_stop_start_restart_pause_and_unpause(kubectl: Kubectl) -> None:
     wait_for_prompt(kubectl, "verbs")
 
     kubectl("virt", "pause", "verbs")
-    eventually(lambda: kubectl.json("get", "vm", "verbs")["status"]["domain"]["state"] == "paused", timeout=20, what="paused")
+    eventually(lambda: kubectl.json("get", "vm", "verbs")["status"]["domain"]["state"] == "paused", timeout=60, what="paused")
     with console(kubectl, "verbs") as guest:
-        guest.expect('Warning: virtual machine "verbs" is paused on request', timeout=20)
+        guest.expect('Warning: virtual machine "verbs" is paused on request', timeout=60)
     kubectl("virt", "unpause", "verbs")
-    eventually(lambda: kubectl.json("get", "vm", "verbs")["status"]["domain"]["state"] == "running", timeout=20, what="running")
+    eventually(lambda: kubectl.json("get", "vm", "verbs")["status"]["domain"]["state"] == "running", timeout=60, what="running")
     kubectl("virt", "stop", "verbs")
-    eventually(lambda: phase(kubectl, "verbs") == "Stopped", timeout=60, what="phase Stopped")
+    eventually(lambda: phase(kubectl, "verbs") == "Stopped", timeout=90, what="phase Stopped")
     kubectl("virt", "start", "verbs")
-    eventually(lambda: phase(kubectl, "verbs") == "Running", timeout=60, what="phase Running")
+    eventually(lambda: phase(kubectl, "verbs") == "Running", timeout=90, what="phase Running")
     second = kubectl.json("get", "vm", "verbs")
     assert second["status"]["podName"] != first["status"]["podName"]
     wait_for_prompt(kubectl, "verbs")
@@ -127,7 +127,7 @@ def test_stop_start_restart_pause_and_unpause(kubectl: Kubectl) -> None:
             and vm["status"]["phase"] == "Running"
             and vm
         ),
-        timeout=90,
+        timeout=150,
         what="a third pod that runs",
     )
     assert third["metadata"]["uid"] == first["metadata"]["uid"]
@@ -141,12 +141,12 @@ def test_a_missing_disk_is_told_and_waited_for(kubectl: Kubectl) -> None:
         return next((each for each in conditions if each["type"] == "DisksReady" and each["reason"] == reason), None)
 
     def told(reason: str) -> None:
-        condition = eventually(lambda: disks_ready(reason), timeout=30, what=f"condition DisksReady with reason {reason}")
+        condition = eventually(lambda: disks_ready(reason), timeout=90, what=f"condition DisksReady with reason {reason}")
         assert condition["status"] == "False"
         assert "late" in condition["message"]
         events = eventually(
             lambda: [each for each in kubectl.json("get", "events")["items"] if each["reason"] == reason],
-            timeout=20,
+            timeout=60,
             what=f"event {reason}",
         )
         assert "late" in events[0]["message"]
@@ -157,7 +157,7 @@ def test_a_missing_disk_is_told_and_waited_for(kubectl: Kubectl) -> None:
     kubectl.apply(blank_disk("late"))
     kubectl("wait", "vm", "waits", "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, "waits") as guest:
-        guest.expect("GUEST-READY", timeout=60)
+        guest.expect("GUEST-READY", timeout=120)
         assert "vda" in guest.run("cat /proc/partitions")
 
 
