@@ -131,7 +131,7 @@ def test_two_guests_meet_on_a_network_of_their_own(kubectl: Kubectl, testguest: 
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer on the further network")
         server.type("while :; do echo hello-on-the-lan | nc -l -p 8080; done &\n")
         eventually(lambda: "hello-on-the-lan" in client.run(f"nc -w 3 {OTHER} 8080 </dev/null"), timeout=60, what="a connection")
-        assert sees(client, "10.0.2.1")  # its pod's own network is another one
+        eventually(lambda: sees(client, "10.0.2.1"), timeout=60, what="an answer on its pod's own network, which is another one")
         server.run(f"ip link set {device} down; ip link set {device} address 52:54:00:00:0e:08; ip link set {device} up")
         assert not sees(server, ONE)
         server.run(f"ip link set {device} down; ip link set {device} address {MAC}; ip link set {device} up")
@@ -221,7 +221,7 @@ def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, testgu
     assert not kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=lan-late")["items"]
     with console(kubectl, "lan-one") as client:
         client.type("\n")
-        assert sees(client, OTHER)
+        eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of another machine")
     kubectl.apply(definition("later", switch))
     wait_until_ready(kubectl, "lan-late")
     conditions = kubectl.json("get", "vm", "lan-late")["status"]["conditions"]
@@ -315,7 +315,7 @@ def test_a_broken_network_is_told_with_its_reason_and_mending_it_is_enough(
         assert "NetworkNotUsable" in kubectl("get", "vm", "lan-broken")
     with console(kubectl, "lan-one") as client:
         client.type("\n")
-        assert sees(client, OTHER)
+        eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of another machine")
     kubectl.apply(whole)
     wait_until_ready(kubectl, "lan-broken")
     conditions = kubectl.json("get", "vm", "lan-broken")["status"]["conditions"]
