@@ -11,7 +11,7 @@ from tests.cluster.kube import Kubectl, KubectlError, eventually
 from tests.cluster.manifests import tiny_vm
 from tests.testbed import release
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 REGISTRATION = "admissionregistration.k8s.io/v1"
 PARAMS = "virt-api-policy-params"

@@ -110,11 +110,11 @@ def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(kubectl:
             watching(inner, pods, "pods", "--all-namespaces", "-l", "kubevirt.io"),
             watching(inner, services, "apiservices", "--field-selector", f"metadata.name={API_SERVICE}"),
         ):
-            eventually(lambda: pods.first("ADDED", name=pod) and services.first("ADDED"), timeout=30, what="the watches")
+            eventually(lambda: pods.first("ADDED", name=pod) and services.first("ADDED"), timeout=90, what="the watches")
 
             release.uninstall()
 
-            eventually(lambda: services.first("DELETED"), timeout=30, what="the end of the APIService is told")
+            eventually(lambda: services.first("DELETED"), timeout=90, what="the end of the APIService is told")
         assert inner.json("get", "pods")["items"] == []
         assert "kubevirt.io" not in inner("get", "apiservices", "-o", "name")
         assert inner.try_run("get", "namespace", release.NAMESPACE).returncode != 0

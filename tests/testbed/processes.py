@@ -123,7 +123,7 @@ def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environmen
             env={**os.environ, **(environment or {})},
         )
     _ours.append(process)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60  # one that has ended is known at once
     while time.monotonic() < deadline:
         if (identity := find(name)) is not None:
             return identity
@@ -152,7 +152,7 @@ def end_all(identities: Sequence[Identity], *, grace_seconds: float) -> None:
     if not _wait_for_end(targets, grace_seconds):
         for target in targets:
             target.send(signal.SIGKILL)
-        if not _wait_for_end(targets, 10):
+        if not _wait_for_end(targets, 60):
             left = ", ".join(str(target.pid) for target in targets if target.is_alive())
             raise progress.StepFailed(f"processes {left} do not end, not even by SIGKILL")
 
