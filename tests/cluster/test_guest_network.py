@@ -79,7 +79,7 @@ def at_prompt(kubectl: Kubectl, *names: str) -> Iterator[list[Console]]:
     with contextlib.ExitStack() as stack:
         guests = [stack.enter_context(console(kubectl, name)) for name in names]
         for guest in guests:
-            guest.expect("GUEST-READY", timeout=90)
+            guest.expect("GUEST-READY|END-[0-9a-f]{8}", timeout=120)  # after many commands, a console begins with the end of one
             guest.type("\n")
         yield guests
 
