@@ -40,7 +40,7 @@ def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
             for namespace in (system.namespace, "kube-system"):  # pods that ended stay, and other tests would take them for running ones
                 for phase in ("Succeeded", "Failed"):
                     chosen = f"--field-selector=spec.nodeName={node.name},status.phase={phase}"
-                    system.within(namespace)("delete", "pods", chosen, timeout=60)
+                    system.within(namespace)("delete", "pods", chosen, "--ignore-not-found", timeout=120)
 
 
 @contextmanager
