@@ -16,7 +16,7 @@ from tests.cluster import webhook_server
 from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 IMAGE = "localhost/kubevirt/virt-api:dev"
 Register = Callable[[str, str], None]

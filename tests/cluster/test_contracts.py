@@ -78,7 +78,7 @@ def speaking_another_contract(system: Kubectl, node: str) -> Iterator[None]:
         yield
     finally:
         change(system, before["updateStrategy"], before["template"])
-        system("rollout", "status", f"daemonset/{HANDLER}", "--timeout=150s", timeout=160)
+        system("rollout", "status", f"daemonset/{HANDLER}", "--timeout=300s", timeout=310)
         system("delete", "configmap", CONFIG_MAP)
     eventually(lambda: spoken(system, node) == contract.written(), timeout=90, what=f"{node} speaks as this release does")
 

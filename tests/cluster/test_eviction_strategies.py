@@ -17,7 +17,7 @@ from tests.cluster.test_migrations import final_phase
 from tests.cluster.test_upgrade import ticks
 from tests.testbed import release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 DEFAULT = "LiveMigrateIfPossible"
 """The chart's."""

@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.kube import ROOT, Kubectl, console
 from tests.cluster.manifests import tiny_vm
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def the_drain() -> str:
@@ -37,7 +37,7 @@ def environment(kubectl: Kubectl, system: Kubectl, tmp_path: Path) -> Iterator[d
         for node in system.json("get", "nodes")["items"]:
             system("uncordon", node["metadata"]["name"])
         for each in ("virt-api", "virt-controller"):
-            system("rollout", "status", f"deployment/{each}", "--timeout=150s", timeout=160)
+            system("rollout", "status", f"deployment/{each}", "--timeout=300s", timeout=310)
 
 
 def test_the_guest_of_the_first_session_moves_when_its_node_is_drained(kubectl: Kubectl, environment: dict[str, str]) -> None:

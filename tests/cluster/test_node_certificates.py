@@ -23,7 +23,7 @@ from handler.identity.keeping import signing_request
 from tests.cluster.kube import Kubectl, console, eventually, forwarded
 from tests.cluster.manifests import migration, tiny_vm
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def handlers(system: Kubectl) -> dict[str, dict[str, Any]]:
@@ -185,7 +185,7 @@ def test_a_restarted_handler_serves_while_nobody_signs(system: Kubectl, kubectl:
             assert "there" in guest.run("echo there")
     finally:
         system("scale", "deployment/virt-controller", f"--replicas={replicas}")
-        system("rollout", "status", "deployment/virt-controller", "--timeout=120s", timeout=130)
+        system("rollout", "status", "deployment/virt-controller", "--timeout=300s", timeout=310)
 
 
 def test_everything_is_signed_anew_without_a_restart_when_the_authority_is_deleted(system: Kubectl, kubectl: Kubectl) -> None:

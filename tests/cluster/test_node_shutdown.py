@@ -36,7 +36,7 @@ def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
             nodes.restart_kubelet(node)
             system("wait", "node", node.name, "--for=condition=Ready", "--timeout=90s", timeout=100)
             for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
-                system("rollout", "status", each, "--timeout=150s", timeout=160)
+                system("rollout", "status", each, "--timeout=300s", timeout=310)
             for namespace in (system.namespace, "kube-system"):  # pods that ended stay, and other tests would take them for running ones
                 for phase in ("Succeeded", "Failed"):
                     chosen = f"--field-selector=spec.nodeName={node.name},status.phase={phase}"
@@ -82,7 +82,7 @@ def test_guests_of_a_node_that_shuts_down_end_in_order_before_virt_handler_and_s
     with cordoned(system, etcd):
         kubectl.apply(with_disks(tiny_vm("orderly", terminationGracePeriodSeconds=100), claim_disk("orderly")))
         kubectl.apply(tiny_vm("deaf", terminationGracePeriodSeconds=DEAF_SECONDS))
-        kubectl("wait", "vm", "orderly", "deaf", "--for=condition=Ready", "--timeout=150s", timeout=160)
+        kubectl("wait", "vm", "orderly", "deaf", "--for=condition=Ready", "--timeout=300s", timeout=310)
     with delaying_shutdowns(system, node) as service:
         with console(kubectl, "deaf") as guest:
             guest.expect("GUEST-READY", timeout=180)

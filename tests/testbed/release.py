@@ -13,7 +13,7 @@ _CHART = layout.REPOSITORY / "charts" / "kubevirt"
 _WORKLOADS = {"virt-api": "deployment", "virt-controller": "deployment", "virt-handler": "daemonset"}
 
 
-def install(*settings: str, timeout_seconds: int = 240) -> None:
+def install(*settings: str, timeout_seconds: int = 480) -> None:
     """Install the chart, or upgrade it, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments.
 
     Macvtaps are allowed, which further networks are tested with.
@@ -56,7 +56,7 @@ def restart(names: Iterable[str]) -> None:
         kind = _WORKLOADS.get(name)
         if kind is not None and kubectl.output("get", kind, name, "--namespace", NAMESPACE, "--ignore-not-found", "--output=name").strip():
             kubectl.run("rollout", "restart", f"{kind}/{name}", "--namespace", NAMESPACE)
-            kubectl.run("rollout", "status", f"{kind}/{name}", "--namespace", NAMESPACE, "--timeout=120s")
+            kubectl.run("rollout", "status", f"{kind}/{name}", "--namespace", NAMESPACE, "--timeout=300s", timeout_seconds=310)
 
 
 def uninstall() -> None:
