@@ -100,7 +100,7 @@ def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: R
     register("Validating", "/deny")
     dry = ("--dry-run=server",)
     eventually(
-        lambda: "need an owner" in _refusal(kubectl, tiny_vm("later", runStrategy="Halted"), *dry), timeout=30, what="the webhook counts"
+        lambda: "need an owner" in _refusal(kubectl, tiny_vm("later", runStrategy="Halted"), *dry), timeout=90, what="the webhook counts"
     )
     refusal = _refusal(kubectl, tiny_vm("later", runStrategy="Halted"))
     assert 'admission webhook "validating.example.test" denied the request: CREATE: machines need an owner' in refusal
@@ -113,7 +113,7 @@ def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: R
     done = kubectl.try_run("virt", "console", "before")
     assert "CONNECT: machines need an owner" in done.stdout + done.stderr
     kubectl("delete", "validatingwebhookconfiguration", f"{kubectl.namespace}-validating")
-    eventually(lambda: kubectl.try_run("delete", "vm", "before").returncode == 0, timeout=30, what="the webhook is gone")
+    eventually(lambda: kubectl.try_run("delete", "vm", "before").returncode == 0, timeout=90, what="the webhook is gone")
 
 
 def test_a_webhook_of_the_cluster_changes_a_machine(kubectl: Kubectl, register: Register) -> None:
@@ -125,7 +125,7 @@ def test_a_webhook_of_the_cluster_changes_a_machine(kubectl: Kubectl, register: 
         done = kubectl.try_run("apply", "-f", "-", stdin=json.dumps(tiny_vm("given", runStrategy="Halted")))
         return "Warning: machines should have an owner" in done.stderr
 
-    eventually(labelled, timeout=30, what="the webhook counts", interval=1)
+    eventually(labelled, timeout=90, what="the webhook counts", interval=1)
     assert kubectl.json("get", "vm", "given")["metadata"]["labels"] == {"owner": "somebody"}
 
 

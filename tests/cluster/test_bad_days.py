@@ -77,7 +77,7 @@ def newest_tick(kubectl: Kubectl, vm: str) -> int:
     with console(kubectl, vm) as guest:
         while True:
             began = time.monotonic()
-            tick = int(guest.expect(r"tick (\d+)\r?\n", timeout=20).group(1))
+            tick = int(guest.expect(r"tick (\d+)\r?\n", timeout=60).group(1))
             if time.monotonic() - began > 0.5:
                 return tick
 
@@ -164,7 +164,7 @@ def test_a_guest_survives_the_death_of_its_libvirtd(kubectl: Kubectl, counting: 
 
     processes.kill(pod, containing="libvirtd")
 
-    eventually(lambda: any("libvirtd" in each for each in processes.of_pod(pod).values()), timeout=30, what="another libvirtd")
+    eventually(lambda: any("libvirtd" in each for each in processes.of_pod(pod).values()), timeout=90, what="another libvirtd")
     eventually(lambda: tick_above(kubectl, "counting", before + 3), timeout=60, what="the counter")
 
 

@@ -144,10 +144,10 @@ def test_a_third_guest_waits_for_its_turn_and_one_of_higher_priority_overtakes_i
         for each in begun:
             kubectl("wait", "migration", each, "--for=jsonpath={.status.phase}=Running", "--timeout=120s", timeout=130)
         kubectl.create(migration(third))
-        eventually(lambda: waits(kubectl, third, "1st"), timeout=30, what="the third one waits")
+        eventually(lambda: waits(kubectl, third, "1st"), timeout=60, what="the third one waits")
         kubectl("virt", "migrate", "hurries", "--priority", "50")
-        eventually(lambda: waits(kubectl, "hurries", "1st"), timeout=30, what="the one in a hurry is the next")
-        eventually(lambda: waits(kubectl, third, "2nd"), timeout=30, what="the third one is after it")
+        eventually(lambda: waits(kubectl, "hurries", "1st"), timeout=60, what="the one in a hurry is the next")
+        eventually(lambda: waits(kubectl, third, "2nd"), timeout=60, what="the third one is after it")
 
         kubectl("virt", "cancel-migration", begun[0], "--migration", "--wait", "--timeout", "1m", timeout=70)
         (hurried,) = migrations(kubectl, "hurries")
@@ -156,7 +156,7 @@ def test_a_third_guest_waits_for_its_turn_and_one_of_higher_priority_overtakes_i
             timeout=60,
             what="the one in a hurry begins",
         )
-        eventually(lambda: waits(kubectl, third, "1st"), timeout=30, what="the third one is the next")
+        eventually(lambda: waits(kubectl, third, "1st"), timeout=60, what="the third one is the next")
         kubectl("delete", "migrations", "--all", "--timeout=100s", timeout=110)
     assert {seen(kubectl, name)["status"]["nodeName"] for name in (*together, "hurries")} == {node}
 
@@ -218,7 +218,7 @@ def test_an_eviction_as_a_dry_run_or_of_a_guest_that_another_program_moves_moves
     kubectl("patch", "validatingwebhookconfiguration", "evictions.kubevirt.io", "--type=json", "-p", json.dumps(changed))
     said = [evicted(kubectl, pod, dry=True) for _ in range(12)]
     assert all("moves to another node first" in each or "ask again" in each for each in said), said
-    eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=30, what="the new secret is known")
+    eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=90, what="the new secret is known")
 
     kubectl("patch", "vm", "kept", "--type=merge", "-p", json.dumps({"spec": {"evictionStrategy": "External"}}))
     for dry in (True, False):
@@ -239,7 +239,7 @@ def test_a_guest_that_fits_no_other_node_stays_and_its_migration_ends(kubectl: K
     pod = seen(kubectl, "pinned")["status"]["podName"]
     assert "a migration begins" in evicted(kubectl, pod, dry=False)
     target = eventually(
-        lambda: next((each for each in pods(kubectl, "pinned") if each != pod), None), timeout=30, what="a pod for the guest to go to"
+        lambda: next((each for each in pods(kubectl, "pinned") if each != pod), None), timeout=60, what="a pod for the guest to go to"
     )
     for dry in (True, False):
         assert "the guest of virtual machine pinned is on its way here: migration pinned-evacuation-" in evicted(kubectl, target, dry=dry)

@@ -53,7 +53,7 @@ def test_a_guest_sees_a_claim_a_config_map_and_a_secret_as_files(kubectl: Kubect
 
     kubectl.apply(secret("fs-passwords", root=PASSWORD))
     kubectl("wait", "vm", "sharing", "--for=condition=Ready", "--timeout=240s", timeout=250)
-    kubectl("wait", "vm", "sharing", "--for=condition=FilesystemsReady", "--timeout=30s", timeout=40)
+    kubectl("wait", "vm", "sharing", "--for=condition=FilesystemsReady", "--timeout=90s", timeout=100)
     assert "file system 'data'" in told(kubectl, "Migratable")["message"]
     with console(kubectl, "sharing") as viewer:
         viewer.expect("GUEST-READY", timeout=120)

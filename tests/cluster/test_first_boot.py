@@ -114,7 +114,7 @@ def test_a_guest_takes_its_disk_along_when_it_moves(kubectl: Kubectl) -> None:
 
     made = kubectl.create(migration("moved-seed"))["metadata"]["name"]
     kubectl("wait", "vmmig", made, "--for=condition=Succeeded", "--timeout=300s", timeout=310)
-    eventually(lambda: kubectl.json("get", "vm", "moved-seed")["status"]["nodeName"] != before, timeout=30, what="another node")
+    eventually(lambda: kubectl.json("get", "vm", "moved-seed")["status"]["nodeName"] != before, timeout=90, what="another node")
     with console(kubectl, "moved-seed") as viewer:
         viewer.run("echo 3 > /proc/sys/vm/drop_caches")
         second = viewer.run("md5sum < /dev/vda")

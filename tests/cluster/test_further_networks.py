@@ -186,7 +186,7 @@ def test_neighbours_are_told_where_a_guest_is_that_has_moved(
     keep_quiet(kubectl, asker)
     (source,) = watching.qemus(f"{kubectl.namespace}_lan-other")
     with Neighbour(namespace, device, asker, (MAC, OTHER)) as neighbour:
-        eventually(neighbour.answers, timeout=30, what="an answer before the move")
+        eventually(neighbour.answers, timeout=90, what="an answer before the move")
         assert {each.port for each in neighbour.heard} == {NODE1}
         name = kubectl.create(migration("lan-other", node=NODE2))["metadata"]["name"]
         deadline = time.monotonic() + 300

@@ -38,7 +38,7 @@ def writing(kubectl: Kubectl, name: str) -> dict[str, Any]:
         guest.type(WRITER)
         guest.expect("WRITES", timeout=60)
         guest.type(COUNTER)
-        guest.expect(r"tick (\d+)", timeout=30)
+        guest.expect(r"tick (\d+)")
     return vm
 
 

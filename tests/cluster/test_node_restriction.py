@@ -128,7 +128,7 @@ def test_who_acts_as_the_account_without_its_claim_writes_nothing(kubectl: Kubec
         assert done.returncode
         return "" if "(Conflict)" in done.stderr else done.stderr
 
-    assert "names no node" in eventually(refused, timeout=30, what="an answer that is no conflict")
+    assert "names no node" in eventually(refused, timeout=90, what="an answer that is no conflict")
 
 
 def test_the_guests_memory_is_sent_nowhere_but_to_the_target(kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json) -> None:

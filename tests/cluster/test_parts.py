@@ -58,7 +58,7 @@ def test_each_node_owns_the_lease_of_its_virt_handler(kubectl: Kubectl, running:
         found = kubectl.within(names.node_lease_namespace("kubevirt")).json("get", "leases")["items"]
         return {each["spec"]["holderIdentity"]: each["metadata"].get("ownerReferences") for each in found}
 
-    eventually(lambda: owners() == wanted, timeout=30, what="an owner of each Lease")
+    eventually(lambda: owners() == wanted, timeout=90, what="an owner of each Lease")
 
 
 def test_another_pod_reaches_the_guest_at_the_address_in_its_status(kubectl: Kubectl, running: dict[str, Any]) -> None:

@@ -102,7 +102,7 @@ def test_a_guest_of_passt_reaches_and_is_reached_and_goes_on_when_passt_ends(kub
                 for service, other in zip(services, others, strict=True):
                     wait_for_answer(kubectl, service, 80)
                     eventually(functools.partial(fetches, other), timeout=60, what=f"an answer of {other} afterwards")
-        eventually(lambda: "PasstEnded" in kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"), timeout=30, what="the Event")
+        eventually(lambda: "PasstEnded" in kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"), timeout=90, what="the Event")
     after = kubectl.json("get", "vm", "passt-one")
     assert after["status"]["podName"] == vm["status"]["podName"]
     (told,) = (each for each in after["status"]["conditions"] if each["type"] == "Migratable")

@@ -157,7 +157,7 @@ def upgrade(kubectl: Kubectl, before: str, counted: dict[str, int]) -> None:
     kubectl("wait", "vm", "first", "--for=condition=Paused=false", "--timeout=60s", timeout=70)
     kubectl("virt", "stop", "ends")
     kubectl("wait", "vm", "ends", "--for=jsonpath={.status.phase}=Stopped", "--timeout=90s", timeout=100)
-    eventually(lambda: not outdated(kubectl, "ends"), timeout=30, what="one that is off is not outdated")
+    eventually(lambda: not outdated(kubectl, "ends"), timeout=90, what="one that is off is not outdated")
     assert kubectl.json("get", "migrations")["items"] == []
 
 
