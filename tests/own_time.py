@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 TICK_SECONDS: Final = 0.005
 
@@ -33,3 +35,19 @@ async def promptly(condition: Callable[[], object], seconds: float) -> None:
         left -= own(wall - before[0], processor - before[1])
         if left < 0:
             raise TimeoutError(f"not within {seconds} s of the process's own time")
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return what the work gives.
+
+    Raises:
+        TimeoutError: the process had more time than that.
+    """
+    task = asyncio.ensure_future(work)  # noqa: TID251  # it is awaited below
+    try:
+        await promptly(task.done, seconds)
+    except BaseException:
+        task.cancel()
+        await asyncio.wait([task])
+        raise
+    return await task

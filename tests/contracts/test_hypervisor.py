@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -33,6 +32,7 @@ from launcher.hypervisor.port import (
     Unavailable,
 )
 from tests.fakes.hypervisor import FakeHypervisor
+from tests.own_time import within
 
 NAME = "default_contract"
 
@@ -240,7 +240,7 @@ async def test_every_change_is_announced(hypervisor: Hypervisor, kind: str) -> N
         await asyncio.sleep(0.05)
         announced.clear()
         await step()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await announced.wait()
 
 
@@ -299,9 +299,7 @@ async def test_a_libvirtd_that_comes_late_is_found() -> None:
     async with asyncio.TaskGroup() as group:
         running = group.create_task(hypervisor.run())
         await asyncio.sleep(0.3)
-        begin = time.monotonic()
         with pytest.raises(Unavailable):
-            await hypervisor.observe(NAME)
-        assert time.monotonic() - begin < 1
+            await within(1, hypervisor.observe(NAME))
         running.cancel()
     shutil.rmtree(directory)

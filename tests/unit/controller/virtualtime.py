@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class _Leaping(selectors.DefaultSelector):
@@ -37,3 +39,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end on a virtual clock that begins at 0."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Have a test run so: what happens before something else is the same on a machine that stands still in between."""
+
+    @functools.wraps(test)
+    def played(*given: P.args, **named: P.kwargs) -> None:
+        run(test(*given, **named))
+
+    return played

@@ -14,6 +14,7 @@ from apiserver.endpoints.http.allowances import UNVERIFIED
 from apiserver.endpoints.http.connection import SLICE
 from apiserver.endpoints.http.messages import BodyError, BodyTooLarge, Joined, Request, Response, Stream
 from tests.unit.apiserver.endpoints.http.transports import QUICK, Line, settle
+from tests.unit.controller.virtualtime import in_virtual_time
 
 GET = b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -222,7 +223,9 @@ async def test_a_client_that_goes_away_cancels_the_handler(line: Line, handler: 
     assert len(line.server) == 0
 
 
-async def test_a_client_that_does_not_read_lets_the_writer_wait_and_is_let_go(line: Line) -> None:
+@in_virtual_time
+async def test_a_client_that_does_not_read_lets_the_writer_wait_and_is_let_go(handler: Handler) -> None:
+    line = Line(handler)
     line.transport.full = True
     await line.send()
     line.connection.data_received(GET % b"large")
@@ -237,6 +240,7 @@ async def test_a_client_that_does_not_read_lets_the_writer_wait_and_is_let_go(li
     assert not line.is_closed()
     await asyncio.sleep(0.3)
     assert line.is_closed()
+    await line.end()
 
 
 async def test_requests_behind_an_answer_that_is_not_read_wait(line: Line, handler: Handler) -> None:
@@ -248,6 +252,7 @@ async def test_requests_behind_an_answer_that_is_not_read_wait(line: Line, handl
     assert len(handler.seen) > 5
 
 
+@in_virtual_time
 async def test_every_head_has_its_time(handler: Handler) -> None:
     line = Line(handler)
     await asyncio.sleep(0.4)
@@ -285,6 +290,7 @@ async def test_a_server_that_drains_answers_what_is_under_way_and_what_is_on_its
     assert busy.is_closed()
 
 
+@in_virtual_time
 async def test_a_drain_has_an_end(handler: Handler) -> None:
     line = Line(handler)
     await line.send(GET % b"wait")
@@ -394,6 +400,7 @@ async def test_of_long_heads_that_do_not_end_there_are_few(handler: Handler) -> 
     await first.end()
 
 
+@in_virtual_time
 async def test_strangers_are_given_less_time(handler: Handler) -> None:
     settings = replace(QUICK, unverified=replace(QUICK.unverified, head_seconds=0.1), verified=replace(QUICK.verified, head_seconds=5))
     stranger = Line(handler, settings)

@@ -18,6 +18,7 @@ from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.upgrade import Closed
 from apiserver.endpoints.http.websocket import WebSocket
 from tests.unit.apiserver.endpoints.http.transports import Line, settle
+from tests.unit.controller.virtualtime import in_virtual_time
 
 TOKEN = "base64url.bearer.authorization.k8s.io.dG9rZW4"
 
@@ -125,6 +126,7 @@ async def test_frames_that_break_the_rules_end_the_socket(raw: bytes) -> None:
     await peer.line.end()
 
 
+@in_virtual_time
 async def test_pings_are_answered_and_a_client_that_is_silent_is_let_go() -> None:
     peer = Peer(ping_seconds=0.1)
     await peer.exchange()
