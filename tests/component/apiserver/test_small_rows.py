@@ -18,6 +18,7 @@ from apiserver.server import running
 from apiserver.server.running import Kinds
 from storage.memory import MemoryStorage
 from tests.component.apiserver.conftest import NAMESPACE, Api, Pki, flags
+from tests.component.apiserver.test_lists import open_watches
 from tests.component.apiserver.widgets import OLD_WIDGETS, WIDGETS, OldWidgetStrategy, WidgetStrategy, widget
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -208,12 +209,13 @@ async def test_wch_17_an_event_is_encoded_once_for_all_watches_of_a_form(pki: Pk
 
 async def _encoded_once(api: Api, old: Counting) -> None:
     made = await api.make(widget())
-    query = f"{OLD_WIDGETS.path(NAMESPACE)}?watch=1&timeoutSeconds=1&resourceVersion={made['metadata']['resourceVersion']}"
+    query = f"{OLD_WIDGETS.path(NAMESPACE)}?watch=1&timeoutSeconds=4&resourceVersion={made['metadata']['resourceVersion']}"
     partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
     async with asyncio.TaskGroup() as tasks:
         whole = [tasks.create_task(api.get(query)) for _ in range(10)]
         small = [tasks.create_task(api.get(query, Accept=partial)) for _ in range(10)]
-        await asyncio.sleep(0.3)
+        while open_watches((await api.get("/metrics")).body) < 20:
+            await asyncio.sleep(0.02)
         before = old.shown
         for size in range(2, 12):
             await api.patch("w1", {"spec": {"size": size}})

@@ -7,6 +7,7 @@ import pytest
 from apiserver.server.storage.compacting import KEY, Compactor
 from storage.memory import MemoryStorage
 from storage.port import Compacted, Put
+from tests.unit.controller.virtualtime import in_virtual_time
 
 
 async def write(storage: MemoryStorage, times: int = 1) -> int:
@@ -60,6 +61,7 @@ async def test_a_server_that_finds_the_key_of_others_waits_an_interval() -> None
     assert int(entry.value) < revision
 
 
+@in_virtual_time
 async def test_an_outage_does_not_end_it() -> None:
     storage = MemoryStorage()
     compactor = Compactor(storage)
