@@ -261,7 +261,7 @@ async def test_9_new_certificates_are_used_without_a_restart(tmp_path: Path) -> 
                 with pytest.raises(Unavailable):
                     await store.get("a")
                 new.issue(tmp_path / "client", "virt-api")
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     last = await store.commit([], [Put("a", b"2")])
                     batch = await anext(batches)
                 assert (batch.revision, len(batch.changes)) == (last, 1)

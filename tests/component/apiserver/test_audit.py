@@ -202,7 +202,7 @@ async def test_a_webhook_gets_event_lists_and_the_rest_at_the_end(pki: Pki, tmp_
     hook = (f"--audit-webhook-config-file={config}", "--audit-webhook-initial-backoff=10ms", "--audit-webhook-batch-max-wait=50ms")
     async with serving(pki, f"--audit-policy-file={policy}", *hook) as api:
         await api.get(Audit_Id="first")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(lists) < 2:
                 await asyncio.sleep(0.01)
         await api.get(Audit_Id="last")

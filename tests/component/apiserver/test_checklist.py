@@ -237,7 +237,7 @@ async def test_neg_16_a_connection_that_asks_nothing_is_dropped(pki: Pki) -> Non
         host, _, port = api.url.removeprefix("https://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port), ssl=pki.client("developer"))
         writer.write(b"GET /livez HTTP/1.1\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert await reader.read() == b""
         writer.close()
         async with api.watch("timeoutSeconds=1") as frames:

@@ -175,7 +175,7 @@ async def test_wch_05_bookmarks_come_from_time_to_time_though_nothing_happens(ap
     api.process.assembly.watches.bookmark_seconds = 0.05
     made = await api.make(widget())
     async with api.watch(f"resourceVersion={made['metadata']['resourceVersion']}&allowWatchBookmarks=true") as frames:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             first, second = await anext(frames), await anext(frames)
     assert (first["type"], second["type"]) == ("BOOKMARK", "BOOKMARK")
     assert (first["object"]["kind"], first["object"]["apiVersion"]) == ("Widget", WIDGETS.api_version)

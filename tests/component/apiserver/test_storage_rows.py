@@ -88,7 +88,7 @@ async def test_sto_03_resource_versions_are_etcds_revisions(pki: Pki, etcd_serve
         assert now >= (await entry_of(etcd, "w1")).mod_revision
         async with api.watch(f"resourceVersion={now}") as frames:
             await api.call("DELETE", "w1")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while (frame := await anext(frames))["type"] != "DELETED":
                     pass
         revision = await etcd.revision()
@@ -226,7 +226,7 @@ async def test_sto_09_a_dead_endpoint_is_passed_over_and_readiness_and_size_are_
         assert (await api.get()).code == 200
         verbose = (await api.get("/readyz?verbose")).body.decode()
         assert "[+]etcd ok\n[+]etcd-readiness ok" in verbose
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while 'apiserver_storage_size_bytes{storage_cluster_id="etcd-0"} ' not in (await api.get("/metrics")).body.decode():
                 await asyncio.sleep(0.05)
 

@@ -48,7 +48,7 @@ async def refused(session: aiohttp.ClientSession, url: str) -> str:
 
 async def until_open(session: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSocketResponse:
     """Open a stream, once another one's end was noticed."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while True:
             try:
                 return await session.ws_connect(url)
@@ -188,7 +188,7 @@ async def test_what_waits_at_the_server_of_a_stream_that_reads_nothing_is_bounde
 
 
 async def test_a_message_of_the_client_that_is_too_long_ends_the_stream_with_1009(pki: Pki, limited: Api) -> None:
-    async with tapped(pki, limited) as url, session_of(pki, "alice") as alice, alice.ws_connect(url) as stream, asyncio.timeout(5):
+    async with tapped(pki, limited) as url, session_of(pki, "alice") as alice, alice.ws_connect(url) as stream, asyncio.timeout(30):
         await stream.send_bytes(b"x" * joining.MAX_MESSAGE_BYTES)
         assert len(await stream.receive_bytes()) == joining.MAX_MESSAGE_BYTES
         await stream.send_bytes(b"x" * (joining.MAX_MESSAGE_BYTES + 1))

@@ -153,7 +153,7 @@ async def spoken(socket: aiohttp.ClientWebSocketResponse) -> None:
 
 async def closed(socket: aiohttp.ClientWebSocketResponse) -> tuple[Any, Any]:
     """Return close code and reason of a stream that ends soon."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):  # less than half a minute, after which it is judged again anyway
         message = await socket.receive()
     assert message.type is aiohttp.WSMsgType.CLOSE, message
     return message.data, message.extra

@@ -87,7 +87,7 @@ async def test_sub_07_a_keystroke_is_passed_on_at_once_and_the_stream_is_counted
             await within(1, type_on())
             await socket.send_bytes(b"bye")
             assert (await socket.receive()).type == aiohttp.WSMsgType.CLOSE
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while await open_streams(api):
                 await asyncio.sleep(0.02)
 
@@ -112,7 +112,7 @@ async def test_text_stays_text_and_a_broken_server_is_told(pki: Pki, api: Api) -
         request.transport.abort()
         return socket
 
-    async with tapped(pki, api, serve) as url, api.session.ws_connect(url) as socket, asyncio.timeout(5):
+    async with tapped(pki, api, serve) as url, api.session.ws_connect(url) as socket, asyncio.timeout(30):
         await socket.send_str("grüße")
         assert await socket.receive_str() == "GRÜSSE"
         closed = await socket.receive()
@@ -128,7 +128,7 @@ async def test_a_message_that_is_too_long_ends_the_stream(pki: Pki, api: Api) ->
         await socket.receive()
         return socket
 
-    async with tapped(pki, api, serve) as url, api.session.ws_connect(url) as socket, asyncio.timeout(5):
+    async with tapped(pki, api, serve) as url, api.session.ws_connect(url) as socket, asyncio.timeout(30):
         closed = await socket.receive()
         assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1001)
 

@@ -283,7 +283,7 @@ async def test_selectors_choose(world: World) -> None:
             assert (await api.patch(other, {"metadata": {"labels": labels}})).code == 200
         assert world.order == ["red", "red"]
         await world.kube.edit(NAMESPACES, "", "other", lambda obj: obj["metadata"].update(labels={"team": "a"}))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while "team" not in world.order:
                 await api.patch(other, {"metadata": {"annotations": {"n": str(len(world.order))}}})
                 await asyncio.sleep(0.01)
@@ -448,7 +448,7 @@ async def test_old_webhooks_are_spoken_to_in_v1beta1(world: World) -> None:
         answer = await api.call("POST", "", widget())
         assert "webhook does not accept known AdmissionReview versions (v1, v1beta1)" in answer.json["message"]
         await world.kube.remove(VALIDATING, "", "validating")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (answer := await api.call("POST", "", widget())).code != 201:
                 await asyncio.sleep(0.01)
         assert answer.json["metadata"]["labels"] == {"old": "yes"}
@@ -460,11 +460,11 @@ async def test_a_change_of_a_configuration_counts_at_once(world: World) -> None:
     async with world.api() as api:
         await api.make(widget())
         await world.validating(world.hook("deny", no_means))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await api.patch("w1", {"metadata": {"annotations": {"n": str(len(world.order))}}})).code != 400:
                 await asyncio.sleep(0.01)
         await world.kube.remove(VALIDATING, "", "validating")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await api.patch("w1", {"spec": {"size": 2}})).code != 200:
                 await asyncio.sleep(0.01)
 

@@ -67,7 +67,7 @@ def certificate(directory: Path) -> Files:
 
 
 async def bound(server: Health | MetricsServer) -> int:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not server.bound_port:
             await asyncio.sleep(0.01)
     return server.bound_port

@@ -26,6 +26,7 @@ from handler.relays.outgoing import Destination, Outgoing
 from tests.component.handler.tls import Authority, Operator, trusting
 from tests.component.handler.world import eventually
 from tests.fakes.launcher import run_directory
+from tests.own_time import within
 
 SIZE = 3 << 20
 
@@ -95,7 +96,7 @@ class Scene:
         reader, writer = await self.connect(files)
         writer.write(header + b"ping")
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 return await reader.read(4)
         except OSError:
             return b""
@@ -200,7 +201,7 @@ async def test_a_migration_has_so_many_connections_at_a_time_and_no_more(scene: 
             reader, writer = await scene.connect()
             stack.callback(writer.close)
             writer.write(header + b"ping")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 assert await reader.readexactly(4) == b"ping"
             return writer
 
@@ -226,7 +227,7 @@ async def test_forgetting_a_migration_leaves_what_is_open_to_end_by_itself(scene
     assert await reader.readexactly(4) == b"ping"
     scene.incoming.forget("mig-1")
     writer.write(b"pong")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await reader.readexactly(4) == b"pong"
     writer.close()
 
@@ -268,7 +269,7 @@ async def test_a_source_node_that_dials_without_end_gets_a_few_relays(scene: Sce
     try:
         for _, writer in opened:
             writer.write(Header("mig-1", "data").encode() + b"ping")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             words = [await reader.read(4) for reader, _ in opened]
         assert sorted(words) == [b""] * 4 + [b"ping"] * copying.MAX_CONNECTIONS
         for _, writer in opened:
@@ -335,7 +336,7 @@ async def test_a_source_keeps_no_way_into_the_pod_of_a_migration_that_is_over(sc
     scene.incoming.forget("mig-1")
     kept[1].write(b"last")
     assert await kept[0].readexactly(4) == b"last"  # how it ended is still read
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with contextlib.suppress(ConnectionError):
             assert await kept[0].read() == b""
     other[1].write(b"more")
@@ -357,13 +358,18 @@ async def test_a_migration_that_is_expected_again_keeps_its_connections(scene: S
     writer.close()
 
 
-@pytest.mark.parametrize("scene", [Limits(handshakes_per_address=2), Limits(handshakes=2)], ids=["of one address", "of all"], indirect=True)
+@pytest.mark.parametrize(
+    "scene",
+    [Limits(handshakes_per_address=2, handshake_seconds=60), Limits(handshakes=2, handshake_seconds=60)],
+    ids=["of one address", "of all"],
+    indirect=True,
+)
 async def test_who_does_not_show_who_they_are_has_a_few_places(scene: Scene) -> None:
     scene.expect()
     silent = [await asyncio.open_connection("127.0.0.1", scene.incoming.port) for _ in range(2)]
     await eventually(lambda: scene.incoming._handshakes.total() == 2)
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
-    async with asyncio.timeout(5):  # half of what a handshake may take
+    async with asyncio.timeout(30):  # half of what a handshake may take
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     for _, each in (*silent, (reader, writer)):
@@ -375,7 +381,7 @@ async def test_who_does_not_show_who_they_are_has_a_few_places(scene: Scene) -> 
 @pytest.mark.parametrize("scene", [Limits(handshake_seconds=0.1)], indirect=True)
 async def test_who_does_not_shake_hands_in_time_is_hung_up_on(scene: Scene) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(8):  # less than without this limit
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     writer.close()
@@ -387,7 +393,7 @@ async def test_who_names_no_migration_in_time_is_hung_up_on(scene: Scene) -> Non
     scene.expect()
     reader, writer = await scene.connect()
     writer.write(b"kubevirt-relay/1 ")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(8):  # less than without this limit
         assert await reader.read() == b""
     writer.close()
     await eventually(lambda: not scene.incoming._all)
@@ -405,8 +411,7 @@ async def dialled(directory: int, path: str) -> socket.socket:
 async def hangs_up(link: socket.socket) -> bool:
     """Return whether the other end hangs up within a second."""
     try:
-        async with asyncio.timeout(1):
-            return await asyncio.get_running_loop().sock_recv(link, 1) == b""
+        return await within(1, asyncio.get_running_loop().sock_recv(link, 1)) == b""
     except TimeoutError:
         return False
 
@@ -538,7 +543,7 @@ async def test_open_relays_of_a_node_end_when_it_is_revoked(scene: Scene) -> Non
     writer.write(b"pong")
     assert await reader.readexactly(4) == b"pong"  # another's revocation ends nothing
     await scene.operator.revoke("n")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with contextlib.suppress(OSError):
             assert await reader.read(4) == b""
     writer.close()
@@ -557,7 +562,7 @@ async def test_open_relays_to_a_node_end_when_it_is_revoked(scene: Scene) -> Non
         writer.write(b"ping")
         assert await reader.readexactly(4) == b"ping"
         await scene.operator.revoke("n2")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await reader.read(4) == b""
         writer.close()
         task.cancel()

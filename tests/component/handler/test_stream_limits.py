@@ -58,7 +58,7 @@ async def refused(scene: Scene, holder: str, uid: str = "uid-1", stream: streams
 
 
 async def nobody_left(scene: Scene) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while scene.server.count:
             await asyncio.sleep(0.01)
 

@@ -197,7 +197,7 @@ async def test_a_usb_device_takes_the_first_slot_that_is_free_and_a_taken_one_is
         assert "slot 1 for" in await refused(1)
         assert scene.server.count == 2
         await first.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while scene.server.count > 1:
                 await asyncio.sleep(0.01)
         third = await taken(scene, session)

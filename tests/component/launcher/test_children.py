@@ -34,7 +34,7 @@ async def test_the_exit_of_a_process_is_known_and_how() -> None:
     with children.reaping():
         pid, exited = children.start(["/bin/sleep", "60"], ENVIRONMENT)
         terminate(pid, signal.SIGTERM)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await exited == -signal.SIGTERM
         terminate(pid, signal.SIGTERM)
 
@@ -43,7 +43,7 @@ async def test_children_nobody_waits_for_are_reaped() -> None:
     children = Children()
     with children.reaping():
         pid = os.posix_spawn("/bin/true", ["true"], ENVIRONMENT)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while os.path.exists(f"/proc/{pid}"):  # noqa: PTH110  # gone only once it was reaped
                 await asyncio.sleep(0.01)
 
@@ -52,5 +52,5 @@ async def test_signals_that_python_ignores_are_not_ignored_by_children() -> None
     children = Children()
     with children.reaping():
         _pid, exited = children.start(["/bin/sh", "-c", "kill -PIPE $$; exit 0"], ENVIRONMENT)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await exited == -signal.SIGPIPE

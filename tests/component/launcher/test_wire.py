@@ -12,6 +12,7 @@ from launcher.main import wire
 from launcher.main.refusal import RequestRefused
 from launcher.main.wire import Server
 from launcher.protocol import codec, messages
+from tests.own_time import promptly
 
 
 class Life:
@@ -53,7 +54,7 @@ class Client:
         self.writer.write(codec.encode(messages.Call(number, request)))
 
     async def next(self) -> messages.FromLauncher:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not self.received:
                 data = await self.reader.read(65536)
                 if not data:
@@ -72,7 +73,7 @@ class Serving:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not self.path.exists():
                 await asyncio.sleep(0.01)
         reader, writer = await asyncio.open_unix_connection(self.path)
@@ -169,7 +170,7 @@ async def test_a_request_goes_on_when_its_client_hangs_up(serving: Serving) -> N
         client.send(2, messages.GetStatus())
         await client.next()
     serving.life.gate.set()
-    async with serving.client() as client, asyncio.timeout(5):
+    async with serving.client() as client, asyncio.timeout(30):
         while messages.Sync(machine) not in serving.life.handled:
             await asyncio.sleep(0.01)
 
@@ -203,26 +204,24 @@ async def test_a_client_that_does_not_read_is_left(serving: Serving) -> None:
         for _ in range(20):
             serving.change()
             await asyncio.sleep(0.03)
-        async with asyncio.timeout(5):
-            while serving.server._connections:
-                await asyncio.sleep(0.01)
+        await promptly(lambda: not serving.server._connections, 5)
         client.writer.transport.abort()
 
 
 async def test_flush_returns_when_every_client_was_sent_the_last_status(serving: Serving) -> None:
     async with serving.client() as client:
         serving.change()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await serving.server.flush()
         message = await client.next()
         assert isinstance(message, messages.StatusChanged)
         assert message.status.revision == 1
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await serving.server.flush()
 
 
 async def test_it_is_deserted_while_no_client_is_connected(serving: Serving) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await serving.server.deserted()
     async with serving.client(), asyncio.TaskGroup() as group:
         waiting = group.create_task(serving.server.deserted())
@@ -233,5 +232,5 @@ async def test_it_is_deserted_while_no_client_is_connected(serving: Serving) -> 
             assert isinstance(await client.next(), messages.Reply)
         assert not waiting.done()
         waiting.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await serving.server.deserted()

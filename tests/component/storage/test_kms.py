@@ -150,7 +150,7 @@ async def test_a_watch_waits_for_the_service(kms: FakeKms, socket: Path) -> None
     another, reader = made(socket)
     kms.down = True
     reading = EncryptedStorage(inner, lambda _: another, again_seconds=0.01)
-    async with asyncio.timeout(5), reading.watch("", after=1) as batches:
+    async with asyncio.timeout(30), reading.watch("", after=1) as batches:
         asyncio.get_running_loop().call_later(0.05, setattr, kms, "down", False)
         change = (await anext(batches)).changes[0]
     assert change.entry is not None

@@ -46,7 +46,7 @@ async def test_what_is_forwarded_is_marked_and_cut_and_nobody_reads_afterwards(c
         mine = [int(each.name) for each in Path("/proc/self/fd").iterdir()]
         reader = next(each for each in mine if each != writer and _same_pipe(each, writer))
         os.write(writer, b"\n" + START[2] + b"\nQEMU ended\n" + b"x" * (2 * libvirtd_log.MAX_LINE) + b"\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not told.endswith("x\n"):
                 await asyncio.sleep(0.01)
                 told += capfd.readouterr().err

@@ -52,7 +52,7 @@ async def test_a_sigterm_at_the_moment_in_which_a_start_fails_waits_for_no_libvi
 
     world.hypervisor.intercept("create", failing)
     world.hypervisor.intercept("destroy", hangs)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         await refused(world, SYNC)
     await world.ends("destroyed")
 

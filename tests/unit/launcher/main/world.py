@@ -145,7 +145,7 @@ class World:
         return self.domain.status
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not condition():
                 await asyncio.sleep(0.005)
 

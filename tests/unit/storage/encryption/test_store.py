@@ -64,7 +64,7 @@ async def test_watches_show_values_and_those_that_met_undecryptable_ones_end_whe
     inner = MemoryStorage()
     await over(inner, OLD).commit([], [Put("a", b"1")])
     store = over(inner, NEW)
-    async with asyncio.timeout(5), store.watch("", after=1) as batches:
+    async with asyncio.timeout(30), store.watch("", after=1) as batches:
         first = await anext(batches)
         assert first.changes[0].entry is not None
         assert first.changes[0].entry.value.startswith(b"k8s:enc:")
@@ -83,7 +83,7 @@ async def test_watches_show_values_and_those_that_met_undecryptable_ones_end_whe
 
 async def test_new_keys_disturb_no_watch_that_could_read_everything() -> None:
     store = over(MemoryStorage(), OLD)
-    async with asyncio.timeout(5), store.watch("", after=1) as batches:
+    async with asyncio.timeout(30), store.watch("", after=1) as batches:
         await store.commit([], [Put("a", b"1")])
         assert (await anext(batches)).changes
         both = Chain((NEW, OLD))

@@ -115,7 +115,7 @@ async def serving(storage: UnreliableStorage, capacity: int, limits: Limits) -> 
     cache = WatchCache(storage, "vm/", decode, capacity=capacity, times=Times(history=0.005), limits=limits)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(cache.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await cache.synced.wait()
         yield cache
         task.cancel()
@@ -190,7 +190,7 @@ class Scenario:
         assert {item.key: item for item in cache.list().items} == present
         assert set(cache.undecodable) == {e.key for e in (await self.storage.range("vm/")).entries} - set(present)
         for folder in self.folders:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while folder.revision < cache.revision:
                     await folder.read(cache, patiently=True)
             assert folder.state == folder.expected(cache)
