@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,8 @@ def private_libvirtd() -> Iterator[str]:
         yield daemon.uri
     finally:
         for path in (run / "libvirt/qemu/run").glob("*_*.pid"):
-            os.kill(int(path.read_text()), signal.SIGKILL)
+            with suppress(FileNotFoundError, ValueError, ProcessLookupError):  # the domain is just ending
+                os.kill(int(path.read_text()), signal.SIGKILL)
         process.terminate()
         process.wait()
         shutil.rmtree(directory, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
 import time
@@ -62,7 +63,8 @@ class Pods:
             made.kill()
         for cgroup in self._cgroups:
             for pid in (cgroup / "cgroup.procs").read_text().split():
-                os.kill(int(pid), 9)
+                with contextlib.suppress(ProcessLookupError):  # it was ending already
+                    os.kill(int(pid), 9)
         for _ in range(100):
             try:
                 while self._cgroups:

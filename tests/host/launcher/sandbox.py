@@ -266,8 +266,8 @@ class Launcher:
         return [int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
 
     def libvirtd(self) -> int:
-        """Return libvirtd's pid."""
-        return int((self.run_directory / "libvirt/libvirtd.pid").read_text())
+        """Return libvirtd's pid. The file is empty for a moment while another one that follows it writes its own."""
+        return wait_for(lambda: pids_in(self.run_directory / "libvirt/libvirtd.pid"), 20, "libvirtd's pid")[0]
 
     def qemu(self) -> list[int]:
         """Return the pids of the QEMU processes of this pod."""
