@@ -18,7 +18,7 @@ import pytest
 
 from tests.ports import free_port
 
-STARTING_SECONDS = 20.0
+STARTING_SECONDS = 50.0
 
 
 @functools.cache
@@ -69,7 +69,11 @@ class EtcdServer:
             arguments += [f"--trusted-ca-file={ca}", f"--cert-file={cert}", f"--key-file={key}", "--client-cert-auth"]
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(arguments, stdout=log, stderr=log)
-        self._wait_until_serving()
+        try:
+            self._wait_until_serving()
+        except BaseException:  # nobody closes a server that did not start
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """End it as a crash would."""
@@ -121,7 +125,7 @@ class EtcdServer:
         while time.monotonic() < until:
             if self._process is None or self._process.poll() is not None:
                 raise RuntimeError(f"etcd ended: {self.log()}")
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.endpoint}/health", timeout=1, context=tls):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.endpoint}/health", timeout=10, context=tls):
                 return
             time.sleep(0.02)
         raise RuntimeError(f"etcd does not serve at {self.endpoint}: {self.log()}")

@@ -41,7 +41,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
         return done.stdout + done.stderr
 
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 50
         while "serving" not in (directory / "log").read_text():
             assert process.poll() is None, (directory / "log").read_text()
             assert time.monotonic() < deadline
@@ -49,7 +49,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
         yield run
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(50) == 0
     assert "Traceback" not in (directory / "log").read_text()
 
 

@@ -208,8 +208,13 @@ def serve(here: Here, *options: str) -> subprocess.Popen[bytes]:
     image.write_bytes(bytes(4 * MIB))
     command = ["qemu-nbd", "--persistent", "--shared=8", "--format=raw", "--socket=/proc/self/cwd/nbd.sock", *options, str(image)]
     process = subprocess.Popen(command, cwd=directory)
-    wait_for((directory / "nbd.sock").exists, 30, "qemu-nbd")
-    os.chown(directory / "nbd.sock", layout.USER_ID, -1)
+    try:
+        wait_for((directory / "nbd.sock").exists, 30, "qemu-nbd")
+        os.chown(directory / "nbd.sock", layout.USER_ID, -1)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
     return process
 
 

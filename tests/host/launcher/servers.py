@@ -37,7 +37,11 @@ class NbdServer:
     def start(self) -> None:
         """Serve; return once somebody can connect."""
         self._process = subprocess.Popen(self._command)
-        wait_for(lambda: listens(self.port), 30, "qemu-nbd")
+        try:
+            wait_for(lambda: listens(self.port), 30, "qemu-nbd")
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """Be gone, as by a power failure: nobody is told."""

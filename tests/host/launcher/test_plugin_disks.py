@@ -31,7 +31,11 @@ class Served:
         """Serve; return once it listens. What it left of a former life is replaced."""
         self._socket.unlink(missing_ok=True)
         self._process = subprocess.Popen(self._command)
-        wait_for(self._socket.exists, 30, "qemu-nbd")
+        try:
+            wait_for(self._socket.exists, 30, "qemu-nbd")
+        except BaseException:
+            self.kill()
+            raise
         os.chown(self._socket, layout.USER_ID, layout.USER_ID)
 
     def kill(self) -> None:
