@@ -17,6 +17,7 @@ from launcher.protocol import codec, messages
 from tests.component.handler.live import Live, live
 from tests.component.handler.world import eventually
 from tests.fakes.launcher import FakeLauncher
+from tests.own_time import promptly
 
 PROMPT_SECONDS = 5.0
 PHASE_WRITES = 2
@@ -51,7 +52,7 @@ async def test_many_changes_are_few_writes_and_the_newest_is_written_in_the_end(
         elapsed = time.monotonic() - began
         assert 10 <= world.writes("chatty") <= 1 + DEFAULT.writes_burst + elapsed / DEFAULT.write_seconds
         assert world.vm("chatty")["status"]["domain"]["reason"] != "reason 239"
-        await eventually(lambda: world.vm("chatty")["status"]["domain"]["reason"] == "reason 239", DEFAULT.write_seconds + PROMPT_SECONDS)
+        await promptly(lambda: world.vm("chatty")["status"]["domain"]["reason"] == "reason 239", DEFAULT.write_seconds + PROMPT_SECONDS)
         await eventually(lambda: "because of 239" in str(world.vm("chatty")["status"]["conditions"]))
 
 
@@ -60,7 +61,7 @@ async def test_the_end_of_a_guest_waits_for_no_turn(tmp_path: Path) -> None:
         chatty = await a_chatty_machine(world)
         await talk(world, chatty, rounds=240, seconds=1)
         chatty.end("shutdown", "it had enough")
-        await eventually(lambda: world.vm("chatty")["status"]["phase"] == "Succeeded", PROMPT_SECONDS)
+        await promptly(lambda: world.vm("chatty")["status"]["phase"] == "Succeeded", PROMPT_SECONDS)
         chatty.exit()
     assert world.vm("chatty")["status"]["attempts"][0]["message"] == "it had enough"
 
@@ -92,7 +93,7 @@ async def test_launchers_that_never_answer_keep_no_other_machine_waiting(tmp_pat
         await world.healthy_machine_follows(PROMPT_SECONDS)
         await world.launcher("pod-late")
         await world.machine("late", "pod-late")
-        await eventually(lambda: world.vm("late")["status"]["phase"] == "Running", PROMPT_SECONDS)
+        await promptly(lambda: world.vm("late")["status"]["phase"] == "Running", PROMPT_SECONDS)
 
 
 async def test_a_call_without_an_answer_cuts_the_connection_and_is_made_again(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ class Tap:
         except OSError:
             return False
 
-    def receive(self, wanted: Callable[[bytes], bool], seconds: float = 5.0) -> bytes:
+    def receive(self, wanted: Callable[[bytes], bool], seconds: float = 30.0) -> bytes:
         """Return the next frame of this kind."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
@@ -202,7 +202,7 @@ class Ear:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self._socket.bind((device, _ETH_P_ALL))
 
-    def until(self, last: bytes, seconds: float = 5.0) -> list[bytes]:
+    def until(self, last: bytes, seconds: float = 30.0) -> list[bytes]:
         """Return all frames up to the one that holds ``last``."""
         heard: list[bytes] = []
         self._socket.settimeout(seconds)

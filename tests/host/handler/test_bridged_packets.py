@@ -65,7 +65,7 @@ async def test_the_pod_has_no_address_and_its_guest_has(world: World) -> None:
     assert world.mac not in {link["address"] for link in links.values()}
     with world.pod.outside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as caller:
         caller.bind((CALLER, 4001))
-        caller.settimeout(5)
+        caller.settimeout(30)
         caller.sendto(b"hello", (POD, 4000))
         asked = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\1")
         world.tap.send(world.mine(arp(2, world.mac, POD, CALLER), ARP, asked[6:12].hex(":")))
@@ -118,7 +118,7 @@ async def test_requests_of_dhcp_are_heard_in_the_pod_and_nowhere_else(world: Wor
         world.tap.send(world.mine(renew, destination=OTHER))
         assert EVIL not in world.heard()
         dhcp.setblocking(True)
-        dhcp.settimeout(5)
+        dhcp.settimeout(30)
         assert (dhcp.recv(100), dhcp.recv(100)) == (EVIL, EVIL)
         for _ in range(200):
             world.tap.send(world.mine(discover))

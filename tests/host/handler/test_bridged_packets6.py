@@ -63,7 +63,7 @@ async def test_the_guest_has_the_addresses_of_the_pod_and_meets_its_neighbours(p
     world = World(pod, wired.mac, Tap(pod), pod.outside(lambda: Ear("peer")))
     with pod.outside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as caller:
         caller.bind((CALLER6, 4001))
-        caller.settimeout(5)
+        caller.settimeout(30)
         run("ip", "-n", pod.caller, "-6", "neigh", "flush", "dev", "peer")
         caller.sendto(b"hello", (POD6, 4000))
         asked = world.tap.receive(is_about(135, POD6))

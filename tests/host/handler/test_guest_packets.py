@@ -138,7 +138,7 @@ async def test_a_guest_reaches_callers_and_is_reached(world: World) -> None:
     caller = world.pod.outside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     with caller:
         caller.bind((CALLER, 4001))
-        caller.settimeout(5)
+        caller.settimeout(30)
         caller.sendto(b"hello", (POD, 4000))
         asked = world.tap.receive(lambda frame: b"hello" in frame)
         assert asked[26:34] == socket.inet_aton(CALLER) + socket.inet_aton(network.GUEST)
@@ -208,7 +208,7 @@ async def test_what_the_pod_asks_the_guest_is_answered(world: World) -> None:
         world.tap.receive(lambda frame: b"hello" in frame)
         world.tap.send(mine(udp(network.GUEST, network.GATEWAY, b"hello to you")))
         asker.setblocking(True)
-        asker.settimeout(5)
+        asker.settimeout(30)
         assert asker.recv(100) == b"hello to you"
 
 

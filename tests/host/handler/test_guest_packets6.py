@@ -182,7 +182,7 @@ async def test_a_guest_reaches_callers_and_is_reached(world: World) -> None:
     caller = world.pod.outside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
     with caller:
         caller.bind((CALLER6, 4001))
-        caller.settimeout(5)
+        caller.settimeout(30)
         caller.sendto(b"hello", (POD6, 4000))
         asked = world.tap.receive(lambda frame: b"hello" in frame)
         assert (asked[:6], asked[22:54]) == (frames.mac(MINE), frames.ends6(CALLER6, GUEST6))
@@ -200,7 +200,7 @@ async def test_a_packet_in_fragments_arrives_whole(world: World) -> None:
     whole = summed6(GUEST6, CALLER6, UDP, datagram, 6)
     with world.pod.outside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as caller:
         caller.bind((CALLER6, 4001))
-        caller.settimeout(5)
+        caller.settimeout(30)
         world.tap.send(fragment(UDP, 0, whole[:16]))
         world.tap.send(mine(ipv6(GUEST6, CALLER6, 44, struct.pack("!BBHI", UDP, 0, 16, 7) + whole[16:])))
         assert caller.recvfrom(100)[0] == b"in-two-parts" * 2
