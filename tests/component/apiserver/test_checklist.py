@@ -232,7 +232,7 @@ async def test_auz_01_05_and_06_who_may_not_learns_nothing_and_subresources_are_
 
 async def test_neg_16_a_connection_that_asks_nothing_is_dropped(pki: Pki) -> None:
     settings = Times().connections
-    quick = Times(connections=replace(settings, verified=replace(settings.verified, head_seconds=0.3)))
+    quick = Times(connections=replace(settings, verified=replace(settings.verified, head_seconds=1)))
     async with serving(pki, times=quick) as api:
         host, _, port = api.url.removeprefix("https://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port), ssl=pki.client("developer"))
@@ -240,7 +240,7 @@ async def test_neg_16_a_connection_that_asks_nothing_is_dropped(pki: Pki) -> Non
         async with asyncio.timeout(20):
             assert await reader.read() == b""
         writer.close()
-        async with api.watch("timeoutSeconds=1") as frames:
+        async with api.watch("timeoutSeconds=2") as frames:
             assert [each async for each in frames] == [], "who has asked is not silent"
         assert (await api.get("/livez")).code == 200
 

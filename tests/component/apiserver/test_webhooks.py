@@ -136,10 +136,10 @@ async def test_nobody_is_called_again_when_nothing_changed_afterwards(world: Wor
 
 
 async def test_validating_webhooks_are_asked_at_once(world: World) -> None:
-    """ADM-03: three that think for 0.3 s do not take 0.9; the first in order is what the client hears."""
+    """ADM-03: three that think for 1.5 s do not take 4.5; the first in order is what the client hears."""
     await world.validating(*(world.hook(name, lambda review: deny(review, message=review["request"]["uid"])) for name in "abc"))
     for each in world.hooks.values():
-        each.seconds = 0.3
+        each.seconds = 1.5
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
     assert answer.json["message"].startswith('admission webhook "a.example.test" denied')

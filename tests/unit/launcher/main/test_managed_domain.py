@@ -769,7 +769,7 @@ async def test_a_release_whose_answer_is_lost_has_succeeded_where_the_guest_runs
     await world.until(lambda: state_of(world) == "succeeded")
 
 
-@pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=0.2)])
+@pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=20.0)])
 async def test_a_target_that_must_end_waits_a_moment_for_the_release(world: World) -> None:
     await arrived(world)
     world.domain.terminate()
