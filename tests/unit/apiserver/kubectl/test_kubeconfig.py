@@ -23,7 +23,9 @@ def printed(script: str, *path: Path) -> str:
 def test_a_kubeconfig_is_read_without_the_models(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(FILE)
     reads = f"merged = library.kube_config.KubeConfigMerger({str(tmp_path / 'config')!r}).config; print(merged['current-context'])"
-    loaded = "; import sys; print([each for each in sys.modules if each.startswith('kubernetes_asyncio')], library.Configuration().verify_ssl)"
+    loaded = (
+        "; import sys; print([each for each in sys.modules if each.startswith('kubernetes_asyncio')], library.Configuration().verify_ssl)"
+    )
     assert printed(READS + reads + loaded) == "here\n[] True"
 
 
