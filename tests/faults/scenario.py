@@ -118,8 +118,8 @@ class Scenario:
         self._storage = EtcdStorage(Settings((self._etcd.endpoint,)))
         self._stack.push_async_callback(self._storage.close)
         self._server = Server(paths, self._etcd.endpoint, self._session)
+        self._stack.push_async_callback(self._server.end, signal.SIGKILL)  # also of one that does not get ready
         await self._server.start()
-        self._stack.push_async_callback(self._server.end, signal.SIGKILL)
         self._proxy = Proxy(self._server.port)
         await self._stack.enter_async_context(self._proxy.serving())
         paths.kubeconfig.write_text(dev.kubeconfig(paths, self._proxy.port))
