@@ -9,7 +9,7 @@ import pytest
 from storage.etcd.rpc import rpc_pb2 as rpc
 from storage.etcd.store import _STATUS, EtcdStorage, Settings
 from storage.port import Batch, Put, RevisionMismatch, Unavailable
-from tests.contracts.test_storage_outages import Writer
+from tests.contracts.test_storage_outages import Writer, written
 from tests.fakes.etcd_server import EtcdServer, three_members
 from tests.own_time import within
 
@@ -71,6 +71,7 @@ async def test_sto_04_no_acknowledged_write_is_lost_and_watches_are_complete_whe
                     else:
                         leader.resume()
                 await asyncio.sleep(0.5)
+                await written(writers, 11)
                 over = True
             page = await store.range("counter/")
             wanted = {entry.key: entry.value for entry in page.entries}

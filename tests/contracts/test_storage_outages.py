@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -65,6 +65,12 @@ class Writer:
             return (entry.mod_revision, int(entry.value)) if entry else (0, 0)
 
 
+async def written(writers: Sequence[Writer], count: int) -> None:
+    """Wait until each of them has written so often."""
+    while min(len(each.acknowledged) for each in writers) < count:
+        await asyncio.sleep(0.05)
+
+
 async def test_3_9_no_acknowledged_write_is_lost_and_watches_are_complete_when_etcd_is_killed(durable: EtcdServer) -> None:
     async with connected(durable.endpoint) as store:
         begin = await store.revision()
@@ -91,8 +97,9 @@ async def test_3_9_no_acknowledged_write_is_lost_and_watches_are_complete_when_e
             async with asyncio.TaskGroup() as writing:
                 for writer in writers:
                     writing.create_task(writer.run(lambda: over))
-                for _ in range(3):
+                for number in range(3):
                     await asyncio.sleep(0.5)
+                    await written(writers, 5 * (number + 1))
                     durable.kill()
                     await asyncio.sleep(0.1)
                     await asyncio.to_thread(durable.start)
@@ -121,7 +128,7 @@ async def test_3_9_no_acknowledged_write_is_lost_and_watches_are_complete_when_e
 
 
 async def test_9_calls_time_out_while_etcd_is_stopped_and_work_again_after(durable: EtcdServer) -> None:
-    async with connected(durable.endpoint, timeout_seconds=0.4) as store:
+    async with connected(durable.endpoint, timeout_seconds=1.0) as store:
         revision = await store.commit([], [Put("a", b"1")])
         async with store.watch("a", after=revision) as batches:
             durable.pause()
@@ -131,7 +138,7 @@ async def test_9_calls_time_out_while_etcd_is_stopped_and_work_again_after(durab
                     with pytest.raises(Unavailable):
                         await call
 
-            await within(4 * 0.4 + 1, fail())
+            await within(4 * 1.0 + 1, fail())
             durable.resume()
             await asyncio.sleep(0.1)
             assert await store.get("a") is not None
@@ -143,7 +150,7 @@ async def test_9_calls_time_out_while_etcd_is_stopped_and_work_again_after(durab
 
 
 async def test_9_the_first_call_after_a_restart_works(durable: EtcdServer) -> None:
-    async with connected(durable.endpoint, timeout_seconds=0.3) as store:
+    async with connected(durable.endpoint, timeout_seconds=1.0) as store:
         await store.commit([], [Put("a", b"1")])
         durable.kill()
         for _ in range(2):

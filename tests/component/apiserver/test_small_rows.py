@@ -252,12 +252,12 @@ async def test_shd_01_a_server_that_stops_is_unready_at_once_and_serves_on_until
     address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
 
     async def serve() -> None:
-        given = flags(pki, "--shutdown-delay-duration=1s")
+        given = flags(pki, "--shutdown-delay-duration=3s")
         async with running.running(given, lambda _: Kinds((WidgetStrategy(),)), storage) as found:
             address.set_result(found)
             await leave.wait()
 
-    async with asyncio.timeout(15), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         tasks.create_task(serve())
         host, port = await address
         async with api_of(pki, f"https://{host}:{port}", storage) as api:
