@@ -58,7 +58,7 @@ async def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(t
         (running,) = [tasks.create_task(each) for each in kept.background()]
 
         async def until(status: str, count: int) -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(5):  # within which nothing would be read again at the period that holds without `file_seconds`
                 while f'reloads_total{{status="{status}"}} {count}' not in registry.page().decode():
                     await asyncio.sleep(0.01)
 
