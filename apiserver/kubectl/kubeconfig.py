@@ -17,7 +17,7 @@ _LIBRARY: Final = "kubernetes_asyncio"
 
 
 class Reader(NamedTuple):
-    """What is used of the library, which ships no types."""
+    """The class and the modules of the library that read configurations; they have no types."""
 
     Configuration: Any
     incluster_config: Any

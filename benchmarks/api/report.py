@@ -32,12 +32,7 @@ def costs(result: Result, key: str, name: str) -> list[float]:
 def ratio(result: Result, key: str, twin: str, ours: str = OURS) -> float | None:
     """Return how many times dearer the twin is, by medians; None unless both were measured, and had the same to do."""
     theirs, own = costs(result, key, twin), costs(result, key, ours)
-    if (
-        not theirs
-        or not own
-        or statistics.median(own) == 0
-        or abs(reviewed(result, key, twin) - reviewed(result, key, ours)) > REVIEWED_APART
-    ):
+    if not theirs or not own or statistics.median(own) == 0 or are_apart(result, key, twin, ours):
         return None
     return round(statistics.median(theirs) / statistics.median(own), 2)
 
@@ -48,14 +43,21 @@ def reviewed(result: Result, key: str, name: str) -> float:
     return statistics.median(shares) if shares else 0.0
 
 
+def are_apart(result: Result, key: str, twin: str, ours: str = OURS) -> bool:
+    """Return whether so different shares of an operation's requests were reviewed that its costs cannot be compared."""
+    return abs(reviewed(result, key, twin) - reviewed(result, key, ours)) > REVIEWED_APART
+
+
 def apart(result: Result) -> dict[str, dict[str, str]]:
     """Return what failed of each operation of whose requests ours had another share reviewed than the twin."""
     measured = [key for key, samples in result["samples"].items() if samples.get(TWIN) and samples.get(OURS)]
-    shares = {key: (reviewed(result, key, TWIN), reviewed(result, key, OURS)) for key in measured}
     return {
-        key: {OURS: f"it asked for {ours:.2f} reviews a request, the twin for {twin:.2f}: they had not the same to do"}
-        for key, (twin, ours) in shares.items()
-        if abs(twin - ours) > REVIEWED_APART
+        key: {
+            OURS: f"it asked for {reviewed(result, key, OURS):.2f} reviews a request, the twin for {reviewed(result, key, TWIN):.2f}:"
+            " they had not the same to do"
+        }
+        for key in measured
+        if are_apart(result, key, TWIN)
     }
 
 

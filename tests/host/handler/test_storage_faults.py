@@ -211,7 +211,7 @@ def serve(here: Here, *options: str) -> subprocess.Popen[bytes]:
     try:
         wait_for((directory / "nbd.sock").exists, 30, "qemu-nbd")
         os.chown(directory / "nbd.sock", layout.USER_ID, -1)
-    except BaseException:
+    except BaseException:  # nobody ends a server that is not returned
         process.kill()
         process.wait()
         raise

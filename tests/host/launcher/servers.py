@@ -39,7 +39,7 @@ class NbdServer:
         self._process = subprocess.Popen(self._command)
         try:
             wait_for(lambda: listens(self.port), 30, "qemu-nbd")
-        except BaseException:
+        except BaseException:  # nobody closes a server that did not start
             self.kill()
             raise
 

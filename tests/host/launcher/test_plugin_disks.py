@@ -33,7 +33,7 @@ class Served:
         self._process = subprocess.Popen(self._command)
         try:
             wait_for(self._socket.exists, 30, "qemu-nbd")
-        except BaseException:
+        except BaseException:  # nobody closes a server that did not start
             self.kill()
             raise
         os.chown(self._socket, layout.USER_ID, layout.USER_ID)
