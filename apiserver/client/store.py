@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 Callback: TypeAlias = Callable[[Object | None, Object | None], None]
 """``callback(old, new)``: ``old`` is None for a new object, ``new`` is None for one that is gone. Quick; what it raises goes to the log."""
 Indexer: TypeAlias = Callable[[Object], Iterable[Hashable]]
-"""Returns the same values for the same object each time. One that raises has put the object nowhere."""
+"""Returns the values under which an object is found; asked once of each state of it. One that raises has put the object nowhere."""
 
 MAX_TOMBSTONES: Final = 1024
 """Deletions remembered so that older news about the object is recognised: more than a watch can have in flight."""
@@ -37,6 +37,7 @@ class Store:
         self._objects: dict[NamespacedName, Object] = {}
         self._indexers = dict(indexers)
         self._indexes: dict[str, dict[Hashable, set[NamespacedName]]] = {name: {} for name in indexers}
+        self._indexed: dict[NamespacedName, dict[str, tuple[Hashable, ...]]] = {}
         self._tombstones: OrderedDict[str, int] = OrderedDict()
         self._listed_at = 0
         self._callbacks: list[Callback] = []
@@ -103,22 +104,27 @@ class Store:
             old = None
         if old is not None and resource_version_of(old) == resource_version_of(new) != "":
             return
-        if old is not None:
-            self._unindex(key, old)
+        self._unindex(key)
         self._objects[key] = new
-        for name, indexer in self._indexers.items():
-            for value in self._values(name, indexer, new):
-                self._indexes[name].setdefault(value, set()).add(key)
+        self._index(key, new)
         self._tell(old, new)
 
     def _remove(self, key: NamespacedName) -> None:
         old = self._objects.pop(key)
-        self._unindex(key, old)
+        self._unindex(key)
         self._tell(old, None)
 
-    def _unindex(self, key: NamespacedName, old: Object) -> None:
-        for name, indexer in self._indexers.items():
-            for value in self._values(name, indexer, old):
+    def _index(self, key: NamespacedName, new: Object) -> None:
+        found = {name: values for name, indexer in self._indexers.items() if (values := self._values(name, indexer, new))}
+        for name, values in found.items():
+            for value in values:
+                self._indexes[name].setdefault(value, set()).add(key)
+        if found:
+            self._indexed[key] = found
+
+    def _unindex(self, key: NamespacedName) -> None:
+        for name, values in self._indexed.pop(key, {}).items():
+            for value in values:
                 keys = self._indexes[name].get(value, set())
                 keys.discard(key)
                 if not keys:

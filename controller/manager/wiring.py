@@ -118,6 +118,7 @@ def _informers(client: Client, lease_namespace: str) -> copies.Informers:
             VIRTUAL_MACHINES,
             indexers={
                 copies.BY_STORAGE: copies.storage_of_vm,
+                copies.BY_HELD_STORAGE: copies.held_storage_of_vm,
                 copies.BY_MAC: copies.macs_of_vm,
                 copies.BY_WANTED_NODE: copies.wanted_node_of_vm,
                 copies.BY_AGE: copies.age_of_vm,

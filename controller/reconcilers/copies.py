@@ -11,7 +11,7 @@ from apiserver.apis.virt import conditions, evictions, names, network, structure
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.client.informer import Informer
-from controller.reconcilers import disk_claims
+from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.pods import ownership, pod_state
 
 BY_OWNER: Final = "owner"
@@ -23,6 +23,8 @@ BY_STATE: Final = "state"
 UNFINISHED: Final = "unfinished"
 BY_STORAGE: Final = "storage"
 """Index of machines: each :data:`Storage` of theirs."""
+BY_HELD_STORAGE: Final = "held-storage"
+"""Index of machines: the same, of those for which others with it may have to wait."""
 BY_MAC: Final = "mac"
 """Index of machines: the :class:`Mac` of each interface that has one given."""
 BY_WANTED_NODE: Final = "wanted-node"
@@ -88,6 +90,10 @@ class Informers:
         """Return the machines that name this storage."""
         return self.vms.by_index(BY_STORAGE, storage)
 
+    def holders_of(self, storage: Storage) -> Iterable[Object]:
+        """Return those of them that hold it (:func:`controller.reconcilers.precedence.holds`)."""
+        return self.vms.by_index(BY_HELD_STORAGE, storage)
+
     def machines_with_mac(self, mac: Mac) -> Iterable[Object]:
         """Return the machines of which an interface has this address."""
         return self.vms.by_index(BY_MAC, mac)
@@ -127,6 +133,11 @@ def storage_of_vm(vm: Object) -> list[Storage]:
         *(ServerDisk(namespace, digest) for digest in disk_claims.servers_of(vm)),
         *(NodeFile(path) for path in disk_claims.files_of(vm)),
     ]
+
+
+def held_storage_of_vm(vm: Object) -> list[Storage]:
+    """Index function for ``BY_HELD_STORAGE``."""
+    return storage_of_vm(vm) if precedence.holds(vm) else []
 
 
 def macs_of_vm(vm: Object) -> list[Mac]:

@@ -12,7 +12,7 @@ from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, nam
 from apiserver.apis.virt import chosen_cpu, names, phases, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
-from controller.reconcilers import disk_claims
+from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.copies import Informers, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.nodes.node_reports import NodeReports, strangers
@@ -20,7 +20,7 @@ from controller.reconcilers.pods import ownership, pod_state
 from controller.reconcilers.pods.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
-from controller.reconcilers.virtual_machines import attempts, mounted_sources, networks, precedence, sandboxes, validation
+from controller.reconcilers.virtual_machines import attempts, mounted_sources, networks, sandboxes, validation
 from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
 from controller.reconcilers.virtual_machines.absences import Absences
 from controller.reconcilers.virtual_machines.endings import Endings
@@ -136,7 +136,7 @@ class Gathering:
         """
         if attempts.is_open(vm) and phases.phase_of(vm) != phases.SCHEDULING:
             return ()
-        found = (each for storage in storage_of_vm(vm) for each in islice(self._informers.machines_with(storage), MAX_NAMESAKES))
+        found = (each for storage in storage_of_vm(vm) for each in islice(self._informers.holders_of(storage), MAX_NAMESAKES))
         others = {name_of(each): each for each in found if namespace_of(each) == namespace_of(vm) and uid_of(each) != uid_of(vm)}
         if attempts.is_open(vm):
             return tuple(each for each in others.values() if phases.phase_of(each) in phases.WITH_GUEST)
@@ -146,7 +146,7 @@ class Gathering:
         """Return which files of its pod's node a machine that is not handed over yet has to wait for, and whom."""
         node = pod_state.node_of(pod)
         files = map(NodeFile, disk_claims.files_of(vm))
-        found = (each for file in files for each in islice(self._informers.machines_with(file), MAX_NAMESAKES))
+        found = (each for file in files for each in islice(self._informers.holders_of(file), MAX_NAMESAKES))
         there = {uid_of(each): each for each in found if node and dig(each, "status", "nodeName") == node}
         others = [each for uid, each in there.items() if uid != uid_of(vm) and phases.phase_of(each) in phases.WITH_GUEST]
         return tuple(f"{path} of node {node} by {_who(vm, other)}" for other in others for path in disk_claims.contested_files(vm, other))

@@ -10,12 +10,13 @@ from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, nam
 from apiserver.apis.virt import evictions, phases
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
+from controller.reconcilers import precedence
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
 from controller.reconcilers.copies import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import ownership, pod_state, readiness
 from controller.reconcilers.settings import Settings
-from controller.reconcilers.virtual_machines import precedence, validation
+from controller.reconcilers.virtual_machines import validation
 from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
 from controller.reconcilers.virtual_machines.absences import Absences
 from controller.reconcilers.virtual_machines.endings import Endings

@@ -20,6 +20,7 @@ from apiserver.client.rest import Client
 from controller.manager import options, wiring
 from controller.manager.metrics import Metrics
 from controller.reconcilers.settings import Times
+from controller.reconcilers.virtual_machines.gathering import MAX_NAMESAKES
 from controller.runtime.clock import SystemClock
 from controller.runtime.recorder import Recorder
 from tests.fakes import podrestricting, rbac
@@ -421,6 +422,22 @@ async def test_the_second_machine_with_a_claim_waits_until_the_first_is_off(api:
     assert len(api.all(PODS)) == 1
     await cluster.end_pod(pod)
     await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the second start")
+
+
+async def test_machines_that_are_off_do_not_hide_who_holds_a_claim(api: FakeAPI, cluster: Cluster) -> None:
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+    domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
+    await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
+    for number in range(MAX_NAMESAKES):
+        await api.put(VMS, a_vm(f"earlier-{number}", domain=domain, runStrategy="Halted"))
+    await api.put(VMS, a_vm("first", domain=domain))
+    await cluster.start_pod(await cluster.pod(name="first"))
+    await cluster.until(lambda: cluster.phase("first") == "Scheduled", "the first start")
+    await api.put(VMS, a_vm("second", domain=domain))
+    await cluster.until(lambda: cluster.phase("second"), "what becomes of the second machine")
+    found = condition(cluster.vm("second")["status"]["conditions"], "DisksReady") or {}
+    assert (cluster.phase("second"), found["reason"]) == ("Pending", "DiskInUse")
+    assert "data by virtual machine first" in found["message"]
 
 
 async def test_a_machine_that_crashed_and_is_to_go_on_keeps_its_disk_from_one_that_waits(api: FakeAPI, cluster: Cluster) -> None:

@@ -4,7 +4,7 @@ from apiserver.apis.meta.objects import NamespacedName
 from apiserver.apis.virt.evictions import machine_of
 from controller.reconcilers import copies, disk_claims
 from controller.reconcilers.copies import Mac, NodeFile, ServerDisk
-from tests.unit.controller.reconcilers.builders import a_migration, a_vm
+from tests.unit.controller.reconcilers.builders import a_migration, a_vm, an_attempt
 
 CLAIM = {"name": "a", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
 SERVER = {"name": "b", "type": "NFS", "source": {"host": "a.example", "path": "/vms/a.img"}}
@@ -24,6 +24,14 @@ def test_storage_of_one_kind_is_none_of_another_whatever_it_is_called() -> None:
 def test_a_machine_that_is_not_sound_is_in_no_index() -> None:
     vm = a_vm(domain={"devices": {"disks": "text", "interfaces": "text"}})
     assert (copies.storage_of_vm(vm), copies.macs_of_vm(vm)) == ([], [])
+
+
+def test_storage_is_held_by_whoever_has_a_pod_or_is_to_have_one_again() -> None:
+    domain = {"devices": {"disks": [CLAIM]}}
+    ran = [an_attempt(1, result="Failed", runningTime="2026-01-01T00:00:10Z")]
+    assert copies.held_storage_of_vm(a_vm(domain=domain)) == []
+    assert copies.held_storage_of_vm(a_vm(domain=domain, phase="Running")) == [NamespacedName("default", "data")]
+    assert copies.held_storage_of_vm(a_vm(domain=domain, phase="Failed", attempts=ran)) == [NamespacedName("default", "data")]
 
 
 def test_an_address_is_one_however_it_is_written() -> None:

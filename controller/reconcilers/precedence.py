@@ -10,9 +10,14 @@ from apiserver.apis.meta.objects import Object, dig, uid_of
 from apiserver.apis.virt import phases, power, structure
 
 
-def goes_before(other: Object, vm: Object) -> bool:
-    """Return whether another machine, with a pod or not, has the storage that both name before this one, which has no pod."""
-    return phases.phase_of(other) in phases.WITH_POD or (goes_on(other) and (_ran(other), uid_of(other)) > (_ran(vm), uid_of(vm)))
+def holds(vm: Object) -> bool:
+    """Return whether a machine keeps others from the storage that it names: it has a pod, or is to have one again."""
+    return phases.phase_of(vm) in phases.WITH_POD or goes_on(vm)
+
+
+def goes_before(holder: Object, vm: Object) -> bool:
+    """Return whether a machine that :func:`holds` the storage that both name has it before this one, which has no pod."""
+    return phases.phase_of(holder) in phases.WITH_POD or (_ran(holder), uid_of(holder)) > (_ran(vm), uid_of(vm))
 
 
 def goes_on(vm: Object) -> bool:

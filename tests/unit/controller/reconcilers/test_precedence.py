@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import phases
-from controller.reconcilers.virtual_machines import precedence
+from controller.reconcilers import precedence
 from tests.unit.controller.reconcilers.builders import a_vm, an_attempt
 
 EARLIER, LATER = "2026-01-01T00:00:10Z", "2026-01-01T00:01:00Z"
@@ -26,10 +26,13 @@ NEW = machine("new")
 
 @pytest.mark.parametrize("phase", sorted(phases.WITH_POD))
 def test_whoever_has_a_pod_goes_before(phase: str) -> None:
-    assert precedence.goes_before(machine("other", "", phase=phase), machine("vm", LATER))
+    other = machine("other", "", phase=phase)
+    assert precedence.holds(other)
+    assert precedence.goes_before(other, machine("vm", LATER))
 
 
 def test_a_machine_between_two_attempts_goes_before_one_that_never_ran() -> None:
+    assert precedence.holds(machine("other", EARLIER))
     assert precedence.goes_before(machine("other", EARLIER), NEW)
     assert not precedence.goes_before(NEW, machine("other", EARLIER))
 
@@ -57,7 +60,7 @@ def test_of_two_that_ran_at_the_same_moment_exactly_one_goes_before() -> None:
 )
 def test_nobody_waits_for_a_machine_that_does_not_go_on(other: dict[str, Any]) -> None:
     assert not precedence.goes_on(other)
-    assert not precedence.goes_before(other, NEW)
+    assert not precedence.holds(other)
 
 
 def test_a_machine_that_was_asked_to_restart_goes_on_under_each_strategy() -> None:
