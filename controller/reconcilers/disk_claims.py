@@ -82,12 +82,6 @@ class Claimed(NamedTuple):
     """Directory in ``state``."""
 
 
-def contested_servers(vm: Object, other: Object) -> tuple[str, ...]:
-    """Return the disks of servers that both machines, which are of one namespace, cannot have at a time."""
-    mine, theirs = (disk_uses.server_uses(domain_of(one)) for one in (vm, other))
-    return tuple(same for same, use in mine.items() if same in theirs and disk_uses.clash(use, theirs[same]))
-
-
 def servers_of(vm: Object) -> tuple[str, ...]:
     """Return what stands for each disk of a server that the machine has, within its namespace."""
     return tuple(disk_uses.digest(same) for same in disk_uses.server_uses(domain_of(vm)))
@@ -117,7 +111,14 @@ def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
 
 def servers_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
     """Return the disks of servers, likewise."""
-    return tuple(InUse(disk, name_of(other)) for other in others for disk in contested_servers(vm, other))
+    mine = disk_uses.server_uses(domain_of(vm))
+    return tuple(InUse(disk, name_of(other)) for other in others for disk in _contested_servers(mine, other)) if mine else ()
+
+
+def _contested_servers(mine: Mapping[str, disk_uses.Use], other: Object) -> tuple[str, ...]:
+    """Return the disks of servers that another machine, of the same namespace, cannot have at a time with uses that are given."""
+    theirs = disk_uses.server_uses(domain_of(other))
+    return tuple(same for same, use in mine.items() if same in theirs and disk_uses.clash(use, theirs[same]))
 
 
 def files_of(vm: Object) -> tuple[str, ...]:
