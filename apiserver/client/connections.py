@@ -19,9 +19,9 @@ import re
 import ssl
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 from multidict import CIMultiDict
@@ -32,6 +32,7 @@ from apiserver.client.exchange import Connection, Timeouts
 from apiserver.client.transport import Disconnected, NotHTTP, TooLong, Unreachable
 
 REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+_T = TypeVar("_T")
 _NO_TIMEOUTS: Final = Timeouts()
 _NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 _VISIBLE: Final = "".join(chr(each) for each in range(0x21, 0x7F) if chr(each) not in '"#<>\\^`{|}')
@@ -217,8 +218,7 @@ class Connections:
         host.users += 1
         until = min((each for each in (_after(seconds), deadline) if each is not None), default=None)
         try:
-            async with asyncio.timeout_at(until):
-                return host, *await self._connection(host)
+            return host, *await self._connection(host, until)
         except BaseException as error:  # cancelled, too: who waits no more is not counted
             host.users -= 1
             self._drop(host)
@@ -226,15 +226,16 @@ class Connections:
                 raise TimeoutError(f"no connection to {origin.authority} in time") from error
             raise
 
-    async def _connection(self, host: _Host) -> tuple[Connection, bool]:
-        await host.turns.acquire()
+    async def _connection(self, host: _Host, until: float | None) -> tuple[Connection, bool]:
+        # Nor is there a timer for each request that has neither to wait for its turn nor for a connection.
+        await (_in_time(host.turns.acquire(), until) if host.turns.locked() else host.turns.acquire())
         try:
             if self._is_closed:
                 raise Disconnected
             while host.idle:
                 if (kept := host.idle.pop()).is_usable:
                     return kept, False
-            return await self._dialled(host), True
+            return await _in_time(self._dialled(host), until), True
         except BaseException:  # cancelled, too: a turn that nobody takes is the next one's
             host.turns.release()
             raise
@@ -299,19 +300,29 @@ class Connections:
             del self._hosts[host.origin]
 
 
+async def _in_time(awaited: Awaitable[_T], until: float | None) -> _T:
+    async with asyncio.timeout_at(until):
+        return await awaited
+
+
 def _after(seconds: float | None) -> float | None:
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
 def _request(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
     """Return the head of a request."""
-    fields = {"Host": origin.authority, **headers}
-    if body is not None:
-        fields["Content-Length"] = str(len(body))
-    head = f"{method} {quote(target or '/', safe=_VISIBLE)} HTTP/1.1\r\n"
-    for name, value in fields.items():
+    length = f"Content-Length: {len(body)}\r\n" if body is not None else ""
+    head = f"{method} {quote(target or '/', safe=_VISIBLE)} HTTP/1.1\r\n{_fields(origin.authority, tuple(headers.items()))}{length}\r\n"
+    return head.encode("ascii")
+
+
+@functools.lru_cache(maxsize=64)
+def _fields(authority: str, headers: tuple[tuple[str, str], ...]) -> str:
+    """Return the fields of a request that a client sends with each of its requests."""
+    found = f"Host: {authority}\r\n"
+    for name, value in headers:
         # Not a pattern for the value, too: that would take longer for a token than all else here.
         if _NAME.fullmatch(name) is None or not (value.isascii() and value.replace("\t", " ").isprintable()):
             raise NotHTTP(f"the request cannot be sent: its header field {name!r}")
-        head += f"{name}: {value}\r\n"
-    return f"{head}\r\n".encode("ascii")
+        found += f"{name}: {value}\r\n"
+    return found

@@ -27,6 +27,8 @@ from apiserver.client.transport import Disconnected, ExchangeFailed, keep_alive
 
 BUFFER_BYTES: Final = 256 << 10
 """Bytes of a body that wait for its reader before the connection is not read from any more."""
+READ_BYTES: Final = 16 << 10
+"""Received at once: a record of TLS. Without a buffer of ours, 256 KiB would be allocated for each read."""
 PIECE_BYTES: Final = 64 << 10
 """Of a request's body are handed to the connection at once."""
 MAX_CHUNKS: Final = 1000
@@ -48,12 +50,12 @@ class Timeouts:
     """For the answer and each further piece of it."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """A connection, and the exchange that is under way on it."""
 
     __slots__ = (
-        "_answer", "_deadline", "_error", "_failure", "_has_more", "_heard_at", "_is_answered", "_is_over", "_loop", "_on_lost", "_quiet",
-        "_reads", "_received", "_size", "_transport", "_unsent", "_waiter", "_writes", "is_busy", "kept_at",
+        "_answer", "_buffer", "_deadline", "_error", "_failure", "_has_more", "_heard_at", "_is_answered", "_is_over", "_loop",
+        "_on_lost", "_quiet", "_reads", "_received", "_size", "_transport", "_unsent", "_waiter", "_writes", "is_busy", "kept_at",
     )  # fmt: skip
 
     def __init__(self, on_lost: Callable[[Connection], object]) -> None:
@@ -62,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._answer = Answer(has_body=True)
         self._transport: asyncio.Transport | None = None
+        self._buffer = memoryview(bytearray(READ_BYTES))  # its own: there may be loops in several threads
         self._received: deque[memoryview] = deque()
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -171,7 +174,12 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         keep_alive(transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """As asyncio says: a view, since asyncio goes on in a slice of it, which of a bytearray would be a copy."""
+        del sizehint
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """As asyncio says. A server that speaks unasked is not asked again."""
         if not self.is_busy:
             self._is_over = True
@@ -179,8 +187,8 @@ class Connection(asyncio.Protocol):
             return
         self._is_answered = True
         self._heard_at = self._loop.time()
-        self._received.append(memoryview(data))
-        self._size += len(data)
+        self._received.append(memoryview(bytes(self._buffer[:nbytes])))
+        self._size += nbytes
         if self._size > BUFFER_BYTES and self._reads and self._transport is not None:
             self._reads = False
             self._transport.pause_reading()

@@ -40,6 +40,7 @@ MAX_BODY_BYTES: Final = 256 << 20
 MAX_ERROR_BYTES: Final = 1 << 20
 MAX_RETRIES: Final = 5
 MAX_RETRY_SECONDS: Final = 30.0
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 Patch: TypeAlias = dict[str, Any] | list[Any]
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
@@ -194,7 +195,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> Json:
         """Send JSON, return JSON (None for an empty answer). ``path`` begins with a slash."""
-        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        data = None if body is None else _encode(body).encode()
         try:
             with await self.stream(method, path, params=params, data=data, headers=headers) as response:
                 return _parsed(await response.read(MAX_BODY_BYTES), method, path)
