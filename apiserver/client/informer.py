@@ -41,6 +41,8 @@ WATCH_SECONDS: Final = 300
 INITIAL_IDLE_SECONDS: Final = 30.0
 """A server that ignores ``sendInitialEvents`` sends no bookmark: after this silence it gets a list."""
 SHORT_WATCH_SECONDS: Final = 1.0
+TURN_SECONDS: Final = 0.01
+"""For objects that came at once, before others have a turn."""
 _CHANGES: Final = (watching.ADDED, watching.MODIFIED, watching.DELETED)
 _EXPIRED: Final = (errors.Expired, errors.Gone)
 _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllowed, errors.NotAcceptable)
@@ -93,9 +95,9 @@ class Informer:
         """Return every object (of a namespace), not to be written to. Looks at all of them: use an index where it matters."""
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
-    def by_index(self, name: str, value: Hashable) -> Iterable[Object]:
-        """Return the objects for which the indexer ``name`` yields ``value``."""
-        return self._store.by_index(name, value)
+    def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
+        """Return the objects for which the indexer ``name`` yields ``value``, by name; with a limit, those that came first, and no more."""
+        return self._store.by_index(name, value, limit)
 
     def __len__(self) -> int:
         return len(self._store)
@@ -154,7 +156,7 @@ class Informer:
                         if event.type == watching.ADDED:
                             initial += self._sound([event.object])
                 if end is not None:
-                    self._replace(initial, resource_version_of(end))
+                    await self._replace(initial, resource_version_of(end))
                     initial = []  # the store has them; this frame lives as long as the watch
                     async for event in events:
                         self._apply(event)
@@ -173,7 +175,10 @@ class Informer:
         listed = await self._client.list(
             self.resource, self._namespace, label_selector=self._label_selector, field_selector=self._field_selector
         )
-        self._replace(self._sound(listed["items"]), resource_version_of(listed))
+        sound: builtins.list[Object] = []
+        async for each in _in_turns(listed["items"]):
+            sound += self._sound([each])
+        await self._replace(sound, resource_version_of(listed))
         await self._watch()
 
     async def _watch(self) -> None:
@@ -193,7 +198,10 @@ class Informer:
             field_selector=self._field_selector,
         )
 
-    def _replace(self, objects: Iterable[Object], resource_version: str) -> None:
+    async def _replace(self, objects: builtins.list[Object], resource_version: str) -> None:
+        """Take in all there is, after the indexers, which take longest of all."""
+        async for each in _in_turns(objects):
+            self._store.prepare(each)
         self._store.replace(objects, resource_version)
         self._resource_version = resource_version
         self._backoff.reset()
@@ -227,6 +235,16 @@ class Informer:
     def _fault(self, what: str, obj: Object) -> None:
         self._faults += 1
         logger.error(what, extra={"resource": self.resource.plural, "metadata": ascii(obj.get("metadata"))[:200]})
+
+
+async def _in_turns(objects: Iterable[Object]) -> AsyncGenerator[Object, None]:
+    """Yield objects; whoever works on them lets others have a turn of the event loop meanwhile: whoever may make objects makes many."""
+    until = time.monotonic() + TURN_SECONDS
+    for each in objects:
+        yield each
+        if time.monotonic() >= until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + TURN_SECONDS
 
 
 def _has_identity(obj: Object) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import islice
 from typing import Final, TypeAlias
 
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, resource_version_of, uid_of
@@ -36,7 +37,9 @@ class Store:
     def __init__(self, indexers: Mapping[str, Indexer]) -> None:
         self._objects: dict[NamespacedName, Object] = {}
         self._indexers = dict(indexers)
-        self._indexes: dict[str, dict[Hashable, set[NamespacedName]]] = {name: {} for name in indexers}
+        self._indexes: dict[str, dict[Hashable, dict[NamespacedName, None]]] = {name: {} for name in indexers}
+        """Keys in the order in which they came."""
+        self._prepared: dict[NamespacedName, tuple[Object, dict[str, tuple[Hashable, ...]]]] = {}
         self._indexed: dict[NamespacedName, dict[str, tuple[Hashable, ...]]] = {}
         self._tombstones: OrderedDict[str, int] = OrderedDict()
         self._listed_at = 0
@@ -58,12 +61,22 @@ class Store:
         """Return every object."""
         return self._objects.values()
 
-    def by_index(self, name: str, value: Hashable) -> Iterable[Object]:
-        """Return the objects for which the indexer ``name`` yields ``value``."""
-        return [self._objects[key] for key in sorted(self._indexes[name].get(value, ()))]
+    def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
+        """Return the objects for which the indexer ``name`` yields ``value``, by name; with a limit, those that came first, and no more.
+
+        What a limit costs does not depend on how many there are.
+        """
+        keys = self._indexes[name].get(value, {})
+        return [self._objects[key] for key in (islice(keys, limit) if limit else sorted(keys))]
 
     def __len__(self) -> int:
         return len(self._objects)
+
+    def prepare(self, obj: Object) -> None:
+        """Ask the indexers about an object of the next :meth:`replace`, which then need not ask them about all of its objects at once."""
+        known = self._objects.get(key_of(obj))
+        if known is None or resource_version_of(known) != resource_version_of(obj):
+            self._prepared[key_of(obj)] = obj, self._found(obj)
 
     def replace(self, objects: Iterable[Object], resource_version: str) -> None:
         """Make this all there is: a consistent list. What is absent from it was deleted, whether or not somebody saw the event."""
@@ -74,6 +87,7 @@ class Store:
             self._remove(key)
         for key, new in listed.items():
             self._put(key, new)
+        self._prepared.clear()
 
     def apply(self, new: Object) -> None:
         """Take in an object that was added or modified, or that a write of our own returned."""
@@ -115,18 +129,20 @@ class Store:
         self._tell(old, None)
 
     def _index(self, key: NamespacedName, new: Object) -> None:
-        found = {name: values for name, indexer in self._indexers.items() if (values := self._values(name, indexer, new))}
+        obj, found = self._prepared.pop(key, (None, {}))
+        if obj is not new:
+            found = self._found(new)
         for name, values in found.items():
             for value in values:
-                self._indexes[name].setdefault(value, set()).add(key)
+                self._indexes[name].setdefault(value, {})[key] = None
         if found:
             self._indexed[key] = found
 
     def _unindex(self, key: NamespacedName) -> None:
         for name, values in self._indexed.pop(key, {}).items():
             for value in values:
-                keys = self._indexes[name].get(value, set())
-                keys.discard(key)
+                keys = self._indexes[name].get(value, {})
+                keys.pop(key, None)
                 if not keys:
                     self._indexes[name].pop(value, None)
 
@@ -140,6 +156,9 @@ class Store:
         except Exception:
             self.faults += 1
             logger.exception("a callback failed", extra=_about(new or old))
+
+    def _found(self, obj: Object) -> dict[str, tuple[Hashable, ...]]:
+        return {name: values for name, indexer in self._indexers.items() if (values := self._values(name, indexer, obj))}
 
     def _values(self, name: str, indexer: Indexer, obj: Object) -> tuple[Hashable, ...]:
         try:

@@ -14,6 +14,8 @@ from apiserver.client.informer import Informer
 from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.pods import ownership, pod_state
 
+MAX_NAMESAKES: Final = 64
+"""Machines that are looked at of those that share something: a tenant can give ten thousand the same MAC address."""
 BY_OWNER: Final = "owner"
 """Index of pods: the :class:`ownership.Owner` that controls them."""
 BY_MACHINE: Final = "machine"
@@ -91,12 +93,12 @@ class Informers:
         return self.vms.by_index(BY_STORAGE, storage)
 
     def holders_of(self, storage: Storage) -> Iterable[Object]:
-        """Return those of them that hold it (:func:`controller.reconcilers.precedence.holds`)."""
-        return self.vms.by_index(BY_HELD_STORAGE, storage)
+        """Return those of them that hold it (:func:`controller.reconcilers.precedence.holds`), of many some."""
+        return self.vms.by_index(BY_HELD_STORAGE, storage, MAX_NAMESAKES)
 
     def machines_with_mac(self, mac: Mac) -> Iterable[Object]:
-        """Return the machines of which an interface has this address."""
-        return self.vms.by_index(BY_MAC, mac)
+        """Return the machines of which an interface has this address, of many some."""
+        return self.vms.by_index(BY_MAC, mac, MAX_NAMESAKES)
 
 
 def machine_of(migration: Object) -> list[NamespacedName]:

@@ -89,12 +89,15 @@ class Controller:
             if self._workers is None:
                 while True:
                     tasks.create_task(self._process(await self.queue.get()))
+                    await asyncio.sleep(0)  # they would all begin in one turn of the event loop
             for _ in range(self._workers):
                 tasks.create_task(self._work())
 
     async def _work(self) -> None:
         while True:
             await self._process(await self.queue.get())
+            # A pass that waits for nobody would be followed by the next one, and a lease is to be renewed in this event loop, too.
+            await asyncio.sleep(0)
 
     async def _process(self, request: Request) -> None:
         began = asyncio.get_running_loop().time()

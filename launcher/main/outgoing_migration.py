@@ -7,7 +7,6 @@ said here. So ``succeeded`` is said once QEMU is gone from this pod, and anythin
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 import time
@@ -242,5 +241,7 @@ class OutgoingMigration:
                 continue
             logger.warning("the pod's memory is about to end, so the migration is broken off", extra={"bytes_left": left})
             self._memory_ends = True
-            with contextlib.suppress(HypervisorError):  # asked again at the next look
+            try:
                 await self._hypervisor.abort_job(self._name)
+            except HypervisorError:  # the migration goes on, or ends for another reason; asked again at the next look
+                self._memory_ends = False

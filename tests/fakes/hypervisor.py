@@ -52,7 +52,7 @@ class FakeHypervisor:
         self.disks: list[Disks] = []
         """The same."""
         self.fail_next: HypervisorError | None = None
-        """Raised by the next ``create``, ``migrate`` or ``destroy``, before it does anything."""
+        """Raised by the next ``create``, ``migrate``, ``abort_job`` or ``destroy``, before it does anything."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
         self._callbacks: list[Callable[[], None]] = []
@@ -132,6 +132,7 @@ class FakeHypervisor:
 
     async def abort_job(self, name: str) -> None:
         await self._step("abort")
+        self._fail()
         self.end_migration(name, MigrationAborted(f"migrate domain {name}: aborted"))
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:

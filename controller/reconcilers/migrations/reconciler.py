@@ -132,7 +132,8 @@ class Migrations:
 
     async def _clean_up(self, migration: Object) -> Result:
         """See to one that is over and tidied up, by the copy here alone: of these each look would cost the server three reads."""
-        others = self._informers.migrations_of(evictions.machine_of(migration))
+        # Of those that a tenant's finalizer holds there may be thousands, and each of them is looked at when the machine changes.
+        others = () if is_deleting(migration) else self._informers.migrations_of(evictions.machine_of(migration))
         actions = migration_history.clean_up(migration, others, self._limits.kept, self._clock.now())
         return Result(await self._applier.apply(migration, actions))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import islice
 from typing import Final
 
 from apiserver.apis.core.resources import EVENTS, PODS
@@ -27,8 +26,6 @@ from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.runtime.clock import Clock
 
-MAX_NAMESAKES: Final = 64
-"""Machines that are looked at for each MAC address of one that starts: a tenant can give ten thousand the same."""
 LIVE_PAGE: Final = 2
 """Pods of a machine that are in memory whole at once, when they are asked for live: a tenant can make them of 12 MiB there."""
 
@@ -136,7 +133,7 @@ class Gathering:
         """
         if attempts.is_open(vm) and phases.phase_of(vm) != phases.SCHEDULING:
             return ()
-        found = (each for storage in storage_of_vm(vm) for each in islice(self._informers.holders_of(storage), MAX_NAMESAKES))
+        found = (each for storage in storage_of_vm(vm) for each in self._informers.holders_of(storage))
         others = {name_of(each): each for each in found if namespace_of(each) == namespace_of(vm) and uid_of(each) != uid_of(vm)}
         if attempts.is_open(vm):
             return tuple(each for each in others.values() if phases.phase_of(each) in phases.WITH_GUEST)
@@ -146,14 +143,14 @@ class Gathering:
         """Return which files of its pod's node a machine that is not handed over yet has to wait for, and whom."""
         node = pod_state.node_of(pod)
         files = map(NodeFile, disk_claims.files_of(vm))
-        found = (each for file in files for each in islice(self._informers.holders_of(file), MAX_NAMESAKES))
+        found = (each for file in files for each in self._informers.holders_of(file))
         there = {uid_of(each): each for each in found if node and dig(each, "status", "nodeName") == node}
         others = [each for uid, each in there.items() if uid != uid_of(vm) and phases.phase_of(each) in phases.WITH_GUEST]
         return tuple(f"{path} of node {node} by {_who(vm, other)}" for other in others for path in disk_claims.contested_files(vm, other))
 
     def _namesakes(self, vm: Object) -> tuple[str, ...]:
         """Return the names of other machines with a pod that have a MAC address of this one; of many machines that share one, some."""
-        found = (each for mac in macs_of_vm(vm) for each in islice(self._informers.machines_with_mac(mac), MAX_NAMESAKES))
+        found = (each for mac in macs_of_vm(vm) for each in self._informers.machines_with_mac(mac))
         return tuple(sorted({name_of(each) for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in phases.WITH_POD}))
 
     def _known_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:

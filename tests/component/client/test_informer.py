@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -12,7 +13,7 @@ from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.client.backoff import Backoff
-from apiserver.client.informer import Informer
+from apiserver.client.informer import TURN_SECONDS, Informer
 from apiserver.client.rest import Client
 from tests.fakes.kubeapi import FakeAPI
 
@@ -66,6 +67,27 @@ async def test_an_informer_holds_what_the_server_has_and_follows_it(streaming_li
         await eventually(lambda: same(informer, api))
         assert informer.get("default", "m0") is not None
         assert informer.get("default", "m1") is None
+
+
+@pytest.mark.parametrize("streaming_lists", [True, False], ids=["streaming list", "list and watch"])
+async def test_others_have_their_turns_while_objects_that_came_at_once_are_indexed(streaming_lists: bool) -> None:
+    api = FakeAPI()
+    api.streaming_lists = streaming_lists
+    objects, turns = 20, 0
+    for number in range(objects):
+        await api.put(PATH, a_map(f"m{number}"))
+    seen: list[int] = []
+
+    def slow(obj: Object) -> list[str]:
+        seen.append(turns)
+        time.sleep(TURN_SECONDS)
+        return [name_of(obj)]
+
+    async with following(api, indexers={"name": slow}) as informer:
+        while not informer.synced.is_set():
+            turns += 1
+            await asyncio.sleep(0)
+    assert len(seen) == len(set(seen)) == objects
 
 
 async def test_a_cut_watch_goes_on_where_it_was_without_a_new_list() -> None:

@@ -112,3 +112,40 @@ def test_what_callbacks_and_indexers_raise_about_one_object_ends_there() -> None
     store.delete(an_object("c", None, 3))
     assert heard[-1] == "gone"
     assert len(store) == 3
+
+
+def numbered(number: int, version: int = 1) -> Object:
+    return {"metadata": {"name": f"{number:03}", "namespace": "n", "uid": str(number), "resourceVersion": str(version)}, "data": number}
+
+
+def test_a_limit_gives_those_that_came_first_and_looks_at_no_others() -> None:
+    store = Store({"all": lambda _: ["all"]})
+    for number in (3, 1, 2, 0):
+        store.apply(numbered(number))
+    assert [each["data"] for each in store.by_index("all", "all", 2)] == [3, 1]
+    assert [each["data"] for each in store.by_index("all", "all")] == [0, 1, 2, 3]
+    store.delete(numbered(3, 2))
+    assert [each["data"] for each in store.by_index("all", "all", 2)] == [1, 2]
+
+
+def test_indexers_are_asked_once_about_what_was_prepared_and_again_about_what_changed_meanwhile() -> None:
+    asked: list[int] = []
+
+    def parity(obj: Object) -> list[int]:
+        asked.append(obj["data"])
+        return [obj["data"] % 2]
+
+    store = Store({"parity": parity})
+    store.apply(known := numbered(0))
+    prepared = [known, numbered(1), numbered(2)]
+    asked.clear()
+    for each in prepared:
+        store.prepare(each)
+    assert asked == [1, 2]
+    store.apply({**numbered(2), "data": 5})  # a write of ours was answered before the rest was prepared
+    store.replace([*prepared, numbered(3)], "1")
+    assert asked == [1, 2, 5, 3]
+    assert [each["data"] for each in store.by_index("parity", 1)] == [1, 5, 3]
+    store.replace([numbered(2, 2)], "2")
+    assert [each["data"] for each in store.by_index("parity", 0)] == [2]
+    assert list(store.by_index("parity", 1)) == []

@@ -116,3 +116,38 @@ def test_one_object_never_has_two_workers() -> None:
         return most
 
     assert run(scenario()) == 1
+
+
+@pytest.mark.parametrize("workers", [1, None])
+def test_passes_that_wait_for_nobody_let_others_have_their_turns(workers: int | None) -> None:
+    """A tenant's thousand objects were looked at in one turn of the event loop, in which virt-controller's lease is renewed, too."""
+    passes, turns = 50, [0]
+
+    class Busy:
+        def __init__(self) -> None:
+            self.left = passes
+
+        async def reconcile(self, request: Request) -> Result:
+            self.left -= 1
+            if not self.left:
+                done.set()
+            return Result()
+
+    async def others() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        controller = Controller("test", Busy(), workers=workers)
+        for number in range(passes):
+            controller.enqueue(Request("ns", f"name-{number}"))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in (others(), controller.run())]
+            await done.wait()
+            for each in tasks:
+                each.cancel()
+
+    done = asyncio.Event()
+    run(scenario())
+    assert turns[0] >= passes - 1

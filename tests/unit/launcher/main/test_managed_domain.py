@@ -317,6 +317,20 @@ async def test_an_aborted_migration_is_cancelled(world: World) -> None:
     assert world.status.ending is None
 
 
+async def test_a_migration_that_could_not_be_broken_off_is_not_said_to_have_ended_for_want_of_memory(world: World) -> None:
+    await migrating(world)
+    world.hypervisor.fail_next = HypervisorError("abort: timed out")
+    world.memory = 0
+    await world.until(lambda: world.hypervisor.fail_next is None)
+    world.memory = None
+    assert world.hypervisor.migrating
+    world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
+    await world.until(lambda: state_of(world) == "failed")
+    migration = world.status.migration_of("m1")
+    assert migration is not None
+    assert migration.message == "the relay broke"
+
+
 async def test_a_migration_is_broken_off_before_the_pods_memory_ends_and_the_guest_goes_on(world: World) -> None:
     world.memory = outgoing_migration.MEMORY_KEPT
     await migrating(world)
