@@ -225,7 +225,7 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
     old = vm.get("status") or {}
     stamp = times.to_rfc3339(now)
     generation = objects.dig(vm, "metadata", "generation") or 0
-    status = phases.enter(old, PHASES[end.result], now)
+    status = phases.without_guest(phases.enter(old, PHASES[end.result], now))
     status["observedGeneration"] = generation
     number = power.current_attempt(vm)
     status["attempts"] = [
@@ -235,16 +235,7 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
         for each in old.get("attempts") or ()
     ]
     ready: Object = {"type": words.READY, "status": "False", "reason": end.reason, "message": end.message, "observedGeneration": generation}
-    conditions = objects.with_condition(status.get("conditions"), ready, now=stamp)
-    of_a_guest = (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS, words.FILESYSTEMS_READY)
-    for kind in (words.PAUSED, words.MIGRATABLE, words.NETWORK_READY, *of_a_guest):
-        conditions = objects.without_condition(conditions, kind)
-    status["conditions"] = conditions
-    if words.waits_for_image(vm):  # nobody looks for it any more
-        status["conditions"] = objects.without_condition(status["conditions"], words.DISKS_READY)
-    for field in phases.OF_A_PLACE:
-        status.pop(field, None)
-    return status
+    return {**status, "conditions": objects.with_condition(status["conditions"], ready, now=stamp)}
 
 
 def not_understood(vm: Object, why: str, now: datetime) -> Object:

@@ -117,6 +117,8 @@ TYPES: Final = (
     LAUNCHER_OUTDATED,
 )
 """Types that a VirtualMachine's conditions may have."""
+OF_A_GUEST: Final = (PAUSED, MIGRATABLE, NETWORK_READY, AGENT_CONNECTED, ACCESS_CREDENTIALS, FILESYSTEMS_READY)
+"""Types of those that tell of a guest: an end takes them away."""
 
 
 def paused(message: str) -> str:
@@ -134,6 +136,11 @@ def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     """Return the condition of this type of a machine if it is False."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), kind)
     return found if found is not None and found.get("status") == "False" else None
+
+
+def waits_for_disks(vm: Mapping[str, Any]) -> bool:
+    """Return whether a machine, or its pod, waits for something of its disks, whoever looks for it."""
+    return any(waits(vm) for waits in (waits_for_image, waits_for_source, waits_for_claim, waits_for_volume))
 
 
 def waits_for_image(vm: Mapping[str, Any]) -> bool:

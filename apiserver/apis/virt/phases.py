@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from apiserver.apis.meta import objects, times
+from apiserver.apis.virt import conditions
 
 PENDING: Final = "Pending"
 """Nothing runs because something is missing: a claim, a slot."""
@@ -99,6 +100,16 @@ def phase_of(obj: Mapping[str, Any]) -> str:
 def is_unfinished(migration: Mapping[str, Any]) -> bool:
     """Return whether a Migration may still move its virtual machine."""
     return phase_of(migration) not in MIGRATION_FINAL
+
+
+def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status of a machine without what it says of a guest that is gone: fields of its place, and conditions.
+
+    Of ``DisksReady`` that is what was waited for: nobody looks for it any more. A disk that failed is still told of.
+    """
+    gone = (*conditions.OF_A_GUEST, *((conditions.DISKS_READY,) if conditions.waits_for_disks({"status": status}) else ()))
+    kept = {key: value for key, value in status.items() if key not in OF_A_PLACE}
+    return {**kept, "conditions": [dict(each) for each in status.get("conditions") or () if each.get("type") not in gone]}
 
 
 def enter(status: Mapping[str, Any], phase: str, now: datetime) -> dict[str, Any]:

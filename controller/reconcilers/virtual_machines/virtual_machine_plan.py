@@ -370,15 +370,8 @@ def _record_end(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
         "attempts": attempts.changed(seen.vm, current, end),
         "observedGeneration": statuses.generation(seen),
     }
-    if any(
-        waits(seen.vm) for waits in (words.waits_for_image, words.waits_for_source, words.waits_for_claim, words.waits_for_volume)
-    ):  # nobody looks for it any more
-        status["conditions"] = without_condition(status["conditions"], words.DISKS_READY)
-    gone = (words.NETWORK_READY,) if words.waits_for_network(seen.vm) else ()
-    for kind in (words.AGENT_CONNECTED, words.ACCESS_CREDENTIALS, words.FILESYSTEMS_READY, words.LAUNCHER_OUTDATED, *gone):
-        status["conditions"] = without_condition(status["conditions"], kind)
-    for key in phases.OF_A_PLACE:
-        status.pop(key, None)
+    status = phases.without_guest(status)
+    status["conditions"] = without_condition(status["conditions"], words.LAUNCHER_OUTDATED)
     warning = result == power.RESULT_FAILED
     return (WriteStatus(status), Emit("Warning" if warning else "Normal", result, message))
 

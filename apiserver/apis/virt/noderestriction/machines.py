@@ -50,17 +50,7 @@ class Rights:
     """Of the current attempt, each once."""
 
 
-_OF_A_GUEST: Final = frozenset(
-    {
-        words.PAUSED,
-        words.MIGRATABLE,
-        words.DISKS_READY,
-        words.NETWORK_READY,
-        words.AGENT_CONNECTED,
-        words.ACCESS_CREDENTIALS,
-        words.FILESYSTEMS_READY,
-    }
-)
+_OF_A_GUEST: Final = frozenset({*words.OF_A_GUEST, words.DISKS_READY})
 _WAITING: Final = Rights(PHASE_FIELDS | {"conditions", "imports"}, frozenset({words.READY, words.DISKS_READY, words.NETWORK_READY}))
 _REPORTING: Final = Rights(
     PHASE_FIELDS

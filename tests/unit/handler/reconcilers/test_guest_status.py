@@ -195,6 +195,13 @@ def test_an_end_clears_what_only_a_running_guest_has() -> None:
     assert status["attempts"][0]["runningTime"]
 
 
+def test_an_end_leaves_the_conditions_that_tell_of_no_guest() -> None:
+    """As virt-controller leaves them (``test_virtual_machine_plan_corners``), which alone may take LauncherOutdated away."""
+    known = [{"type": each, "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"} for each in conditions.TYPES]
+    status = guest_status.ended({**a_vm(), "status": {"conditions": known}}, guest_status.End("Stopped", "ShutDown", "bye"), NOW)
+    assert {each["type"] for each in status["conditions"]} == {"Ready", "DisksReady", "DisruptionTarget", "LauncherOutdated"}
+
+
 def test_a_wait_for_an_image_names_disk_claim_and_file_and_is_written_once() -> None:
     vm = a_vm()
     vm["spec"]["domain"]["devices"]["disks"][0]["source"]["name"] = "myVolumeClaim"

@@ -32,6 +32,16 @@ def test_from_the_hand_over_on_there_may_be_a_guest() -> None:
     assert phases.OWNED_BY_HANDLER | {phases.UNKNOWN} == phases.WITH_GUEST
 
 
+@pytest.mark.parametrize(
+    ("reason", "stays"),
+    [("DiskIOError", True), ("DiskImageNotFound", False), ("SecretNotFound", False), ("DiskInUse", False), ("ClaimNotBound", False)],
+)
+def test_of_disks_an_end_leaves_what_failed_and_not_what_was_waited_for(reason: str, stays: bool) -> None:
+    status = {"phase": "Failed", "nodeName": "n", "conditions": [{"type": "DisksReady", "status": "False", "reason": reason}]}
+    left = phases.without_guest(status)
+    assert (left["phase"], "nodeName" in left, bool(left["conditions"])) == ("Failed", False, stays)
+
+
 def test_an_object_without_a_status_has_no_phase() -> None:
     assert phases.phase_of({}) == ""
     assert phases.phase_of({"status": {"phase": None}}) == ""
