@@ -14,12 +14,12 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import forms
+from apiserver.apis.virt.hardware.interfaces import MAX_INTERFACES
 from launcher.protocol import messages
 
 WRITE_SECONDS: Final = 60.0
 MAX_WORD: Final = 128
 MAX_PROBLEM: Final = 256
-MAX_INTERFACES: Final = 8
 MAX_ADDRESSES: Final = 8
 
 

@@ -11,6 +11,8 @@ from apiserver.apis.virt import cloud_init, disk_imports
 from apiserver.apis.virt.hardware import cpu, disk_io_tune, given, host_disks, network_disks
 from apiserver.apis.virt.hardware.given import Domain
 
+MAX_DISKS: Final = 26
+"""Of a machine, and so of the imports that its status tells of."""
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
 """Types of disks; those that are made in the pod are :data:`cloud_init.MADE`."""
