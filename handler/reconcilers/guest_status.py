@@ -56,12 +56,6 @@ PAUSES: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Reason and message of the condition Paused, by libvirt's reason."""
 
-PHASES: Final[Mapping[str, str]] = {
-    power.RESULT_SUCCEEDED: phases.SUCCEEDED,
-    power.RESULT_STOPPED: phases.STOPPED,
-    power.RESULT_FAILED: phases.FAILED,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -225,7 +219,7 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
     old = vm.get("status") or {}
     stamp = times.to_rfc3339(now)
     generation = objects.dig(vm, "metadata", "generation") or 0
-    status = phases.enter(old, PHASES[end.result], now)
+    status = phases.enter(old, power.PHASES[end.result], now)
     status["observedGeneration"] = generation
     number = power.current_attempt(vm)
     status["attempts"] = [

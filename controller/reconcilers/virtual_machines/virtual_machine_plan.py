@@ -360,12 +360,11 @@ def _record_end(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     current = power.current_attempt(seen.vm)
     result, message = _result(seen, decision, current)
     message = disruptions.added(seen, message)
-    phase = {power.RESULT_STOPPED: phases.STOPPED, power.RESULT_SUCCEEDED: phases.SUCCEEDED}.get(result, phases.FAILED)
     end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
     if (last := _last_pod(seen)) is not None and pod_state.has_run(last):  # it may have ended before it was seen to run
         end["nodeName"] = pod_state.node_of(last)
     status = {
-        **phases.enter(statuses.status_of(seen), phase, seen.now),
+        **phases.enter(statuses.status_of(seen), power.PHASES[result], seen.now),
         "conditions": statuses.ready(seen, "False", f"Attempt{result}", message),
         "attempts": attempts.changed(seen.vm, current, end),
         "observedGeneration": statuses.generation(seen),

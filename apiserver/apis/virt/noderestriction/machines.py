@@ -28,9 +28,7 @@ Object = Mapping[str, Any]
 
 HANDLED: Final = phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
 """Phases that virt-handler may follow with another."""
-RESULTS: Final[Mapping[str, str]] = MappingProxyType(
-    {phases.STOPPED: power.RESULT_STOPPED, phases.SUCCEEDED: power.RESULT_SUCCEEDED, phases.FAILED: power.RESULT_FAILED}
-)
+RESULTS: Final[Mapping[str, str]] = MappingProxyType({phase: result for result, phase in power.PHASES.items()})
 """The result of the attempt that ended, by the phase that says so."""
 RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime")
 """Fields of ``status.migration`` that are the Migration's own."""
