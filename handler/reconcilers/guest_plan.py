@@ -78,7 +78,7 @@ Action = StartGuest | SendRequest | ReportGuest | ReportNotUnderstood | EndAttem
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return the next actions; after them, look again. None at all: nothing can be done until something changes."""
     phase = phases.phase_of(seen.vm)
-    if phase not in phases.OWNED_BY_HANDLER and phase != phases.UNKNOWN:
+    if phase not in phases.HANDLED:
         return ()
     if seen.not_understood and not seen.gone:
         return (ReportNotUnderstood(seen.not_understood),)

@@ -199,7 +199,7 @@ def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action,
 
 def is_handled(vm: Object) -> bool:
     """True if a guest may run in the pod that the status names, and virt-handler of its node is the one to write how it ends."""
-    return attempts.is_open(vm) and phases.phase_of(vm) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
+    return attempts.is_open(vm) and phases.phase_of(vm) in phases.HANDLED
 
 
 def _wait_out(seen: Observed) -> tuple[Action, ...]:

@@ -26,8 +26,6 @@ from apiserver.apis.virt.noderestriction.differences import PHASE_FIELDS, STATUS
 
 Object = Mapping[str, Any]
 
-HANDLED: Final = phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
-"""Phases that virt-handler may follow with another."""
 RESULTS: Final[Mapping[str, str]] = MappingProxyType({phase: result for result, phase in power.PHASES.items()})
 """The result of the attempt that ended, by the phase that says so."""
 RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime")
@@ -112,7 +110,7 @@ def validate(write: MachineWrite) -> list[FieldError]:
         return [forbidden(STATUS.child("nodeName"), f'the virtual machine is not on node "{write.node}"')]
     moves = here != write.node
     before, after = phases.phase_of(write.old), phases.phase_of(write.new)
-    if before not in HANDLED:
+    if before not in phases.HANDLED:
         return [
             forbidden(STATUS.child("phase"), f"the virtual machine is {before or phases.PENDING}, which is virt-controller's to change")
         ]
