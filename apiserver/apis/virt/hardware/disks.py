@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ LUN: Final = "lun"
 """Value of ``device``."""
 EMPTY: Final = "EmptyDisk"
 """Type of a disk that is made blank in the pod."""
+WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
+"""Form of ``wwn``, a World Wide Name."""
 
 
 def defaulted(domain: Domain) -> list[Object]:

@@ -53,7 +53,6 @@ MIN_OVERLAY: Final = quantity.parse("1Mi")
 MAX_OVERLAY: Final = quantity.parse("64Ti")
 
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
-_WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _NO_MEDIUM: Final = "only a cdrom may have neither type nor source"
 _LUNS: Final = (hardware.CLAIM, ISCSI)
 _NOT_OF_A_LUN: Final = ("readOnly", "serial", "wwn", "driver", "blockSize", "ioTune")
@@ -307,7 +306,7 @@ def _validate_identity(disk: Object, path: Path) -> list[FieldError]:
     if (wwn := disk.get("wwn")) is not None:
         if disk["target"]["bus"] != "scsi":
             found.append(forbidden(path.child("wwn"), "needs bus scsi"))
-        elif not _WWN.fullmatch(wwn):
+        elif not hardware.WWN.fullmatch(wwn):
             found.append(invalid(path.child("wwn"), wwn, "must consist of 16 hexadecimal digits"))
     return found
 
