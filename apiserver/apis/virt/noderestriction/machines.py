@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta.objects import dig, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError, forbidden
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import migration_attempts, phases, power
+from apiserver.apis.virt import conditions, migration_attempts, phases, power
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.noderestriction import differences
@@ -48,25 +47,27 @@ class Rights:
 
 _OF_A_GUEST: Final = frozenset(
     {
-        words.PAUSED,
-        words.MIGRATABLE,
-        words.DISKS_READY,
-        words.NETWORK_READY,
-        words.AGENT_CONNECTED,
-        words.ACCESS_CREDENTIALS,
-        words.FILESYSTEMS_READY,
+        conditions.PAUSED,
+        conditions.MIGRATABLE,
+        conditions.DISKS_READY,
+        conditions.NETWORK_READY,
+        conditions.AGENT_CONNECTED,
+        conditions.ACCESS_CREDENTIALS,
+        conditions.FILESYSTEMS_READY,
     }
 )
-_WAITING: Final = Rights(PHASE_FIELDS | {"conditions", "imports"}, frozenset({words.READY, words.DISKS_READY, words.NETWORK_READY}))
+_WAITING: Final = Rights(
+    PHASE_FIELDS | {"conditions", "imports"}, frozenset({conditions.READY, conditions.DISKS_READY, conditions.NETWORK_READY})
+)
 _REPORTING: Final = Rights(
     PHASE_FIELDS
     | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "podIP"},
-    _OF_A_GUEST | {words.READY},
+    _OF_A_GUEST | {conditions.READY},
     attempt=frozenset({"runningTime"}),
 )
 _ENDING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", *phases.OF_A_PLACE},
-    frozenset({words.READY}),
+    frozenset({conditions.READY}),
     _OF_A_GUEST,
     frozenset({"endTime", "result", "message"}),
 )

@@ -14,8 +14,8 @@ from typing import Literal
 from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Time, keyed_by
-from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import migration_attempts
+from apiserver.apis.virt.conditions import TYPES as CONDITION_TYPES
 from apiserver.apis.virt.evictions import Strategy
 from apiserver.apis.virt.power import Action, Result, RunStrategy
 from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
@@ -269,7 +269,7 @@ class VirtualMachineStatus(Model):
     )
     conditions: list[Condition] | None = Field(
         None,
-        description=f"{', '.join(words.TYPES)}: each with its reason.",
+        description=f"{', '.join(CONDITION_TYPES)}: each with its reason.",
         json_schema_extra=keyed_by("type"),
     )
     attempt: Int32 | None = Field(None, description="The number of the current start, part of the pod's name.")
