@@ -6,7 +6,7 @@ import asyncio
 
 from apiserver.apis.core.resources import NAMESPACES
 from apiserver.apis.meta.errors import Details, NotFound, ServiceUnavailable, StatusError
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import Object, without_managed_fields
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client, TransportError
 
@@ -49,5 +49,4 @@ class Namespaces:
 
 def trim(namespace: Object) -> Object:
     """Keep what plug-ins and policies read of a namespace; who wrote which field is the larger half of many."""
-    metadata = {key: value for key, value in namespace["metadata"].items() if key != "managedFields"}
-    return {**namespace, "metadata": metadata}
+    return without_managed_fields(namespace)

@@ -34,7 +34,7 @@ from apiserver.apis.core.resources import (
     VALIDATING_POLICY_BINDINGS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import Object, without_managed_fields
 from apiserver.apis.meta.resources import Resource
 from apiserver.cel.asking import Ask
 from apiserver.client.informer import Informer
@@ -93,7 +93,7 @@ class _Parts:
 
     def informer(self, resource: Resource) -> Informer:
         """Return a copy of a kind of configurations."""
-        informer = Informer(self.client, resource, trim=_without_managers)
+        informer = Informer(self.client, resource, trim=without_managed_fields)
         self.follow(informer)
         return informer
 
@@ -220,7 +220,3 @@ def admitting(
         changes=parts.changes,
     )
     return made
-
-
-def _without_managers(obj: Object) -> Object:
-    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}

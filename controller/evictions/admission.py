@@ -109,7 +109,7 @@ class Evictions:
                 return decision if dry_run else await self._apply(seen, decision, namespace, peer)  # up to its request without a pause
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning("answer an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
-            return _not_known(name)
+            return Decision(allowed=False, message=evictions.not_known(name))
 
     async def _gather(self, namespace: str, name: str) -> Observed:
         look = await self._look(namespace, name)
@@ -213,7 +213,3 @@ class Evictions:
             self._being_made.pop(pod_uid, None)
         logger.info("move a guest because its pod is evicted", extra={"migration": str(key_of(made)), "peer": peer})
         return decision
-
-
-def _not_known(name: str) -> Decision:
-    return Decision(allowed=False, message=f"whether pod {name} may be evicted is not known now; ask again")

@@ -46,8 +46,7 @@ from apiserver.apis.meta.objects import (
     uid_of,
     with_condition,
 )
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import evictions, phases, power
+from apiserver.apis.virt import conditions, evictions, phases, power
 from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
 from controller.reconcilers.migrations import ended_drains, made_migrations, migratable
@@ -196,17 +195,17 @@ def _not_movable(seen: Observed, vm: Object) -> Decision | None:
 
 def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
     """Let the pod be evicted while its machine is on, and have that written down."""
-    conditions = dig(vm, "status", "conditions")
-    if is_true(conditions, words.DISRUPTION_TARGET):
+    found = dig(vm, "status", "conditions")
+    if is_true(found, conditions.DISRUPTION_TARGET):
         return ALLOWED
     new = {
-        "type": words.DISRUPTION_TARGET,
+        "type": conditions.DISRUPTION_TARGET,
         "status": "True",
-        "reason": words.EVICTION_ALLOWED,
+        "reason": conditions.EVICTION_ALLOWED,
         "message": f"pod {name_of(pod)} on node {pod_state.node_of(pod)} was to be evicted, as by kubectl drain",
         "observedGeneration": int(dig(vm, "metadata", "generation") or 0),
     }
-    status = {**(vm.get("status") or {}), "conditions": with_condition(conditions, new, now=times.to_rfc3339(seen.now))}
+    status = {**(vm.get("status") or {}), "conditions": with_condition(found, new, now=times.to_rfc3339(seen.now))}
     return Decision(allowed=True, status=status)
 
 

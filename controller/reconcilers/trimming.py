@@ -12,7 +12,6 @@ from controller.reconcilers.nodes import emptied_nodes, node_pool
 from controller.reconcilers.pods import ownership, readiness
 
 _OF_POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
-_OF_POD_LABELS: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
 _OF_POD_SPEC: Final = ("automountServiceAccountToken", "nodeName", "restartPolicy", "terminationGracePeriodSeconds")
 _OF_POD_STATUS: Final = ("message", "phase", "podIP", "reason")
 _OF_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
@@ -93,7 +92,7 @@ def _trim_pod_metadata(metadata: Object) -> Object:
     labels, owner = metadata.get("labels") or {}, controller_of({"metadata": metadata})
     return {
         **{key: metadata[key] for key in _OF_POD_METADATA if key in metadata},
-        "labels": {key: labels[key] for key in _OF_POD_LABELS if key in labels},
+        "labels": {key: labels[key] for key in names.POD_LABELS if key in labels},
         "ownerReferences": [_cut(owner, _OF_OWNER, MAX_NAME)] if owner is not None else [],
     }
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
+from apiserver.apis.virt import evictions
 from certs.reloading import Files
 from controller.serving.listening import Connections, listening
 from controller.serving.metrics import certificate
@@ -196,4 +197,4 @@ class EvictionServer:
             logger.warning("no answer in time about an eviction", extra={"namespace": review.namespace, "pod": review.name})
         except Exception:  # of an object that nobody expected: any other answer than 429 ends a drain
             logger.exception("answer an eviction", extra={"namespace": review.namespace, "pod": review.name})
-        return Denied(f"whether pod {review.name} may be evicted is not known now; ask again")
+        return Denied(evictions.not_known(review.name))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from apiserver.apis.meta.backoff import pause_seconds
 from handler.devices import acceleration, kvm
 from handler.devices.acceleration import Choice, Verdict
 
@@ -49,8 +50,7 @@ def is_due(observed: Observed) -> bool:
         return False
     if observed.device != observed.tried:
         return True
-    doublings = min(observed.trials - 1, 16)  # more are longer than the longest
-    return observed.elapsed >= min(FIRST_SECONDS * (1 << doublings), LONGEST_SECONDS)
+    return observed.elapsed >= pause_seconds(observed.trials, FIRST_SECONDS, LONGEST_SECONDS)
 
 
 def identify(path: Path) -> Identity | None:

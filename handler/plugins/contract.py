@@ -30,7 +30,6 @@ POD_UNKNOWN: Final = 3
 INPUT_OUTPUT: Final = 5
 NOT_DECODED: Final = 6
 INVALID_CONFIGURATION: Final = 7
-TRY_AGAIN: Final = 11
 
 FINAL: Final = frozenset({UNSUPPORTED_FIELD, INVALID_CONFIGURATION})
 """Codes of what cannot be, now or ever: the machine's start fails. Everything else is tried again."""

@@ -8,8 +8,7 @@ from typing import Final
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import access_credentials
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import access_credentials, conditions
 from launcher.protocol import messages
 
 MAX_PROBLEM: Final = 256
@@ -32,6 +31,6 @@ def with_propagation(vm: Object, status: Object, observed: messages.Status, now:
         "waiting": ("False", "WaitingForAgent", "the QEMU guest agent sets the public keys once it runs in the guest"),
     }
     state, reason, message = found[observed.authorized_keys.state]
-    condition: Object = {"type": words.ACCESS_CREDENTIALS, "status": state, "reason": reason, "message": message}
+    condition: Object = {"type": conditions.ACCESS_CREDENTIALS, "status": state, "reason": reason, "message": message}
     condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
     return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}

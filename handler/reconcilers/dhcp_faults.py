@@ -8,7 +8,7 @@ from typing import Final
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import conditions
 from handler.reconcilers.guest_status import NetworkFault
 from launcher.protocol import messages
 
@@ -22,7 +22,9 @@ def fault(observed: messages.Status) -> NetworkFault | None:
     if not dhcp.problem or observed.stopping:
         return None
     cause, problem = one_line(dhcp.cause, MAX_CAUSE), one_line(dhcp.problem, MAX_CAUSE)
-    return NetworkFault(words.DHCP_NOT_SERVED, f"the guest's DHCP server died ({cause}) and does not start again: {problem}; {GOES_ON}")
+    return NetworkFault(
+        conditions.DHCP_NOT_SERVED, f"the guest's DHCP server died ({cause}) and does not start again: {problem}; {GOES_ON}"
+    )
 
 
 def with_restarts(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
@@ -34,25 +36,26 @@ def with_restarts(vm: Object, status: Object, observed: messages.Status, now: da
         observed: what its launcher says.
         now: the time.
     """
-    known, dhcp = objects.condition(status.get("conditions"), words.NETWORK_READY), observed.dhcp
+    known, dhcp = objects.condition(status.get("conditions"), conditions.NETWORK_READY), observed.dhcp
     if known is not None and known.get("status") == "False":
         return status
     if dhcp.restarts <= 0:
-        if known is None or known.get("reason") != words.DHCP_RESTARTED:
+        if known is None or known.get("reason") != conditions.DHCP_RESTARTED:
             return status  # else the guest moved, and this pod's server is another one
         reason, message = "Ready", ""
     else:
         often, cause = "once" if dhcp.restarts == 1 else f"{dhcp.restarts} times", one_line(dhcp.cause, MAX_CAUSE)
         message = f"the guest's DHCP server died and was started again, {often} in this pod; the last time: {cause}"
-        reason = words.DHCP_RESTARTED
-    condition: Object = {"type": words.NETWORK_READY, "status": "True", "reason": reason, "message": message}
+        reason = conditions.DHCP_RESTARTED
+    condition: Object = {"type": conditions.NETWORK_READY, "status": "True", "reason": reason, "message": message}
     condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
     return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
 
 
 def news(vm: Object, status: Object) -> tuple[str, str] | None:
     """Return (reason, message) of an Event where the condition has come to tell of the server, and says another thing than before."""
-    before, after = (objects.condition(each.get("conditions"), words.NETWORK_READY) or {} for each in (vm.get("status") or {}, status))
+    before, after = (objects.condition(each.get("conditions"), conditions.NETWORK_READY) or {} for each in (vm.get("status") or {}, status))
     reason, message = str(after.get("reason")), str(after.get("message"))
-    is_news = reason in (words.DHCP_NOT_SERVED, words.DHCP_RESTARTED) and (reason, message) != (before.get("reason"), before.get("message"))
+    said = (before.get("reason"), before.get("message"))
+    is_news = reason in (conditions.DHCP_NOT_SERVED, conditions.DHCP_RESTARTED) and (reason, message) != said
     return (reason, message) if is_news else None

@@ -8,7 +8,7 @@ from typing import Final
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import conditions
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks
 from launcher.protocol import messages
@@ -33,8 +33,8 @@ def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None
     if not found:
         return None
     message = "; ".join(f"disk {each.disk!r}: {FULL if each.full else FAILS}; {IGNORED if each.ignored else TOLD}" for each in found)
-    reason = words.DISK_FULL if any(each.full for each in found) else words.DISK_FAILS
-    return {"type": words.DISKS_READY, "status": "False", "reason": reason, "message": one_line(message, MAX_MESSAGE)}
+    reason = conditions.DISK_FULL if any(each.full for each in found) else conditions.DISK_FAILS
+    return {"type": conditions.DISKS_READY, "status": "False", "reason": reason, "message": one_line(message, MAX_MESSAGE)}
 
 
 def news(vm: Object, status: Object, of_plugin: str = "") -> tuple[str, str] | None:
@@ -42,8 +42,8 @@ def news(vm: Object, status: Object, of_plugin: str = "") -> tuple[str, str] | N
 
     ``of_plugin``: the reason by which it says that a plugin has not done its part.
     """
-    before, after = (objects.condition(each.get("conditions"), words.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
-    if after.get("reason") not in {words.DISK_FULL, words.DISK_FAILS, of_plugin} - {""}:
+    before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
+    if after.get("reason") not in {conditions.DISK_FULL, conditions.DISK_FAILS, of_plugin} - {""}:
         return None
     if (after["reason"], after.get("message")) == (before.get("reason"), before.get("message")):
         return None

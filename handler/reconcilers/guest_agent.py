@@ -12,14 +12,13 @@ from typing import Any, Final
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import forms
+from apiserver.apis.virt import conditions, forms
+from apiserver.apis.virt.hardware.interfaces import MAX_INTERFACES
 from launcher.protocol import messages
 
 WRITE_SECONDS: Final = 60.0
 MAX_WORD: Final = 128
 MAX_PROBLEM: Final = 256
-MAX_INTERFACES: Final = 8
 MAX_ADDRESSES: Final = 8
 
 
@@ -41,7 +40,7 @@ def with_guest(vm: Object, status: Object, observed: messages.Status, now: datet
     found["conditions"] = objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))
     if known is None:
         return ({**found, "guest": {**guest, "time": times.to_rfc3339(now)}} if guest else found), None
-    before = objects.condition(status.get("conditions"), words.AGENT_CONNECTED) or {}
+    before = objects.condition(status.get("conditions"), conditions.AGENT_CONNECTED) or {}
     if guest == {key: value for key, value in known.items() if key != "time"} and before.get("reason") == condition["reason"]:
         return status, None
     if (left := WRITE_SECONDS - _seconds_since(known, now)) > 0:
@@ -84,7 +83,7 @@ def _condition(agent: messages.AgentStatus, generation: int) -> Object:
     else:
         found = ("True", "Connected", "")
     state, reason, message = found
-    return {"type": words.AGENT_CONNECTED, "status": state, "reason": reason, "message": message, "observedGeneration": generation}
+    return {"type": conditions.AGENT_CONNECTED, "status": state, "reason": reason, "message": message, "observedGeneration": generation}
 
 
 def _has_just_arrived(observed: messages.Status, now: datetime) -> bool:

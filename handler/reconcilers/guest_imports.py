@@ -11,18 +11,17 @@ from typing import Any, Final, Literal
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import disk_imports
+from apiserver.apis.virt import conditions, disk_imports
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks
 from handler.reconcilers import guest_status
 from launcher.protocol import messages
 
 MIB: Final = 1 << 20
-REASONS: Final = (words.IMPORTING, words.IMPORT_FAILED)
+REASONS: Final = (conditions.IMPORTING, conditions.IMPORT_FAILED)
 STARTED: Final = "ImportStarted"
 SUCCEEDED: Final = "ImportSucceeded"
-"""Reasons of Events; ``words.IMPORT_FAILED`` is the third."""
+"""Reasons of Events; ``conditions.IMPORT_FAILED`` is the third."""
 
 
 def of(vm: Mapping[str, Any]) -> dict[str, str]:
@@ -33,7 +32,7 @@ def of(vm: Mapping[str, Any]) -> dict[str, str]:
 
 def is_importing(vm: Mapping[str, Any]) -> bool:
     """Return whether the status says that something is imported."""
-    found = objects.condition(objects.dig(vm, "status", "conditions"), words.DISKS_READY) or {}
+    found = objects.condition(objects.dig(vm, "status", "conditions"), conditions.DISKS_READY) or {}
     return found.get("status") == "False" and found.get("reason") in REASONS
 
 
@@ -46,10 +45,10 @@ def status_of(vm: Object, observed: messages.Status, now: datetime) -> Object:
     if failed:
         why = "; ".join(f"disk {each.disk!r}: {each.message or 'the import failed'}" for each in failed)
         message = guest_status.printable(f"{why}; it is tried again until the machine is off")
-        status = guest_status.waiting(vm, words.IMPORT_FAILED, message, now)
+        status = guest_status.waiting(vm, conditions.IMPORT_FAILED, message, now)
     else:
         how = "; ".join(_progress(each, sources[each.disk]) for each in left) or "images of disks are imported"
-        status = guest_status.waiting(vm, words.IMPORTING, guest_status.printable(how), now)
+        status = guest_status.waiting(vm, conditions.IMPORTING, guest_status.printable(how), now)
     return {**status, "imports": [_entry(each) for each in found]}
 
 
@@ -61,8 +60,8 @@ def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"
         told.append(("Normal", STARTED, guest_status.printable(sources)))
     before = {each.get("disk"): each.get("failures", 0) for each in objects.dig(vm, "status", "imports") or ()}
     if any(each.get("failures", 0) > before.get(each["disk"], 0) for each in status["imports"]):
-        condition = objects.condition(status["conditions"], words.DISKS_READY) or {}
-        told.append(("Warning", words.IMPORT_FAILED, str(condition.get("message"))))
+        condition = objects.condition(status["conditions"], conditions.DISKS_READY) or {}
+        told.append(("Warning", conditions.IMPORT_FAILED, str(condition.get("message"))))
     return told
 
 

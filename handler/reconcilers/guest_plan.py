@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.meta import objects, times
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import phases, power
+from apiserver.apis.virt import conditions, phases, power
 from handler.reconcilers import ending_causes, guest_status
 from handler.reconcilers.guest_status import End
 from launcher.protocol import messages
@@ -78,7 +77,7 @@ Action = StartGuest | SendRequest | ReportGuest | ReportNotUnderstood | EndAttem
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return the next actions; after them, look again. None at all: nothing can be done until something changes."""
     phase = phases.phase_of(seen.vm)
-    if phase not in phases.OWNED_BY_HANDLER and phase != phases.UNKNOWN:
+    if phase not in phases.HANDLED:
         return ()
     if seen.not_understood and not seen.gone:
         return (ReportNotUnderstood(seen.not_understood),)
@@ -99,8 +98,8 @@ def why_down(vm: Mapping[str, Any]) -> str:
     decision = power.decide(vm)
     if not decision.on or decision.attempt > power.current_attempt(vm):
         return decision.message
-    ready = objects.condition(objects.dig(vm, "status", "conditions"), words.READY) or {}
-    return str(ready["message"]) if ready.get("reason") == words.LIVENESS_FAILED else "the attempt has begun to end"
+    ready = objects.condition(objects.dig(vm, "status", "conditions"), conditions.READY) or {}
+    return str(ready["message"]) if ready.get("reason") == conditions.LIVENESS_FAILED else "the attempt has begun to end"
 
 
 def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
@@ -148,7 +147,7 @@ def answered_before(vm: Mapping[str, Any]) -> str:
     One that came while this process was not there is younger than the condition that its predecessor wrote.
     """
     asked = str(objects.dig(vm, "status", "request", "time") or "")
-    known = objects.condition(objects.dig(vm, "status", "conditions"), words.PAUSED) or {}
+    known = objects.condition(objects.dig(vm, "status", "conditions"), conditions.PAUSED) or {}
     since = known.get("lastTransitionTime") if known.get("status") == "True" else None
     return asked if not asked or not since or times.parse(asked) < times.parse(str(since)) else ""
 

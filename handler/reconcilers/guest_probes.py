@@ -8,8 +8,7 @@ from typing import Final
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import phases, probes
+from apiserver.apis.virt import conditions, phases, probes
 from handler.probes.tally import Verdict
 
 MAX_MESSAGE: Final = 512
@@ -29,10 +28,10 @@ def unready(vm: Object, verdict: Verdict) -> str:
         return one_line(f"the readiness probe fails: {verdict.message}", MAX_MESSAGE)
     if verdict.message:
         return one_line(f"{CANNOT_ASK}{verdict.message}", MAX_MESSAGE)
-    known = objects.condition(objects.dig(vm, "status", "conditions"), words.READY) or {}
-    if known.get("status") == "True" or known.get("reason") == words.PAUSED:
+    known = objects.condition(objects.dig(vm, "status", "conditions"), conditions.READY) or {}
+    if known.get("status") == "True" or known.get("reason") == conditions.PAUSED:
         return ""
-    before = str(known.get("message") or "") if known.get("reason") == words.NOT_PROBED else ""
+    before = str(known.get("message") or "") if known.get("reason") == conditions.NOT_PROBED else ""
     return NOT_YET if not before or before.startswith(CANNOT_ASK) else before
 
 
@@ -40,7 +39,7 @@ def ending(vm: Object, status: Object, verdict: Verdict, now: datetime) -> Objec
     """Return the status that ends the attempt of a guest that is not alive: virt-handler then asks it to shut down."""
     message = one_line(f"the liveness probe failed: {verdict.dead}", MAX_MESSAGE)
     generation = objects.dig(vm, "metadata", "generation") or 0
-    ready: Object = {"type": words.READY, "status": "False", "reason": words.LIVENESS_FAILED, "message": message}
+    ready: Object = {"type": conditions.READY, "status": "False", "reason": conditions.LIVENESS_FAILED, "message": message}
     ready["observedGeneration"] = generation
     found = phases.enter(status, phases.STOPPING, now)
     return {**found, "conditions": objects.with_condition(status.get("conditions"), ready, now=times.to_rfc3339(now))}
@@ -48,6 +47,6 @@ def ending(vm: Object, status: Object, verdict: Verdict, now: datetime) -> Objec
 
 def became_unready(vm: Object, status: Object) -> str:
     """Return why a machine that was Ready is not any more, by its probe; empty if it is none such."""
-    before = objects.condition(objects.dig(vm, "status", "conditions"), words.READY) or {}
-    after = objects.condition(status.get("conditions"), words.READY) or {}
-    return str(after["message"]) if before.get("status") == "True" and after.get("reason") == words.NOT_PROBED else ""
+    before = objects.condition(objects.dig(vm, "status", "conditions"), conditions.READY) or {}
+    after = objects.condition(status.get("conditions"), conditions.READY) or {}
+    return str(after["message"]) if before.get("status") == "True" and after.get("reason") == conditions.NOT_PROBED else ""

@@ -11,8 +11,7 @@ from typing import Any, Final
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import chosen_cpu, forms, layout, phases, power
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import chosen_cpu, conditions, forms, layout, phases, power
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_disks, vsock
 from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
@@ -44,23 +43,17 @@ WATCHDOG_FIRED: Final = "WatchdogFired"
 DISK_FULL: Final = "I/O error: no room"
 """In place of libvirt's reason, which is an I/O error whatever it was."""
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
-    "user": ("User", words.PAUSED_ON_REQUEST),
+    "user": ("User", conditions.PAUSED_ON_REQUEST),
     "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
     DISK_FULL: (
-        words.DISK_FULL,
+        conditions.DISK_FULL,
         "the storage of a disk is full, and the guest has lost nothing: expand the PersistentVolumeClaim or make room where it lies; the "
         "guest goes on by itself some time after that, and at once by unpause",
     ),
     "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
-    "crashed": (words.GUEST_PANICKED, "the guest panicked"),
+    "crashed": (conditions.GUEST_PANICKED, "the guest panicked"),
 }
 """Reason and message of the condition Paused, by libvirt's reason."""
-
-PHASES: Final[Mapping[str, str]] = {
-    power.RESULT_SUCCEEDED: phases.SUCCEEDED,
-    power.RESULT_STOPPED: phases.STOPPED,
-    power.RESULT_FAILED: phases.FAILED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +80,7 @@ def end_of(ending: messages.Ending) -> End | None:
         "start-failed": "StartFailed",
     }[ending.kind]
     if ending.kind == "crashed" and (ending.panicked or ending.watchdog):
-        reason = words.GUEST_PANICKED if ending.panicked else WATCHDOG_FIRED
+        reason = conditions.GUEST_PANICKED if ending.panicked else WATCHDOG_FIRED
     message = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
         ending.kind, reason
     )
@@ -135,12 +128,12 @@ def running(
     status["attempts"] = _with_running_time(vm, old, stamp)
     barrier = observed.not_migratable or _plugin_barrier(vm, interfaces)
     for condition in _conditions(observed, domain, generation, barrier, guest_probes.unready(vm, verdict)):
-        if condition["type"] == words.MIGRATABLE and not barrier and _is_held_by_claims(old):
+        if condition["type"] == conditions.MIGRATABLE and not barrier and _is_held_by_claims(old):
             continue  # this side knows nothing of claims
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
     if silent := _silent_servers(vm, observed.servers_silent):
         message = printable(f"{silent}; what the guest reads and writes there waits, or fails, until it does")
-        away: Object = {"type": words.DISKS_READY, "status": "False", "reason": words.DISK_SERVER_SILENT, "message": message}
+        away: Object = {"type": conditions.DISKS_READY, "status": "False", "reason": conditions.DISK_SERVER_SILENT, "message": message}
         away["observedGeneration"] = generation
         return {**status, "conditions": objects.with_condition(status.get("conditions"), away, now=stamp)}
     if failing := disk_faults.condition(vm, observed.disk_faults):
@@ -151,10 +144,16 @@ def running(
 
 def _with_disks_found(status: Object, generation: int, stamp: str) -> Object:
     """Take back that a disk was in the way."""
-    known = objects.condition(status.get("conditions"), words.DISKS_READY)
+    known = objects.condition(status.get("conditions"), conditions.DISKS_READY)
     if known is None or known.get("status") == "True":
         return status
-    found = {"type": words.DISKS_READY, "status": "True", "reason": words.DISKS_FOUND, "message": "", "observedGeneration": generation}
+    found = {
+        "type": conditions.DISKS_READY,
+        "status": "True",
+        "reason": conditions.DISKS_FOUND,
+        "message": "",
+        "observedGeneration": generation,
+    }
     return {**status, "conditions": objects.with_condition(status.get("conditions"), found, now=stamp)}
 
 
@@ -188,8 +187,8 @@ def _plugin_barrier(vm: Object, interfaces: Sequence[Interface] | None) -> str:
 
 def _is_held_by_claims(status: Object) -> bool:
     """Return whether virt-controller has said that the machine's claims keep it where it is."""
-    found = objects.condition(status.get("conditions"), words.MIGRATABLE)
-    return found is not None and (found.get("status"), found.get("reason")) == ("False", words.DISKS_NOT_SHARED)
+    found = objects.condition(status.get("conditions"), conditions.MIGRATABLE)
+    return found is not None and (found.get("status"), found.get("reason")) == ("False", conditions.DISKS_NOT_SHARED)
 
 
 def _conditions(observed: messages.Status, domain: messages.DomainStatus, generation: int, barrier: str, unready: str) -> list[Object]:
@@ -197,14 +196,14 @@ def _conditions(observed: messages.Status, domain: messages.DomainStatus, genera
     if observed.stopping:
         ready = ("False", "Stopping", "the guest was asked to shut down")
     elif unready:  # before the pause, which has a condition of its own: guest_probes.unready goes on from this one
-        ready = ("False", words.NOT_PROBED, unready)
+        ready = ("False", conditions.NOT_PROBED, unready)
     elif paused:
-        ready = ("False", words.PAUSED, f"the guest is {words.paused(_pause(domain)[1])}")
+        ready = ("False", conditions.PAUSED, f"the guest is {conditions.paused(_pause(domain)[1])}")
     else:
         ready = ("True", "GuestRunning", "the guest runs")
     pause = ("True", *_pause(domain)) if paused else ("False", "Running", "")
     migratable = ("False", "NotMigratable", printable(barrier)) if barrier else ("True", "Migratable", "")
-    found = {words.READY: ready, words.PAUSED: pause, words.MIGRATABLE: migratable}
+    found = {conditions.READY: ready, conditions.PAUSED: pause, conditions.MIGRATABLE: migratable}
     return [
         {"type": kind, "status": state, "reason": reason, "message": message, "observedGeneration": generation}
         for kind, (state, reason, message) in found.items()
@@ -225,7 +224,7 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
     old = vm.get("status") or {}
     stamp = times.to_rfc3339(now)
     generation = objects.dig(vm, "metadata", "generation") or 0
-    status = phases.without_guest(phases.enter(old, PHASES[end.result], now))
+    status = phases.without_guest(phases.enter(old, power.PHASES[end.result], now))
     status["observedGeneration"] = generation
     number = power.current_attempt(vm)
     status["attempts"] = [
@@ -234,7 +233,13 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
         else dict(each)
         for each in old.get("attempts") or ()
     ]
-    ready: Object = {"type": words.READY, "status": "False", "reason": end.reason, "message": end.message, "observedGeneration": generation}
+    ready: Object = {
+        "type": conditions.READY,
+        "status": "False",
+        "reason": end.reason,
+        "message": end.message,
+        "observedGeneration": generation,
+    }
     return {**status, "conditions": objects.with_condition(status["conditions"], ready, now=stamp)}
 
 
@@ -242,7 +247,7 @@ def not_understood(vm: Object, why: str, now: datetime) -> Object:
     """Return the status of a machine whose launcher is not understood here; the same content as before when it already says so."""
     rest = "no guest can be started there" if phases.phase_of(vm) == phases.SCHEDULED else "its guest goes on, and a restart ends that"
     message = f"nothing is known of the machine: {printable(why)}; {rest}"
-    told: Object = {"type": words.READY, "status": "Unknown", "reason": words.LAUNCHER_NOT_UNDERSTOOD, "message": message}
+    told: Object = {"type": conditions.READY, "status": "Unknown", "reason": conditions.LAUNCHER_NOT_UNDERSTOOD, "message": message}
     told["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
     old = vm.get("status") or {}
     return {**old, "conditions": objects.with_condition(old.get("conditions"), told, now=times.to_rfc3339(now))}
@@ -258,18 +263,18 @@ class NetworkFault:
 
 def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: datetime) -> Object:
     """Return the status with the fault of the network, or with the end of the one that it tells of."""
-    known = objects.condition(status.get("conditions"), words.NETWORK_READY)
+    known = objects.condition(status.get("conditions"), conditions.NETWORK_READY)
     if fault is None and (known is None or known.get("status") == "True"):
         return status
     told = ("False", fault.reason, printable(fault.message)) if fault is not None else ("True", "Ready", "")
-    condition: Object = dict(zip(("type", "status", "reason", "message"), (words.NETWORK_READY, *told), strict=True))
+    condition: Object = dict(zip(("type", "status", "reason", "message"), (conditions.NETWORK_READY, *told), strict=True))
     condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
     return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
 
 
 def with_disks_fault(vm: Object, status: Object, reason: str, message: str, now: datetime) -> Object:
     """Return the status with what is wrong with a disk, whether its guest runs or cannot start on this node yet."""
-    condition: Object = {"type": words.DISKS_READY, "status": "False", "reason": reason, "message": printable(message)}
+    condition: Object = {"type": conditions.DISKS_READY, "status": "False", "reason": reason, "message": printable(message)}
     condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
     return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
 
@@ -286,7 +291,7 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 
     ``names`` are the disks as the launcher names them: only those that the machine has are believed.
     """
-    return waiting(vm, words.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when it appears"), now)
+    return waiting(vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when it appears"), now)
 
 
 def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
@@ -295,7 +300,7 @@ def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Obje
     ``names`` are the disks as the launcher names them: only those that the machine has are believed.
     """
     silent = _silent_servers(vm, names)
-    return waiting(vm, words.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
+    return waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
 
 
 def _silent_servers(vm: Object, names: Sequence[str]) -> str:
@@ -314,12 +319,12 @@ def _server(disk: Object) -> str:
 
 def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:
     """Return the status while the pod waits for room in claims; the same content as before when it already says so."""
-    return waiting(vm, words.CLAIM_TOO_SMALL, printable(message), now)
+    return waiting(vm, conditions.CLAIM_TOO_SMALL, printable(message), now)
 
 
 def is_news_of_disks(vm: Object, status: Object) -> bool:
     """Return whether DisksReady says more than that the room in claims is another one, which changes all the time."""
-    before, after = (objects.condition(each.get("conditions"), words.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
+    before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
     texts = [_ROOM.sub("", str(each.get("message"))) for each in (before, after)]
     return before.get("reason") != after.get("reason") or texts[0] != texts[1]
 
@@ -329,7 +334,7 @@ def waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
     old = vm.get("status") or {}
     generation, stamp = objects.dig(vm, "metadata", "generation") or 0, times.to_rfc3339(now)
     status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)
-    for kind, why in ((words.DISKS_READY, reason), (words.READY, words.DISKS_NOT_READY)):
+    for kind, why in ((conditions.DISKS_READY, reason), (conditions.READY, conditions.DISKS_NOT_READY)):
         condition = {"type": kind, "status": "False", "reason": why, "message": message, "observedGeneration": generation}
         status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
     return status

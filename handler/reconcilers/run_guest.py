@@ -57,7 +57,7 @@ class RunGuest:
         """Return the link to the machine's pod, while the machine is virt-handler's."""
         holder = Holder("vm", request)
         pod_uid = objects.dig(vm, "status", "podUID") or ""
-        concerned = phases.phase_of(vm or {}) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
+        concerned = phases.phase_of(vm or {}) in phases.HANDLED
         self._ports.links.release(holder, keep=pod_uid if concerned else "")
         if vm is None:
             self._writer.forget_machine(request)

@@ -7,7 +7,7 @@ from typing import Final
 
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import conditions
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import filesystems
 from launcher.protocol import messages
@@ -30,14 +30,16 @@ def with_filesystems(vm: Object, status: Object, observed: messages.Status, now:
     lost = [name for name in names if name in observed.lost_filesystems]
     state, reason, message = ("True", "Served", "")
     if lost:
-        state, reason, message = ("False", words.FILESYSTEM_LOST, f"file system {', '.join(lost)}: {LOST}")
-    condition: Object = {"type": words.FILESYSTEMS_READY, "status": state, "reason": reason, "message": message}
+        state, reason, message = ("False", conditions.FILESYSTEM_LOST, f"file system {', '.join(lost)}: {LOST}")
+    condition: Object = {"type": conditions.FILESYSTEMS_READY, "status": state, "reason": reason, "message": message}
     condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
     return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
 
 
 def loss(vm: Object, status: Object) -> str:
     """Return the message of the condition where it is another one than of the stored machine, and says that something is lost; or empty."""
-    before, after = (objects.condition(each.get("conditions"), words.FILESYSTEMS_READY) or {} for each in (vm.get("status") or {}, status))
+    before, after = (
+        objects.condition(each.get("conditions"), conditions.FILESYSTEMS_READY) or {} for each in (vm.get("status") or {}, status)
+    )
     is_news = after.get("status") == "False" and after.get("message") != before.get("message")
     return str(after.get("message")) if is_news else ""

@@ -9,7 +9,6 @@ be read (``reading``) is a JSON object instead.
 from __future__ import annotations
 
 import asyncio
-import logging
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,8 +30,6 @@ from handler.streams.limits import DEFAULTS, Limits, OpenStreams, Wanted
 from handler.streams.reading import Reading, Waiting
 from handler.streams.slots import Slots
 from handler.streams.usbredir import Packets
-
-logger = logging.getLogger(__name__)
 
 CLIENT: Final = "virt-api"
 SOCKETS: Final[Mapping[str, str]] = {

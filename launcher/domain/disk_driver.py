@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 from xml.etree.ElementTree import Element, SubElement
 
-from apiserver.apis.virt.hardware import disk_driver as words
+from apiserver.apis.virt.hardware import disk_driver
 from apiserver.apis.virt.hardware import disks as hardware
 from launcher.domain.disk_origins import Found, Origin, format_of, is_device
 from launcher.domain.values import InvalidSpecification, one_of, snake
 
 _WORDS: Final = {
-    "discard": get_args(words.Discard),
-    "detectZeroes": get_args(words.DetectZeroes),
-    "errorPolicy": get_args(words.ErrorPolicy),
+    "discard": get_args(disk_driver.Discard),
+    "detectZeroes": get_args(disk_driver.DetectZeroes),
+    "errorPolicy": get_args(disk_driver.ErrorPolicy),
 }
 
 
@@ -33,13 +33,13 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
         said.setdefault("cache", "none")  # or another node's guest would read what this one's page cache once had
     # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a
     # sparse file grows, so it is for devices only.
-    if cache := one_of(words.CACHES, said.get("cache", "none"), f"{path}.cache") if found.direct or "cache" in said else "":
+    if cache := one_of(disk_driver.CACHES, said.get("cache", "none"), f"{path}.cache") if found.direct or "cache" in said else "":
         if cache in hardware.UNCACHED and not found.direct:
             raise InvalidSpecification(f"{path}.cache: the disk's file system cannot do without its page cache")
         driver.set("cache", cache)
     native = is_device(origin, found) and cache in hardware.UNCACHED
     if (cache and not origin.network) or "io" in said:  # what opens no file has a way of its own to wait
-        driver.set("io", one_of(words.IOS, said.get("io", "native" if native else "threads"), f"{path}.io"))
+        driver.set("io", one_of(disk_driver.IOS, said.get("io", "native" if native else "threads"), f"{path}.io"))
         if driver.get("io") == "native" and cache not in hardware.UNCACHED:
             raise InvalidSpecification(f"{path}.io: native needs a disk that does without the page cache")
     if not origin.read_only:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import string
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,7 +17,6 @@ from launcher.domain.disk_origins import Found, Origin, file_of, is_device, orig
 from launcher.domain.values import InvalidSpecification
 
 _BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
-_WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.+-: ")
 
 
@@ -100,7 +98,7 @@ def _serial(serial: object, name: str) -> str:
 
 
 def _wwn(wwn: object, name: str) -> str:
-    if not isinstance(wwn, str) or not _WWN.fullmatch(wwn):
+    if not isinstance(wwn, str) or not hardware.WWN.fullmatch(wwn):
         raise InvalidSpecification(f"devices.disks: the World Wide Name of {name!r} is none")
     return wwn.lower()
 

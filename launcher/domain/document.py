@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from apiserver.apis.virt.domainxml.devices import EMULATOR
 from apiserver.apis.virt.hardware import clock as clock_fields
 from apiserver.apis.virt.hardware import features as feature_fields
 from launcher.domain import (
@@ -40,7 +41,6 @@ from launcher.domain import (
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
 
-EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
 _UUID_NAMESPACE: Final = uuid.UUID("6a4b9bd6-2d6f-5b0e-9d0d-1b2f6b1f7a51")
 _FAMILIES: Final = (
     memory,

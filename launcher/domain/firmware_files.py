@@ -24,7 +24,6 @@ class Efi:
     variables: PurePosixPath
     """This machine's own. Named like the template: variables made without Secure Boot have no keys, and would silently check nothing."""
     secure: bool
-    persistent: bool
 
 
 def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) -> Efi | None:
@@ -45,7 +44,7 @@ def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) 
     template = ovmf / ("OVMF_VARS_4M.ms.fd" if secure else "OVMF_VARS_4M.fd")
     directory = state(specification, uid) if persistent else PurePosixPath(layout.EFI_VARIABLES_DIRECTORY)
     code = ovmf / ("OVMF_CODE_4M.secboot.fd" if secure else "OVMF_CODE_4M.fd")
-    return Efi(code, template, directory / template.name, secure, persistent)
+    return Efi(code, template, directory / template.name, secure)
 
 
 def tpm_state(specification: Mapping[str, Any], uid: str) -> PurePosixPath | None:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
+from apiserver.apis.virt import forms
 from apiserver.apis.virt.hardware import interfaces as hardware
 from launcher.domain import passed_through, passt
 from launcher.domain.definition import Definition, Tap, Tree
 from launcher.domain.values import InvalidSpecification, word
 
-_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _TAP: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # IFNAMSIZ
 
 
@@ -37,7 +37,7 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
 
 
 def _mac(tap: Tap) -> str:
-    if not _MAC.fullmatch(tap.mac):
+    if not forms.MAC.fullmatch(tap.mac):
         raise InvalidSpecification(f"devices.interfaces: {tap.mac!r} is no MAC address")
     return tap.mac.lower()
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import SubElement
 
+from apiserver.apis.virt import forms
 from apiserver.apis.virt.hardware import host_devices
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
@@ -22,7 +23,6 @@ _NETWORK: Final = "PCIDEVICE"
 """Of the SR-IOV network device plugin."""
 _MAX_VALUE: Final = 4096
 _ADDRESS: Final = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{2}):([01][0-9a-fA-F])\.([0-7])")
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -78,7 +78,7 @@ def _variable(prefix: str, resource: str) -> str:
 
 
 def _parsed(prefix: str, address: str, path: str) -> tuple[str, dict[str, str]]:
-    if prefix == _MEDIATED and _UUID.fullmatch(address):
+    if prefix == _MEDIATED and forms.UUID.fullmatch(address):
         return "mdev", {"uuid": address.lower()}
     if prefix in (_PCI, _NETWORK) and (match := _ADDRESS.fullmatch(address)):
         parts = zip(("domain", "bus", "slot", "function"), match.groups(), strict=True)

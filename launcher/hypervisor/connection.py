@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import libvirt
 import libvirt_qemu
 
-from launcher.domain import guest_agent
+from apiserver.apis.virt.domainxml.chardevs import AGENT_CHANNEL
 from launcher.domain.states import ACTIVE, State, reason_of, state_of
 from launcher.hypervisor import eventloop, facts
 from launcher.hypervisor.agents import Agents
@@ -452,7 +452,7 @@ def _disk_errors(domain: libvirt.virDomain) -> tuple[tuple[str, str], ...]:
 
 def _agent_connected(domain: libvirt.virDomain) -> bool:
     document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
-    return document.find(f"devices/channel/target[@name='{guest_agent.CHANNEL}'][@state='connected']") is not None
+    return document.find(f"devices/channel/target[@name='{AGENT_CHANNEL}'][@state='connected']") is not None
 
 
 def _undefine(domain: libvirt.virDomain) -> None:

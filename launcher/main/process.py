@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from apiserver.apis.virt import layout
+from apiserver.apis.virt.domainxml.devices import EMULATOR
 from launcher.dhcp.server import Server as DhcpServer
-from launcher.domain.document import EMULATOR
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.daemon import Daemon
 from launcher.ipv6.server import Server as Ipv6Server

@@ -9,6 +9,7 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 from apiserver.apis.virt.hardware import machine
@@ -111,6 +112,16 @@ def test_helm_is_pinned_by_its_hash() -> None:
 
     assert isinstance(helm, build.HelmProgram)
     assert HASH.search(helm.requirement)
+
+
+def test_a_release_has_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    chart = yaml.safe_load((ROOT / "charts" / "kubevirt" / "Chart.yaml").read_text(encoding="utf-8"))
+    # Read, for the module needs libvirt, and its image has the source without what pip knows of it.
+    process = (ROOT / "launcher" / "main" / "process.py").read_text(encoding="utf-8")
+    launcher = re.findall(r'^VERSION: Final = "(.+)"$', process, re.MULTILINE)
+
+    assert [chart["version"], chart["appVersion"], *launcher] == [project] * 3
 
 
 def test_the_licence_is_there_and_is_the_one_that_is_declared() -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from apiserver.admission.policy.definitions import Binding, ParamKind, Policy
 from apiserver.apis.meta.errors import StatusError
-from apiserver.apis.meta.objects import Object, labels_of
+from apiserver.apis.meta.objects import Object, labels_of, without_managed_fields
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.backoff import Backoff
 from apiserver.client.informer import Informer
@@ -140,7 +140,7 @@ class Params:
                     extra={"resource": what, "error": str(error)},
                 )
             await asyncio.sleep(backoff.next())
-        followed.informer = Informer(self._client, resource, trim=_without_managers)
+        followed.informer = Informer(self._client, resource, trim=without_managed_fields)
         followed.resolved.set()
         await followed.informer.run()
 
@@ -157,7 +157,3 @@ class Params:
             if each.get("kind") == kind.kind and "/" not in each.get("name", "/"):
                 return Resource(group, version, each["name"], kind.kind, namespaced=bool(each.get("namespaced")))
         return None
-
-
-def _without_managers(obj: Object) -> Object:
-    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}

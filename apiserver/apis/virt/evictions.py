@@ -28,6 +28,11 @@ def strategy_of(vm: Object) -> Strategy | None:
     return cast("Strategy", found) if found in get_args(Strategy) else None
 
 
+def not_known(pod: str) -> str:
+    """Return what is said of the eviction of a pod that cannot be judged now."""
+    return f"whether pod {pod} may be evicted is not known now; ask again"
+
+
 def is_by_controller(migration: Object) -> bool:
     """Return whether virt-controller made a Migration, because of an eviction or of an upgrade."""
     return not {POD_LABEL, names.WORKLOAD_UPDATE_LABEL}.isdisjoint(labels_of(migration))

@@ -45,8 +45,9 @@ _NOBODYS: Final = tuple(
 
 _NO_PODS: Final = "must be an address that a pod can have: none of a node or link, of a group, or of a cloud's metadata"
 
+UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
-_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 """``reason`` of ``metav1.Condition``."""
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+)):(?P<port>[1-9][0-9]{0,4})", re.ASCII)
@@ -73,7 +74,7 @@ def pod_ip_errors(text: str) -> list[str]:
 
 def mac_errors(text: str) -> list[str]:
     """Check an Ethernet address against its form."""
-    return [] if _MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
+    return [] if MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
 
 
 def host_port_errors(text: str) -> list[str]:

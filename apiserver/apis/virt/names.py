@@ -19,6 +19,8 @@ CREATED_BY_LABEL: Final = "kubevirt.io/created-by"
 """On a launcher pod: the uid of its VirtualMachine."""
 MIGRATION_LABEL: Final = "kubevirt.io/migration-uid"
 """On the target pod of a live migration: the uid of the Migration."""
+POD_LABELS: Final = (COMPONENT_LABEL, VM_NAME_LABEL, CREATED_BY_LABEL, MIGRATION_LABEL)
+"""On a launcher pod those that are ours; all others are the machine's own."""
 WORKLOAD_UPDATE_LABEL: Final = "kubevirt.io/workload-update"
 """On a Migration that virt-controller made because of an upgrade of the chart: ten characters that stand for virt-launcher's image."""
 ATTEMPT_ANNOTATION: Final = "kubevirt.io/attempt"

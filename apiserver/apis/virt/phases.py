@@ -40,6 +40,8 @@ ENDED: Final = frozenset({STOPPED, SUCCEEDED, FAILED})
 """No domain and no pod of the last attempt; a new attempt may follow."""
 OWNED_BY_HANDLER: Final = frozenset({SCHEDULED, RUNNING, STOPPING})
 """virt-handler of ``status.nodeName`` decides what comes next."""
+HANDLED: Final = OWNED_BY_HANDLER | {UNKNOWN}
+"""virt-handler of ``status.nodeName`` may follow them with another phase: its own, and what virt-controller wrote of a silent node."""
 OF_A_PLACE: Final = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock", "imports")
 """Fields of a VirtualMachine's status that say where and as what its guest runs: an end takes them away. ``podName`` stays, because the
 log of a failed attempt's pod says why, and ``podUID``, because no further attempt begins before this very pod is over; where earlier

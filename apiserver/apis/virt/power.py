@@ -29,29 +29,39 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.meta import objects, times
-from apiserver.apis.virt import conditions
+from apiserver.apis.virt import conditions, phases
 
-ALWAYS: Final = "Always"
-RERUN_ON_FAILURE: Final = "RerunOnFailure"
-ONCE: Final = "Once"
-MANUAL: Final = "Manual"
-HALTED: Final = "Halted"
-RUN_STRATEGIES: Final = (ALWAYS, RERUN_ON_FAILURE, ONCE, MANUAL, HALTED)
+RunStrategy = Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
+ALWAYS: Final[RunStrategy] = "Always"
+RERUN_ON_FAILURE: Final[RunStrategy] = "RerunOnFailure"
+ONCE: Final[RunStrategy] = "Once"
+MANUAL: Final[RunStrategy] = "Manual"
+HALTED: Final[RunStrategy] = "Halted"
+RUN_STRATEGIES: Final[tuple[RunStrategy, ...]] = get_args(RunStrategy)
 
-START: Final = "Start"
-STOP: Final = "Stop"
-RESTART: Final = "Restart"
-PAUSE: Final = "Pause"
-UNPAUSE: Final = "Unpause"
-ACTIONS: Final = (START, STOP, RESTART, PAUSE, UNPAUSE)
+Action = Literal["Start", "Stop", "Restart", "Pause", "Unpause"]
+"""The verb of a request."""
+START: Final[Action] = "Start"
+STOP: Final[Action] = "Stop"
+RESTART: Final[Action] = "Restart"
+PAUSE: Final[Action] = "Pause"
+UNPAUSE: Final[Action] = "Unpause"
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
-RESULT_SUCCEEDED: Final = "Succeeded"
-RESULT_FAILED: Final = "Failed"
-RESULT_STOPPED: Final = "Stopped"
-RESULTS: Final = (RESULT_SUCCEEDED, RESULT_FAILED, RESULT_STOPPED)
+Result = Literal["Succeeded", "Failed", "Stopped"]
+"""The end of an attempt."""
+RESULT_SUCCEEDED: Final[Result] = "Succeeded"
+RESULT_FAILED: Final[Result] = "Failed"
+RESULT_STOPPED: Final[Result] = "Stopped"
+RESULTS: Final[tuple[Result, ...]] = get_args(Result)
+PHASES: Final[Mapping[str, str]] = MappingProxyType(
+    {RESULT_SUCCEEDED: phases.SUCCEEDED, RESULT_STOPPED: phases.STOPPED, RESULT_FAILED: phases.FAILED}
+)
+"""The phase of a machine whose attempt ended so."""
 
 DEFAULT_RERUN_LIMIT: Final = 2
 MAX_RERUN_LIMIT: Final = 9

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import errors, objectmeta, objects, times, validation
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import names, phases, power
+from apiserver.apis.virt import conditions, names, phases, power
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1.validation import MAX_PRIORITY
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
@@ -115,7 +114,7 @@ def refuse_unpause(vm: Object) -> Refusal:
     busy = _refuse_busy(vm, "unpause")
     if busy is not None:
         return busy
-    return None if power.wants_paused(vm) or objects.is_true(_conditions(vm), words.PAUSED) else "the virtual machine is not paused"
+    return None if power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED) else "the virtual machine is not paused"
 
 
 def refuse_migrate(vm: Object) -> Refusal:
@@ -123,7 +122,7 @@ def refuse_migrate(vm: Object) -> Refusal:
     busy = _refuse_busy(vm, "migrate")
     if busy is not None:
         return busy
-    if (condition := words.found_false(vm, words.MIGRATABLE)) is not None:
+    if (condition := conditions.found_false(vm, conditions.MIGRATABLE)) is not None:
         return f"the virtual machine cannot be migrated: {condition.get('message') or condition.get('reason') or 'it is not migratable'}"
     return None
 

@@ -9,8 +9,7 @@ from typing import Any, Final
 from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import disk_uses, names, phases, power, summary
+from apiserver.apis.virt import conditions, disk_uses, names, phases, power, summary
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
@@ -174,7 +173,7 @@ class VirtualMachineStrategy(Strategy):
         del now
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         domain = domain_of(obj)
-        ready = (objects.condition(status.get("conditions"), words.READY) or {}).get("status") or "False"
+        ready = (objects.condition(status.get("conditions"), conditions.READY) or {}).get("status") or "False"
         addresses = (each.get("ipAddress") for each in status.get("interfaces") or [])
         return [
             summary.word(obj),

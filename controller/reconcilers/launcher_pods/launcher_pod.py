@@ -42,7 +42,6 @@ from controller.reconcilers.settings import Settings
 GRACE_MARGIN_SECONDS: Final = 15
 """Beyond the machine's own grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and end."""
 
-_RESERVED: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
 _FAMILIES: Final = (
     launcher,
     cpu,
@@ -91,7 +90,7 @@ def _pod(
     placement: Placement,
 ) -> Object:
     own = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
-    users = {key: value for key, value in labels_of(vm).items() if key not in _RESERVED}  # so that Services can select the machine
+    users = {key: value for key, value in labels_of(vm).items() if key not in names.POD_LABELS}  # so that Services can select the machine
     needed = needs(vm, claims) + domain_xml.needs(vm, kvm=placement.kvm)
     container: Object = {
         "name": names.CONTAINER,

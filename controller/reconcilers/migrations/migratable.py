@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from apiserver.apis.meta.objects import Object, condition, dig
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import conditions
 from controller.reconcilers import disk_claims
 
 
@@ -29,7 +29,7 @@ def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
         vm: the machine.
         claims: those of its disks, by name.
     """
-    if (found := words.found_false(vm, words.MIGRATABLE)) is not None:
+    if (found := conditions.found_false(vm, conditions.MIGRATABLE)) is not None:
         reason, message = found.get("reason"), found.get("message")
         return Barrier(
             reason=str(reason or "NotMigratable"),
@@ -37,14 +37,14 @@ def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
             in_short=str(message or reason or "its condition Migratable is False"),
         )
     if lonely := disk_claims.not_shared(vm, claims):
-        return Barrier(words.DISKS_NOT_SHARED, disk_claims.not_migratable(vm, claims), disk_claims.in_short(lonely))
+        return Barrier(conditions.DISKS_NOT_SHARED, disk_claims.not_migratable(vm, claims), disk_claims.in_short(lonely))
     return None
 
 
 def why_not(vm: Object, claims: Mapping[str, Object | None]) -> str:
     """Return why a machine cannot migrate, for people; an empty string for one that can. Arguments as of :func:`barrier`."""
-    ready = condition(dig(vm, "status", "conditions"), words.READY) or {}
-    if ready.get("reason") == words.LAUNCHER_NOT_UNDERSTOOD:
+    ready = condition(dig(vm, "status", "conditions"), conditions.READY) or {}
+    if ready.get("reason") == conditions.LAUNCHER_NOT_UNDERSTOOD:
         return "virt-handler of its node does not understand its virt-launcher"
     found = barrier(vm, claims)
     return "" if found is None else found.in_short

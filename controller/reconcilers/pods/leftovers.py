@@ -19,7 +19,6 @@ from apiserver.apis.virt import names
 from controller.reconcilers.launcher_pods import downward_api
 from controller.reconcilers.pods import ownership, pod_state
 
-_LABELS: Final = (names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL, names.MIGRATION_LABEL)
 _AMOUNT: Final = re.compile(r"\.resources\.(limits|requests)\.|\.emptyDir\.sizeLimit$")
 
 
@@ -63,7 +62,7 @@ def objection(found: Object, wanted: Object, vm: Object) -> str:
         return "it is being deleted"
     if pod_state.is_over(found):
         return "it is over"
-    for label in _LABELS:
+    for label in names.POD_LABELS:
         if labels_of(found).get(label) != labels_of(wanted).get(label):
             return f"metadata.labels[{label}] differs"
     if annotations_of(found).get(names.ATTEMPT_ANNOTATION) != annotations_of(wanted).get(names.ATTEMPT_ANNOTATION):

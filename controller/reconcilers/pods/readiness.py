@@ -20,8 +20,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, name_of, uid_of
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import names, phases
+from apiserver.apis.virt import conditions, names, phases
 from controller.reconcilers.actions import SetPodCondition
 from controller.reconcilers.pods import ownership, pod_state
 
@@ -80,5 +79,5 @@ def _state(vm: Object, pod: Object) -> tuple[str, str, str]:
     domain = dig(vm, "status", "domain") or {}
     if domain.get("state") != RUNNING_STATE and domain.get("reason") != MIGRATING_REASON:
         return GUEST_STOPPED
-    ready = condition(dig(vm, "status", "conditions"), words.READY) or {}
-    return GUEST_NOT_READY if ready.get("reason") in (words.NOT_PROBED, words.LIVENESS_FAILED) else GUEST_RUNNING
+    ready = condition(dig(vm, "status", "conditions"), conditions.READY) or {}
+    return GUEST_NOT_READY if ready.get("reason") in (conditions.NOT_PROBED, conditions.LIVENESS_FAILED) else GUEST_RUNNING

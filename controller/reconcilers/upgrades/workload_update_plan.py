@@ -24,8 +24,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, is_true, key_of, labels_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import evictions, names, phases, power
+from apiserver.apis.virt import conditions, evictions, names, phases, power
 from controller.reconcilers.migrations import migration_history, migration_queue
 from controller.reconcilers.migrations.made_migrations import migration_of
 from controller.reconcilers.pods import pod_state
@@ -97,7 +96,7 @@ def plan(seen: Observed) -> Plan:
     for vm, pod, reason in _in_turns(_movable(seen, ours), Counter(map(namespace_of, begun))):
         if len(moves) + len(ends) >= room:
             break
-        if reason == words.WILL_BE_EVICTED:
+        if reason == conditions.WILL_BE_EVICTED:
             ends.append((vm, pod))
         elif places.take(pod_state.node_of(pod)):
             moves.append((vm, _migration(vm, seen.settings)))
@@ -143,12 +142,12 @@ def _movable(seen: Observed, ours: Sequence[Object]) -> Iterable[_Movable]:
         if pod is None or key_of(vm) in busy or key_of(vm) in seen.refused or uid_of(pod) in seen.evicted or not _goes_on(vm, pod):
             continue
         reason = outdated.way(vm, each.claims, seen.settings).reason
-        if reason == words.STAYS or not outdated.is_outdated(pod, seen.settings):
+        if reason == conditions.STAYS or not outdated.is_outdated(pod, seen.settings):
             continue
         history = histories.get(uid_of(vm), [])
         if any(phases.phase_of(one) == phases.SUCCEEDED and dig(one, "status", "targetPod") == name_of(pod) for one in history):
             continue
-        if reason == words.WILL_MIGRATE and _rests([one for one in history if phases.phase_of(one) in _IN_VAIN], seen.now):
+        if reason == conditions.WILL_MIGRATE and _rests([one for one in history if phases.phase_of(one) in _IN_VAIN], seen.now):
             continue
         yield _Movable(vm, pod, reason, len(history))
 
@@ -157,7 +156,7 @@ def _goes_on(vm: Object, pod: Object) -> bool:
     """Return whether the guest runs in this pod, and nothing is about to end it."""
     decision = power.decide(vm)
     is_there = phases.phase_of(vm) == phases.RUNNING and not is_deleting(vm) and not is_deleting(pod) and not pod_state.is_over(pod)
-    is_ended = is_true(dig(vm, "status", "conditions"), words.DISRUPTION_TARGET)
+    is_ended = is_true(dig(vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
     return is_there and not is_ended and decision.on and decision.attempt <= power.current_attempt(vm)
 
 

@@ -13,8 +13,7 @@ from typing import Final
 from apiserver.apis.meta import backoff, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import phases, power
+from apiserver.apis.virt import conditions, phases, power
 from controller.reconcilers.pods import pod_state
 
 FIRST_PAUSE_SECONDS: Final = 5.0
@@ -84,10 +83,10 @@ def last_words(vm: Object) -> str:
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
     """Return how long the guest may still take to run; None while its container does not run, or waits for what any node would lack."""
     began = _container_began(vm, pod)
-    if began is None or words.waits_for_image(vm) or words.waits_for_network_plugin(vm):
+    if began is None or conditions.waits_for_image(vm) or conditions.waits_for_network_plugin(vm):
         return None  # nobody has filled a claim yet, or a plugin of the administrator's does not do what it is asked to
     begins = times.parse(began)
-    for kind in (words.DISKS_READY, words.NETWORK_READY):
+    for kind in (conditions.DISKS_READY, conditions.NETWORK_READY):
         ready = condition(dig(vm, "status", "conditions"), kind) or {}
         if ready.get("status") == "True" and ready.get("lastTransitionTime"):
             # The wait was not the node's. The node wrote when it ended, which may be by a clock of its own.

@@ -21,7 +21,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, name_of, with_condition, without_condition
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import conditions
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.virtual_machines import attempts, statuses
@@ -46,14 +46,14 @@ SETTLE_SECONDS: Final = 10.0
 def report(seen: Observed) -> tuple[Action, ...]:
     """Return what says that the machine's pod is ended on purpose, or takes it back of a machine that is in another pod; once each."""
     found, known = _of_pod(seen), _known(seen)
-    if found is not None and (known is None or known.get("reason") == words.EVICTION_ALLOWED):
+    if found is not None and (known is None or known.get("reason") == conditions.EVICTION_ALLOWED):
         reason, message = found
-        new = statuses.new_condition(seen, words.DISRUPTION_TARGET, "True", reason, message)
-        conditions = with_condition(dig(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
-        return (WriteStatus({**statuses.status_of(seen), "conditions": conditions}), Emit("Warning", reason, message))
+        new = statuses.new_condition(seen, conditions.DISRUPTION_TARGET, "True", reason, message)
+        changed = with_condition(dig(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
+        return (WriteStatus({**statuses.status_of(seen), "conditions": changed}), Emit("Warning", reason, message))
     if found is None and known is not None and _goes_on(seen) and not _settles(seen):
-        conditions = without_condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
-        return (WriteStatus({**statuses.status_of(seen), "conditions": conditions}),)
+        changed = without_condition(dig(seen.vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
+        return (WriteStatus({**statuses.status_of(seen), "conditions": changed}),)
     return ()
 
 
@@ -70,7 +70,7 @@ def added(seen: Observed, message: str) -> str:
 
 
 def _known(seen: Observed) -> Mapping[str, object] | None:
-    return condition(dig(seen.vm, "status", "conditions"), words.DISRUPTION_TARGET)
+    return condition(dig(seen.vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
 
 
 def _goes_on(seen: Observed) -> bool:
@@ -81,7 +81,7 @@ def _goes_on(seen: Observed) -> bool:
 def _settles(seen: Observed) -> float:
     """Return for how many seconds the pod's own condition may still come."""
     known = _known(seen) or {}
-    if known.get("reason") != words.EVICTION_ALLOWED:
+    if known.get("reason") != conditions.EVICTION_ALLOWED:
         return 0.0
     since = known.get("lastTransitionTime")
     age = (seen.now - times.parse(str(since))).total_seconds() if since else SETTLE_SECONDS
@@ -92,7 +92,7 @@ def _of_pod(seen: Observed) -> tuple[str, str] | None:
     pod = own_pod(seen, seen.pods)
     if pod is not None and pod_state.lacked_devices(pod):
         return pod_state.LACKED_DEVICES, _told(pod, pod_state.LACKED_DEVICES)  # what the kubelet says is how the attempt ends
-    found = condition(dig(pod, "status", "conditions"), words.DISRUPTION_TARGET)
+    found = condition(dig(pod, "status", "conditions"), conditions.DISRUPTION_TARGET)
     if pod is None or found is None or found.get("status") != "True":
         return None
     reason = pod_state.word(found.get("reason"), "Disrupted")

@@ -15,8 +15,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import access_credentials, cloud_init, disk_imports, layout, service_accounts
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import access_credentials, cloud_init, conditions, disk_imports, layout, service_accounts
 from apiserver.apis.virt.hardware import disks, filesystems, network_disks
 from controller.reconcilers.launcher_pods.access_credentials import volume as credential_volume
 from controller.reconcilers.launcher_pods.disks import volume as disk_volume
@@ -186,4 +185,4 @@ def _faults_of(sources: Sequence[Source], message: str) -> Iterable[tuple[str, s
 
 def _missing(sources: Iterable[Source], what: str) -> Iterable[tuple[str, str]]:
     for each in sources:
-        yield words.NOT_FOUND_OF[each.kind], f"{each.path}: {each.kind} {each.name} {what}"
+        yield conditions.NOT_FOUND_OF[each.kind], f"{each.path}: {each.kind} {each.name} {what}"

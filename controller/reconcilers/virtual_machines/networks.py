@@ -14,8 +14,7 @@ from typing import Final
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import attachments, phases, power
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import attachments, conditions, phases, power
 from apiserver.client.rest import Client
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.virtual_machines import attempts
@@ -105,8 +104,8 @@ def fault(found: Found) -> tuple[str, str] | None:
     """Return (reason, message) of what keeps any node from making the networks, or None."""
     if found.missing:
         text = f"NetworkAttachmentDefinition not found: {', '.join(found.missing)}; the virtual machine starts when it exists"
-        return words.NETWORK_NOT_FOUND, one_line(text, pod_state.MAX_MESSAGE)
+        return conditions.NETWORK_NOT_FOUND, one_line(text, pod_state.MAX_MESSAGE)
     if broken := [f"{each.network}: {each.problem}" for each in found.definitions if each.problem]:
         text = f"NetworkAttachmentDefinition {'; '.join(broken)}; the virtual machine starts when that is mended"
-        return words.NETWORK_NOT_USABLE, one_line(text, pod_state.MAX_MESSAGE)
+        return conditions.NETWORK_NOT_USABLE, one_line(text, pod_state.MAX_MESSAGE)
     return None

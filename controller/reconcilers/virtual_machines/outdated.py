@@ -14,8 +14,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, with_condition, without_condition
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import evictions, names, phases
+from apiserver.apis.virt import conditions, evictions, names, phases
 from controller.reconcilers.actions import Action, WriteStatus
 from controller.reconcilers.migrations import migratable
 from controller.reconcilers.settings import Settings
@@ -61,18 +60,20 @@ def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> 
     why = one_line(migratable.why_not(vm, claims), MAX_WHY)
     if settings.workload_update.strategy == "None":
         way_on = f"restart the machine, since the guest cannot migrate ({why})" if why else "migrate or restart the machine"
-        return Way(words.STAYS, f"nothing moves it by itself (the chart's workloadUpdate.strategy is None): {way_on}")
+        return Way(conditions.STAYS, f"nothing moves it by itself (the chart's workloadUpdate.strategy is None): {way_on}")
     if strategy == evictions.EXTERNAL:
-        return Way(words.STAYS, "another program moves it (evictionStrategy External)")
+        return Way(conditions.STAYS, "another program moves it (evictionStrategy External)")
     if not why:
-        return Way(words.WILL_MIGRATE, "the guest will be moved live into a pod of this release")
+        return Way(conditions.WILL_MIGRATE, "the guest will be moved live into a pod of this release")
     if settings.workload_update.strategy != "Evict":
-        return Way(words.STAYS, f"the guest cannot migrate ({why}): restart the machine")
+        return Way(conditions.STAYS, f"the guest cannot migrate ({why}): restart the machine")
     if strategy == evictions.LIVE_MIGRATE:
         return Way(
-            words.STAYS, f"the guest cannot migrate ({why}), and evictionStrategy LiveMigrate lets nobody end it: restart the machine"
+            conditions.STAYS, f"the guest cannot migrate ({why}), and evictionStrategy LiveMigrate lets nobody end it: restart the machine"
         )
-    return Way(words.WILL_BE_EVICTED, f"the guest cannot migrate ({why}): it will be shut down, and started again in a pod of this release")
+    return Way(
+        conditions.WILL_BE_EVICTED, f"the guest cannot migrate ({why}): it will be shut down, and started again in a pod of this release"
+    )
 
 
 def marked(seen: Observed, status: Object) -> Object:
@@ -83,19 +84,19 @@ def marked(seen: Observed, status: Object) -> Object:
     found = way(seen.vm, seen.claims, seen.settings)
     image = one_line(image_of(pod), MAX_IMAGE)
     message = f"virt-launcher is of image {image}, and that of this release is {seen.settings.launcher_image}; {found.words}"
-    new = statuses.new_condition(seen, words.LAUNCHER_OUTDATED, "True", found.reason, message)
+    new = statuses.new_condition(seen, conditions.LAUNCHER_OUTDATED, "True", found.reason, message)
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}
 
 
 def over(seen: Observed) -> tuple[Action, ...]:
     """Return what takes the condition back of a machine whose guest has ended, whoever wrote the end."""
     status = statuses.status_of(seen)
-    if phases.phase_of(seen.vm) in _WITH_LAUNCHER or condition(status.get("conditions"), words.LAUNCHER_OUTDATED) is None:
+    if phases.phase_of(seen.vm) in _WITH_LAUNCHER or condition(status.get("conditions"), conditions.LAUNCHER_OUTDATED) is None:
         return ()
     return (WriteStatus(_without(status)),)
 
 
 def _without(status: Object) -> Object:
-    if condition(status.get("conditions"), words.LAUNCHER_OUTDATED) is None:
+    if condition(status.get("conditions"), conditions.LAUNCHER_OUTDATED) is None:
         return status
-    return {**status, "conditions": without_condition(status.get("conditions"), words.LAUNCHER_OUTDATED)}
+    return {**status, "conditions": without_condition(status.get("conditions"), conditions.LAUNCHER_OUTDATED)}

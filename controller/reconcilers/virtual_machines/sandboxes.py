@@ -14,8 +14,7 @@ from typing import Final
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import attachments
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import attachments, conditions
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.virtual_machines import mounted_sources
 from controller.reconcilers.virtual_machines.networks import Definition
@@ -65,6 +64,6 @@ def fault(definitions: Sequence[Definition], node: str, events: Sequence[Object]
     named = named or [each.network for each in definitions if each.network.partition("/")[2] in re.findall(r"[a-z0-9-]+", said)]
     what = f"network {', '.join(dict.fromkeys(named))}" if named else "a network"
     said = _OF_ONE_TRY.sub("…", one_line(said, pod_state.MAX_MESSAGE // 2))
-    return words.NETWORK_NOT_USABLE, one_line(
+    return conditions.NETWORK_NOT_USABLE, one_line(
         f"Events of the pod say: node {node} cannot join the pod to {what}: {said}; {LOOKS_AGAIN}", pod_state.MAX_MESSAGE
     )

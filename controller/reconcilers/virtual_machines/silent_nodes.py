@@ -27,7 +27,7 @@ def until_silent(seen: Observed) -> tuple[Action, ...]:
 
 def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
     """Pods on nodes that do not answer: say so, and what a person can do; nothing is decided over the head of a node."""
-    handled = phases.phase_of(seen.vm) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
+    handled = phases.phase_of(seen.vm) in phases.HANDLED
     own = own_pod(seen, pods)
     if handled and own is not None:
         pods = (own,)  # of the other side of a migration, the machine's virt-handler is not silenced

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, with_condition
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import phases
+from apiserver.apis.virt import conditions, phases
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.virtual_machines.observed import Observed
 
@@ -28,7 +27,7 @@ def new_condition(seen: Observed, type_: str, status: str, reason: str, message:
 def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
     """Return the conditions with this Ready."""
     now = times.to_rfc3339(seen.now)
-    return with_condition(dig(seen.vm, "status", "conditions"), new_condition(seen, words.READY, status, reason, message), now=now)
+    return with_condition(dig(seen.vm, "status", "conditions"), new_condition(seen, conditions.READY, status, reason, message), now=now)
 
 
 def report(seen: Observed, status: str, reason: str, message: str, *, warn: bool, phase: str = "") -> tuple[Action, ...]:

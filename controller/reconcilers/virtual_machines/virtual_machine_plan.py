@@ -32,8 +32,7 @@ from apiserver.apis.meta.objects import (
     with_condition,
     without_condition,
 )
-from apiserver.apis.virt import attachments, chosen_cpu, names, phases, power, summary
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import attachments, chosen_cpu, conditions, names, phases, power, summary
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import (
     MIN_REQUEUE_SECONDS,
@@ -199,7 +198,7 @@ def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action,
 
 def is_handled(vm: Object) -> bool:
     """True if a guest may run in the pod that the status names, and virt-handler of its node is the one to write how it ends."""
-    return attempts.is_open(vm) and phases.phase_of(vm) in phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
+    return attempts.is_open(vm) and phases.phase_of(vm) in phases.HANDLED
 
 
 def _wait_out(seen: Observed) -> tuple[Action, ...]:
@@ -225,21 +224,21 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
     # Others began in the same moment, and were handed over first; and which node it is, is known now alone.
     if seen.claims_in_use or seen.servers_in_use or seen.files_in_use:
-        status = {**statuses.status_of(seen), "conditions": _disks_lacking(seen, words.DISK_IN_USE, _in_use(seen))}
-        return statuses.write(seen, status, Emit("Warning", words.DISK_IN_USE, _in_use(seen)))
+        status = {**statuses.status_of(seen), "conditions": _disks_lacking(seen, conditions.DISK_IN_USE, _in_use(seen))}
+        return statuses.write(seen, status, Emit("Warning", conditions.DISK_IN_USE, _in_use(seen)))
     node = pod_state.node_of(pod)
-    conditions = statuses.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest")
-    if words.waits_for_source(seen.vm) or words.waits_for_claim(seen.vm) or words.waits_for_volume(seen.vm):
-        conditions = with_condition(conditions, _disks_ready(seen), now=times.to_rfc3339(seen.now))
-    if words.waits_for_network(seen.vm):
-        conditions = without_condition(conditions, words.NETWORK_READY)
+    found = statuses.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest")
+    if conditions.waits_for_source(seen.vm) or conditions.waits_for_claim(seen.vm) or conditions.waits_for_volume(seen.vm):
+        found = with_condition(found, _disks_ready(seen), now=times.to_rfc3339(seen.now))
+    if conditions.waits_for_network(seen.vm):
+        found = without_condition(found, conditions.NETWORK_READY)
     status = {
         **phases.enter(statuses.status_of(seen), phases.SCHEDULED, seen.now),
         "nodeName": node,
         "podName": name_of(pod),
         "podUID": uid_of(pod),
         "podIP": next(iter(pod_state.addresses_of(pod)), ""),
-        "conditions": conditions,
+        "conditions": found,
         "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), {"nodeName": node}),
         "observedGeneration": statuses.generation(seen),
     }
@@ -251,9 +250,9 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
 def _report_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     found = pod_state.obstacle(pod)
     unbound = _unbound(seen, pod)
-    if words.waits_for_volume(seen.vm) and not unbound:
-        conditions = with_condition(statuses.status_of(seen).get("conditions"), _disks_ready(seen), now=times.to_rfc3339(seen.now))
-        return (WriteStatus({**statuses.status_of(seen), "conditions": conditions}), Requeue(MIN_REQUEUE_SECONDS))
+    if conditions.waits_for_volume(seen.vm) and not unbound:
+        changed = with_condition(statuses.status_of(seen).get("conditions"), _disks_ready(seen), now=times.to_rfc3339(seen.now))
+        return (WriteStatus({**statuses.status_of(seen), "conditions": changed}), Requeue(MIN_REQUEUE_SECONDS))
     if found is None and (told := networks.fault(seen.networks)):
         return _wait_for_networks(seen, phases.SCHEDULING, told)
     if found is None:
@@ -265,7 +264,7 @@ def _report_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands, unbound, foreign)))
     status = _without_lack(seen, pod, statuses.ready(seen, "False", reason, text))
     if unbound:
-        lacking = statuses.new_condition(seen, words.DISKS_READY, "False", words.CLAIM_NOT_BOUND, unbound)
+        lacking = statuses.new_condition(seen, conditions.DISKS_READY, "False", conditions.CLAIM_NOT_BOUND, unbound)
         status["conditions"] = with_condition(status["conditions"], lacking, now=times.to_rfc3339(seen.now))
     return statuses.write(seen, status, Emit("Warning", reason, text))
 
@@ -276,20 +275,20 @@ def _unbound(seen: Observed, pod: Object) -> str:
     return one_line(f"PersistentVolumeClaim not bound: {', '.join(found)}", pod_state.MAX_MESSAGE) if found else ""
 
 
-def _without_lack(seen: Observed, pod: Object, conditions: list[Object]) -> Object:
+def _without_lack(seen: Observed, pod: Object, found: list[Object]) -> Object:
     """Return the status with these conditions; what a pod has mounted is not missing any more, whatever else is in its way."""
-    if words.waits_for_source(seen.vm) and pod_state.has_volumes(pod):
-        conditions = with_condition(conditions, _disks_ready(seen), now=times.to_rfc3339(seen.now))
-    return {**statuses.status_of(seen), "conditions": conditions}
+    if conditions.waits_for_source(seen.vm) and pod_state.has_volumes(pod):
+        found = with_condition(found, _disks_ready(seen), now=times.to_rfc3339(seen.now))
+    return {**statuses.status_of(seen), "conditions": found}
 
 
 def _without_network_lack(seen: Observed, message: str) -> Object:
-    conditions = without_condition(statuses.ready(seen, "False", "PodNotRunning", message), words.NETWORK_READY)
-    return {**statuses.status_of(seen), "conditions": conditions}
+    found = without_condition(statuses.ready(seen, "False", "PodNotRunning", message), conditions.NETWORK_READY)
+    return {**statuses.status_of(seen), "conditions": found}
 
 
 def _report_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    if not words.waits_for_source(seen.vm) or not pod_state.has_volumes(pod):
+    if not conditions.waits_for_source(seen.vm) or not pod_state.has_volumes(pod):
         return ()
     message = f"pod {name_of(pod)} has its volumes; its container is being made"
     return (*statuses.write(seen, _without_lack(seen, pod, statuses.ready(seen, "False", "PodNotRunning", message))), Requeue(SLOW_SECONDS))
@@ -311,12 +310,12 @@ def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
     told = sandboxes.fault(seen.networks.definitions, pod_state.node_of(pod), seen.sandbox_events, seen.mount_events)
     if told is None:
         return ()
-    return _wait_for_networks(seen, phases.SCHEDULING, told, *((_disks_ready(seen),) if words.waits_for_source(seen.vm) else ()))
+    return _wait_for_networks(seen, phases.SCHEDULING, told, *((_disks_ready(seen),) if conditions.waits_for_source(seen.vm) else ()))
 
 
 def _wait_for_networks(seen: Observed, phase: str, told: tuple[str, str], *others: Object) -> tuple[Action, ...]:
     """Say (reason, message) of a network, before there is a pod or while the kubelet tries to make its sandbox, and requeue."""
-    lacking = statuses.new_condition(seen, words.NETWORK_READY, "False", *told)
+    lacking = statuses.new_condition(seen, conditions.NETWORK_READY, "False", *told)
     status = {
         **phases.enter(statuses.status_of(seen), phase, seen.now),
         "conditions": statuses.ready(seen, "False", *told),
@@ -332,7 +331,7 @@ def _report_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
     bound_at = pod_state.bound_at(pod)
     if bound_at is None:
         return ()
-    if words.waits_for_network(seen.vm):
+    if conditions.waits_for_network(seen.vm):
         message = f"pod {name_of(pod)} has its networks; its container is being made"
         return (*statuses.write(seen, _without_network_lack(seen, message)), Requeue(seen.settings.times.networks))
     left = (times.parse(bound_at) - seen.now).total_seconds() + SLOW_SECONDS
@@ -352,7 +351,7 @@ def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if left > timedelta():
         return (Requeue(max(left.total_seconds(), MIN_REQUEUE_SECONDS)),)
     message = f"the guest did not run within {attempts.start_seconds(seen.vm)} s on node {pod_state.node_of(pod)}"
-    return (*statuses.report(seen, "False", words.START_TIMEOUT, message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
+    return (*statuses.report(seen, "False", conditions.START_TIMEOUT, message, warn=True), DeletePod(name_of(pod), uid_of(pod)))
 
 
 def _record_end(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
@@ -360,18 +359,17 @@ def _record_end(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     current = power.current_attempt(seen.vm)
     result, message = _result(seen, decision, current)
     message = disruptions.added(seen, message)
-    phase = {power.RESULT_STOPPED: phases.STOPPED, power.RESULT_SUCCEEDED: phases.SUCCEEDED}.get(result, phases.FAILED)
     end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
     if (last := _last_pod(seen)) is not None and pod_state.has_run(last):  # it may have ended before it was seen to run
         end["nodeName"] = pod_state.node_of(last)
     status = {
-        **phases.enter(statuses.status_of(seen), phase, seen.now),
+        **phases.enter(statuses.status_of(seen), power.PHASES[result], seen.now),
         "conditions": statuses.ready(seen, "False", f"Attempt{result}", message),
         "attempts": attempts.changed(seen.vm, current, end),
         "observedGeneration": statuses.generation(seen),
     }
     status = phases.without_guest(status)
-    status["conditions"] = without_condition(status["conditions"], words.LAUNCHER_OUTDATED)
+    status["conditions"] = without_condition(status["conditions"], conditions.LAUNCHER_OUTDATED)
     warning = result == power.RESULT_FAILED
     return (WriteStatus(status), Emit("Warning" if warning else "Normal", result, message))
 
@@ -384,7 +382,7 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
         why = "the spec was edited before the guest was started" if attempts.is_outdated(seen.vm) else "it was asked to stop"
         return power.RESULT_STOPPED, why
     ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
-    if ready.get("reason") in (words.START_TIMEOUT, words.LIVENESS_FAILED):
+    if ready.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return power.RESULT_FAILED, str(ready.get("message"))
     if last is None:
         return power.RESULT_FAILED, "the pod was deleted, not by virt-controller"
@@ -406,30 +404,30 @@ def _start(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     missing = disk_claims.missing(seen.vm, seen.claims)
     if missing:
         message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
-        return _wait_for_disks(seen, words.CLAIM_NOT_FOUND, message)
+        return _wait_for_disks(seen, conditions.CLAIM_NOT_FOUND, message)
     if going := disk_claims.going(seen.vm, seen.claims):
         message = (
             f"PersistentVolumeClaim is being deleted: {', '.join(going)}; the virtual machine starts when it is gone, which it is once "
             "nobody uses it, and there is another one of that name"
         )
-        return _wait_for_disks(seen, words.CLAIM_BEING_DELETED, message)
+        return _wait_for_disks(seen, conditions.CLAIM_BEING_DELETED, message)
     if claim := disk_claims.without_directory(seen.vm, seen.claims):
         message = f"PersistentVolumeClaim {claim} is a block device: spec.domain.firmware.persistentState needs volume mode Filesystem"
-        return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
+        return _wait_for_disks(seen, conditions.CLAIM_WITHOUT_FILES, message)
     if on_devices := disk_claims.filesystems_on_devices(seen.vm, seen.claims):
         named = one_line(", ".join(on_devices), pod_state.MAX_MESSAGE)
         message = f"PersistentVolumeClaim is a block device: {named}; spec.domain.devices.filesystems needs volume mode Filesystem"
-        return _wait_for_disks(seen, words.CLAIM_WITHOUT_FILES, message)
+        return _wait_for_disks(seen, conditions.CLAIM_WITHOUT_FILES, message)
     if without := disk_claims.luns_without_device(seen.vm, seen.claims):
         named = one_line(", ".join(without), pod_state.MAX_MESSAGE)
         message = f"PersistentVolumeClaim is no block device: {named}; device lun of a disk needs volume mode Block"
-        return _wait_for_disks(seen, words.CLAIM_WITHOUT_DEVICE, message)
+        return _wait_for_disks(seen, conditions.CLAIM_WITHOUT_DEVICE, message)
     if seen.claims_in_use or seen.servers_in_use:
-        return _wait_for_disks(seen, words.DISK_IN_USE, _in_use(seen))
+        return _wait_for_disks(seen, conditions.DISK_IN_USE, _in_use(seen))
     if told := networks.fault(seen.networks):
         return _wait_for_networks(seen, phases.PENDING, told)
     if (foreign := seen.strangers.get(dig(seen.vm, "spec", "nodeName") or "")) is not None:
-        return statuses.report(seen, "False", words.HANDLER_NOT_UNDERSTOOD, foreign, warn=True, phase=phases.PENDING)
+        return statuses.report(seen, "False", conditions.HANDLER_NOT_UNDERSTOOD, foreign, warn=True, phase=phases.PENDING)
     if dig(seen.vm, "spec", "nodeName") in seen.silence.missing:
         return silent_nodes.wait_for_node(seen)
     if pause := attempts.pause_before(decision, seen.rested):
@@ -497,13 +495,13 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: node_pool.C
         "attempts": [*(dig(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
         "observedGeneration": statuses.generation(seen),
     }
-    for kind in (words.DISRUPTION_TARGET, words.MIGRATABLE):
+    for kind in (conditions.DISRUPTION_TARGET, conditions.MIGRATABLE):
         status["conditions"] = without_condition(status["conditions"], kind)
     if barrier := disk_claims.not_migratable(seen.vm, seen.claims):
-        told = statuses.new_condition(seen, words.MIGRATABLE, "False", words.DISKS_NOT_SHARED, barrier)
+        told = statuses.new_condition(seen, conditions.MIGRATABLE, "False", conditions.DISKS_NOT_SHARED, barrier)
         status["conditions"] = with_condition(status["conditions"], told, now=now)
-    if words.waits_for_network(seen.vm):
-        status["conditions"] = without_condition(status["conditions"], words.NETWORK_READY)
+    if conditions.waits_for_network(seen.vm):
+        status["conditions"] = without_condition(status["conditions"], conditions.NETWORK_READY)
     for key in (*phases.OF_A_PLACE, "cpu"):  # of the attempt before
         status.pop(key, None)
     if choice is not None:
@@ -526,7 +524,7 @@ def _warn_of_sizes(seen: Observed) -> tuple[Action, ...]:
     if not (found := disk_claims.too_small(seen.vm, seen.claims)):
         return ()
     message = f"{'; '.join(found)}: the guest may find its disk full before it is, or fill what others need"
-    return (Emit("Warning", words.CLAIM_TOO_SMALL, one_line(message, pod_state.MAX_MESSAGE)),)
+    return (Emit("Warning", conditions.CLAIM_TOO_SMALL, one_line(message, pod_state.MAX_MESSAGE)),)
 
 
 def _wait_for_disks(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
@@ -540,14 +538,14 @@ def _wait_for_disks(seen: Observed, reason: str, message: str) -> tuple[Action, 
 
 def _disks_lacking(seen: Observed, reason: str, message: str) -> list[Object]:
     """Return the conditions of a machine that waits for what its disks are made of."""
-    lacking = statuses.new_condition(seen, words.DISKS_READY, "False", reason, message)
-    return with_condition(statuses.ready(seen, "False", words.DISKS_NOT_READY, message), lacking, now=times.to_rfc3339(seen.now))
+    lacking = statuses.new_condition(seen, conditions.DISKS_READY, "False", reason, message)
+    return with_condition(statuses.ready(seen, "False", conditions.DISKS_NOT_READY, message), lacking, now=times.to_rfc3339(seen.now))
 
 
 def _rest(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     """Off, and it should be: keep the phase that the last attempt ended in."""
     status = statuses.status_of(seen)
-    ready = condition(status.get("conditions"), words.READY) or {}
+    ready = condition(status.get("conditions"), conditions.READY) or {}
     gives_up = ready.get("reason") == summary.BACK_OFF and decision.reason in power.ASKED_TO_BE_OFF
     if gives_up or phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
@@ -556,7 +554,7 @@ def _rest(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
         status["conditions"] = statuses.ready(seen, "False", decision.reason, decision.message)
     if decision.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
         # What would say so again is gone. If it stayed, an edit of the strategy would start the machine, days later.
-        status["conditions"] = without_condition(status["conditions"], words.DISRUPTION_TARGET)
+        status["conditions"] = without_condition(status["conditions"], conditions.DISRUPTION_TARGET)
     status["observedGeneration"] = statuses.generation(seen)
     told = Emit("Normal", power.RESULT_STOPPED, f"{decision.message}: no further attempt begins")
     return statuses.write(seen, status, *((told,) if gives_up else ()))
@@ -572,4 +570,4 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 def _disks_ready(seen: Observed) -> Object:
     claims = disk_claims.claims_of(seen.vm)
     message = f"found {', '.join(claims)}" if claims else "no disk needs a claim"
-    return statuses.new_condition(seen, words.DISKS_READY, "True", words.DISKS_FOUND if claims else "NoClaims", message)
+    return statuses.new_condition(seen, conditions.DISKS_READY, "True", conditions.DISKS_FOUND if claims else "NoClaims", message)

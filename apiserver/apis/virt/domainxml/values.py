@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.meta import names
-from apiserver.apis.virt import network
+from apiserver.apis.virt import forms, network
 
 Rule = Callable[[str], str]
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{1,2}|[0-9]{1,2}")
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NAMED: Final = re.compile(r"@([a-z]+):([^@]*)@")
 
 UNITS: Final[Mapping[str, int]] = {
@@ -127,12 +126,12 @@ def prose(most: int) -> Rule:
 
 def uuid(value: str) -> str:
     """Accept a UUID, or its placeholder."""
-    return "" if value == UUID or _UUID.fullmatch(value) else f"must be {UUID} or a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
+    return "" if value == UUID or forms.UUID.fullmatch(value) else f"must be {UUID} or a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
 def literal_uuid(value: str) -> str:
     """Accept a UUID."""
-    return "" if _UUID.fullmatch(value) else "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
+    return "" if forms.UUID.fullmatch(value) else "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
 def mac(value: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from apiserver.apis.virt import cloud_init, disk_imports
 from apiserver.apis.virt.hardware import cpu, disk_io_tune, given, host_disks, network_disks
 from apiserver.apis.virt.hardware.given import Domain
 
+MAX_DISKS: Final = 26
+"""Of a machine, and so of the imports that its status tells of."""
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
 """Types of disks; those that are made in the pod are :data:`cloud_init.MADE`."""
@@ -26,6 +29,8 @@ LUN: Final = "lun"
 """Value of ``device``."""
 EMPTY: Final = "EmptyDisk"
 """Type of a disk that is made blank in the pod."""
+WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
+"""Form of ``wwn``, a World Wide Name."""
 
 
 def defaulted(domain: Domain) -> list[Object]:

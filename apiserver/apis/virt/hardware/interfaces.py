@@ -9,6 +9,8 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import cpu, given
 from apiserver.apis.virt.hardware.given import Domain
 
+MAX_INTERFACES: Final = 8
+"""Of a machine, and so of what its status tells of them."""
 SRIOV: Final = "sriov"
 """Type of an interface that is a card of the node."""
 MACVTAP: Final = "macvtap"

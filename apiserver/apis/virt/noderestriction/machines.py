@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta.objects import dig, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError, forbidden
-from apiserver.apis.virt import conditions as words
-from apiserver.apis.virt import migration_attempts, phases, power
+from apiserver.apis.virt import conditions, migration_attempts, phases, power
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.noderestriction import differences
@@ -26,11 +25,7 @@ from apiserver.apis.virt.noderestriction.differences import PHASE_FIELDS, STATUS
 
 Object = Mapping[str, Any]
 
-HANDLED: Final = phases.OWNED_BY_HANDLER | {phases.UNKNOWN}
-"""Phases that virt-handler may follow with another."""
-RESULTS: Final[Mapping[str, str]] = MappingProxyType(
-    {phases.STOPPED: power.RESULT_STOPPED, phases.SUCCEEDED: power.RESULT_SUCCEEDED, phases.FAILED: power.RESULT_FAILED}
-)
+RESULTS: Final[Mapping[str, str]] = MappingProxyType({phase: result for result, phase in power.PHASES.items()})
 """The result of the attempt that ended, by the phase that says so."""
 RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime")
 """Fields of ``status.migration`` that are the Migration's own."""
@@ -50,17 +45,19 @@ class Rights:
     """Of the current attempt, each once."""
 
 
-_OF_A_GUEST: Final = frozenset({*words.OF_A_GUEST, words.DISKS_READY})
-_WAITING: Final = Rights(PHASE_FIELDS | {"conditions", "imports"}, frozenset({words.READY, words.DISKS_READY, words.NETWORK_READY}))
+_OF_A_GUEST: Final = frozenset({*conditions.OF_A_GUEST, conditions.DISKS_READY})
+_WAITING: Final = Rights(
+    PHASE_FIELDS | {"conditions", "imports"}, frozenset({conditions.READY, conditions.DISKS_READY, conditions.NETWORK_READY})
+)
 _REPORTING: Final = Rights(
     PHASE_FIELDS
     | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "podIP"},
-    _OF_A_GUEST | {words.READY},
+    _OF_A_GUEST | {conditions.READY},
     attempt=frozenset({"runningTime"}),
 )
 _ENDING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", *phases.OF_A_PLACE},
-    frozenset({words.READY}),
+    frozenset({conditions.READY}),
     _OF_A_GUEST,
     frozenset({"endTime", "result", "message"}),
 )
@@ -104,7 +101,7 @@ def validate(write: MachineWrite) -> list[FieldError]:
         return [forbidden(STATUS.child("nodeName"), f'the virtual machine is not on node "{write.node}"')]
     moves = here != write.node
     before, after = phases.phase_of(write.old), phases.phase_of(write.new)
-    if before not in HANDLED:
+    if before not in phases.HANDLED:
         return [
             forbidden(STATUS.child("phase"), f"the virtual machine is {before or phases.PENDING}, which is virt-controller's to change")
         ]

@@ -17,7 +17,7 @@ from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, too_many
 from apiserver.apis.virt import forms, migration_attempts, migration_policies, phases, power, progress
 from apiserver.apis.virt.domainstates import DOMAIN_STATES
-from apiserver.apis.virt.hardware import vsock
+from apiserver.apis.virt.hardware import disks, graphics, interfaces, vsock
 from apiserver.apis.virt.v1alpha1.migration_policy import validate_bandwidth
 
 Object = Mapping[str, Any]
@@ -29,10 +29,7 @@ Form = Callable[[Any, Any, Place], Iterable[FieldError]]
 STATUS: Final = Path("status")
 _STATUS: Final[Place] = (None, "status")
 MAX_CONDITIONS: Final = 16
-MAX_INTERFACES: Final = 8
 MAX_ADDRESSES: Final = 32
-MAX_GRAPHICS: Final = 2
-MAX_IMPORTS: Final = 26
 MAX_CPU_FEATURES: Final = 32
 DOMAIN_TYPES: Final = ("kvm", "qemu")
 
@@ -219,7 +216,7 @@ _GUEST: Final = _record(
         "hostname": _GUESTS_WORD,
         "timezone": _GUESTS_WORD,
         "interfaces": _list(
-            MAX_INTERFACES,
+            interfaces.MAX_INTERFACES,
             _record({"name": _text(names.label_errors), "device": _GUESTS_WORD, "ipAddresses": _list(MAX_ADDRESSES, _IP)}),
         ),
         "time": _MOMENT,
@@ -262,10 +259,10 @@ _MACHINE: Final = _record(
                 "cpuModel": _CPU_WORD,
             }
         ),
-        "interfaces": _list(MAX_INTERFACES, _INTERFACE),
-        "imports": _list(MAX_IMPORTS, _IMPORT),
+        "interfaces": _list(interfaces.MAX_INTERFACES, _INTERFACE),
+        "imports": _list(disks.MAX_DISKS, _IMPORT),
         "guest": _GUEST,
-        "graphics": _list(MAX_GRAPHICS, _anything),
+        "graphics": _list(graphics.MAX_GRAPHICS, _anything),
         "vsock": _record({"cid": _number(vsock.CIDS.start, vsock.CIDS.stop - 1)}),
         "migration": _record(
             {

@@ -14,17 +14,16 @@ from typing import Literal
 from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Time, keyed_by
-from apiserver.apis.virt import conditions as words
 from apiserver.apis.virt import migration_attempts
+from apiserver.apis.virt.conditions import TYPES as CONDITION_TYPES
 from apiserver.apis.virt.evictions import Strategy
+from apiserver.apis.virt.power import Action, Result, RunStrategy
 from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
 from apiserver.apis.virt.v1alpha1.domain.document import Domain
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
 from apiserver.apis.virt.v1alpha1.migration_policy import MigrationOptions
 from apiserver.apis.virt.v1alpha1.probes import Probe
 from apiserver.apis.virt.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraint
-
-RunStrategy = Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
 
 
 class Rerun(Model):
@@ -126,7 +125,7 @@ class Attempt(Model):
     running_time: Time | None = Field(None, description="Time at which the guest began to run; absent when it never did.")
     stop_time: Time | None = Field(None, description="Time at which virt-controller asked for its end; absent when nobody did.")
     end_time: Time | None = Field(None, description="Time of its end.")
-    result: Literal["Succeeded", "Failed", "Stopped"] | None = Field(
+    result: Result | None = Field(
         None, description="Its end: the guest powered off by itself, something failed, or it was asked to stop. Absent: not yet."
     )
     message: str | None = Field(None, description="The reason of its end, for people.")
@@ -244,7 +243,7 @@ class MigrationState(Model):
 class Request(Model):
     """The last verb that was called."""
 
-    action: Literal["Start", "Stop", "Restart", "Pause", "Unpause"] = Field(description="The verb.")
+    action: Action = Field(description="The verb.")
     time: Time | None = Field(None, description="The time of the call.")
     run_strategy: RunStrategy | None = Field(None, description="The run strategy then; editing it supersedes the verb.")
     generation: Int64 | None = Field(None, description="The generation of the spec then.")
@@ -270,7 +269,7 @@ class VirtualMachineStatus(Model):
     )
     conditions: list[Condition] | None = Field(
         None,
-        description=f"{', '.join(words.TYPES)}: each with its reason.",
+        description=f"{', '.join(CONDITION_TYPES)}: each with its reason.",
         json_schema_extra=keyed_by("type"),
     )
     attempt: Int32 | None = Field(None, description="The number of the current start, part of the pod's name.")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions as words
+from apiserver.apis.virt import conditions
+from apiserver.apis.virt.hardware.interfaces import MAX_INTERFACES
 from apiserver.apis.virt.v1alpha1 import status_validation
 from handler.reconcilers import guest_agent
 from launcher.protocol import messages
@@ -34,7 +35,7 @@ def machine(status: Object | None = None) -> Object:
 
 
 def condition(status: Object) -> tuple[str, str]:
-    found = objects.condition(status["conditions"], words.AGENT_CONNECTED) or {}
+    found = objects.condition(status["conditions"], conditions.AGENT_CONNECTED) or {}
     return found["status"], found["reason"]
 
 
@@ -86,7 +87,7 @@ def test_an_agent_that_does_not_answer_is_told_with_its_reason(seen: messages.Ag
     status, _ = told(machine(), replace(SEEN, agent=seen))
 
     assert condition(status) == ("False", "NotAnswering")
-    found = objects.condition(status["conditions"], words.AGENT_CONNECTED) or {}
+    found = objects.condition(status["conditions"], conditions.AGENT_CONNECTED) or {}
     assert found["message"] == "the QEMU guest agent does not answer: timed out"
     assert status["guest"]["agent"]["connected"] is True
 
@@ -126,12 +127,12 @@ def test_a_guest_that_shuts_down_has_nothing_new_to_say() -> None:
 
 def test_few_of_many_interfaces_and_addresses_are_told() -> None:
     addresses = tuple(f"10.0.2.{each}" for each in range(guest_agent.MAX_ADDRESSES + 1))
-    cards = [messages.InterfaceStatus(f"net{each}", "", f"eth{each}", addresses) for each in range(guest_agent.MAX_INTERFACES + 1)]
+    cards = [messages.InterfaceStatus(f"net{each}", "", f"eth{each}", addresses) for each in range(MAX_INTERFACES + 1)]
     vm = machine({"phase": "Running", "interfaces": [{**OURS, "name": each.name} for each in cards]})
 
     found = told(vm, replace(SEEN, interfaces=tuple(cards)))[0]["guest"]["interfaces"]
     assert [each["name"] for each in found] == [each.name for each in cards[:-1]]
-    assert [each["ipAddresses"] for each in found] == [list(addresses[:-1])] * guest_agent.MAX_INTERFACES
+    assert [each["ipAddresses"] for each in found] == [list(addresses[:-1])] * MAX_INTERFACES
 
 
 def test_an_interface_that_has_nothing_to_tell_is_told_by_its_name() -> None:
@@ -150,7 +151,7 @@ def test_an_interface_that_has_nothing_to_tell_is_told_by_its_name() -> None:
 )
 def test_the_condition_says_in_one_line_what_is_wrong(agent: messages.AgentStatus, message: str) -> None:
     status, _ = told(machine(), replace(SEEN, agent=agent))
-    found = objects.condition(status["conditions"], words.AGENT_CONNECTED) or {}
+    found = objects.condition(status["conditions"], conditions.AGENT_CONNECTED) or {}
     assert found["message"].rstrip("x…. ").startswith(message)
     assert ("\n" in found["message"], len(found["message"]) <= 38 + guest_agent.MAX_PROBLEM) == (False, True)
     assert found["observedGeneration"] == (machine()["metadata"].get("generation") or 0)

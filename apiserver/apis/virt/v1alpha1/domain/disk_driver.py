@@ -8,7 +8,7 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
-from apiserver.apis.virt.hardware import disk_driver as words
+from apiserver.apis.virt.hardware import disk_driver
 from apiserver.apis.virt.hardware import disks as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 
@@ -20,25 +20,25 @@ LARGEST_BLOCK: Final = 2 << 20
 class DiskDriver(Model):
     """The way in which QEMU reads and writes a disk: libvirt's ``<driver>``."""
 
-    cache: words.Cache | None = Field(
+    cache: disk_driver.Cache | None = Field(
         None,
         description="Caches between the guest and the storage, in libvirt's words. none and directsync keep out of the node's page cache, "
         "and are the only ones with which a machine can be migrated live. unsafe ignores the guest's flushes: a power failure damages its "
         "file systems. Default none, where the file system can do without its page cache.",
     )
-    io: words.IO | None = Field(
+    io: disk_driver.IO | None = Field(
         None,
         description="Way in which QEMU waits for the storage: in threads, or by Linux's asynchronous I/O, which needs cache none or "
         "directsync. Default native for a block device, else threads.",
     )
-    discard: words.Discard | None = Field(
+    discard: disk_driver.Discard | None = Field(
         None, description="With unmap the storage is told of blocks that the guest discards. Default unmap."
     )
-    detect_zeroes: words.DetectZeroes | None = Field(
+    detect_zeroes: disk_driver.DetectZeroes | None = Field(
         None,
         description="on makes zeroes that the guest writes a command to the storage, which may free the blocks (unmap). Default off.",
     )
-    error_policy: words.ErrorPolicy | None = Field(
+    error_policy: disk_driver.ErrorPolicy | None = Field(
         None,
         description="Effect of an error of the storage. stop: the guest is paused, and has lost nothing; report: the guest is told; "
         "ignore: neither; enospace: stop where the storage is full, else report. Default stop.",

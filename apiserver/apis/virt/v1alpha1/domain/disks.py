@@ -48,13 +48,11 @@ from apiserver.apis.virt.v1alpha1.domain.rules import (
 )
 from apiserver.apis.virt.v1alpha1.domain.service_accounts import TokenSource
 
-MAX_DISKS: Final = 26
 MAX_SERIAL: Final = 36
 MIN_OVERLAY: Final = quantity.parse("1Mi")
 MAX_OVERLAY: Final = quantity.parse("64Ti")
 
 _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
-_WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 _NO_MEDIUM: Final = "only a cdrom may have neither type nor source"
 _LUNS: Final = (hardware.CLAIM, ISCSI)
 _NOT_OF_A_LUN: Final = ("readOnly", "serial", "wwn", "driver", "blockSize", "ioTune")
@@ -231,7 +229,7 @@ class Disk(Model):
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.disks``."""
     disks, path = hardware.defaulted(domain), path.child("devices", "disks")
-    found = validate_count(disks, MAX_DISKS, path)
+    found = validate_count(disks, hardware.MAX_DISKS, path)
     for position, disk in enumerate(disks):
         found += _validate_disk(disk, path.index(position))
     found += validate_unique(disks, "name", path) + validate_unique(disks, "bootOrder", path)
@@ -256,7 +254,7 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
     if hardware.is_lun(disk):
         found += _validate_lun(disk, path)
     if "bootOrder" in disk:
-        found += validate_between(disk["bootOrder"], 1, MAX_DISKS, path.child("bootOrder"))
+        found += validate_between(disk["bootOrder"], 1, hardware.MAX_DISKS, path.child("bootOrder"))
     found += (
         network_disks.validate(disk, path)
         + plugin_disks.validate(disk, path)
@@ -308,7 +306,7 @@ def _validate_identity(disk: Object, path: Path) -> list[FieldError]:
     if (wwn := disk.get("wwn")) is not None:
         if disk["target"]["bus"] != "scsi":
             found.append(forbidden(path.child("wwn"), "needs bus scsi"))
-        elif not _WWN.fullmatch(wwn):
+        elif not hardware.WWN.fullmatch(wwn):
             found.append(invalid(path.child("wwn"), wwn, "must consist of 16 hexadecimal digits"))
     return found
 

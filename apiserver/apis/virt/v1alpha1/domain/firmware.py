@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from pydantic import Field
@@ -11,6 +10,7 @@ from apiserver.apis.meta import names, quantity
 from apiserver.apis.meta.objects import dig
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
+from apiserver.apis.virt import forms
 from apiserver.apis.virt.hardware import consoles, machine, memory, tpm
 from apiserver.apis.virt.hardware import firmware as hardware
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
@@ -19,8 +19,6 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, v
 MAX_KERNEL_ARGS: Final = 2048
 MIN_MEMORY: Final = quantity.parse("128Mi")
 """Of a machine with UEFI: one with Secure Boot and no devices at all gets no further with 48Mi, and one without it faults with 32Mi."""
-
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class KernelBootContainer(Model):
@@ -104,7 +102,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``firmware``."""
     firmware, place = domain.get("firmware") or {}, path.child("firmware")
     found = []
-    if (uuid := firmware.get("uuid")) is not None and not _UUID.fullmatch(uuid):
+    if (uuid := firmware.get("uuid")) is not None and not forms.UUID.fullmatch(uuid):
         found.append(invalid(place.child("uuid"), uuid, "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"))
     found += validate_smbios(firmware, ("serial",), place)
     found += validate_smbios(firmware.get("system") or {}, hardware.SYSTEM_FIELDS, place.child("system"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -10,8 +10,6 @@ from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path
 from apiserver.apis.virt.hardware import graphics as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count, validate_unique
-
-MAX_GRAPHICS: Final = 2
 
 
 class Graphics(Model):
@@ -23,4 +21,4 @@ class Graphics(Model):
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.graphics``."""
     graphics, path = hardware.defaulted(domain), path.child("devices", "graphics")
-    return validate_count(graphics, MAX_GRAPHICS, path) + validate_unique(graphics, "type", path)
+    return validate_count(graphics, hardware.MAX_GRAPHICS, path) + validate_unique(graphics, "type", path)

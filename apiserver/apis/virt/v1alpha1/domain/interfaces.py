@@ -24,7 +24,6 @@ from apiserver.apis.virt.v1alpha1.domain.rules import (
     validate_unique,
 )
 
-MAX_INTERFACES: Final = 8
 MAX_PORTS: Final = 64
 
 _PORT_NAME: Final = re.compile(r"(?=.{1,15}$)(?=[^a-z]*[a-z])(?!.*--)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -90,7 +89,7 @@ class Interface(Model):
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``devices.interfaces``."""
     interfaces, path = hardware.defaulted(domain), path.child("devices", "interfaces")
-    found = validate_count(interfaces, MAX_INTERFACES, path)
+    found = validate_count(interfaces, hardware.MAX_INTERFACES, path)
     for position, interface in enumerate(interfaces):
         found += _validate_interface(interface, path.index(position))
     found += validate_unique(interfaces, "name", path) + validate_unique(interfaces, "mac", path)

@@ -29,7 +29,7 @@ def test_from_every_phase_of_a_virtual_machine_an_end_can_be_reached() -> None:
 
 
 def test_from_the_hand_over_on_there_may_be_a_guest() -> None:
-    assert phases.OWNED_BY_HANDLER | {phases.UNKNOWN} == phases.WITH_GUEST
+    assert phases.HANDLED == phases.OWNED_BY_HANDLER | {phases.UNKNOWN} == phases.WITH_GUEST
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from apiserver.apis.virt import phases
 from apiserver.apis.virt.noderestriction import machines
-from apiserver.apis.virt.noderestriction.machines import HANDLED, validate
+from apiserver.apis.virt.noderestriction.machines import validate
 from apiserver.apis.virt.v1alpha1 import types
 from handler.network.binding import Interface
 from handler.reconcilers import guest_status
@@ -89,7 +89,7 @@ def written(old: dict[str, Any], phase: str, /, **changes: Any) -> dict[str, Any
 
 def test_every_field_of_the_schema_is_tried() -> None:
     assert sorted(SAMPLES) == FIELDS
-    assert set(FOLLOWERS) == HANDLED
+    assert set(FOLLOWERS) == phases.HANDLED
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(phases.VM_PHASES, phases.VM_PHASES)))
@@ -323,7 +323,7 @@ def taken_over(old: dict[str, Any], migration: dict[str, Any], **changes: Any) -
     return written(old, "Running", **here, domain={"state": "running"}, **more)
 
 
-@pytest.mark.parametrize("before", sorted(HANDLED))
+@pytest.mark.parametrize("before", sorted(phases.HANDLED))
 def test_the_target_of_a_running_migration_makes_the_machine_its_own(before: str) -> None:
     old, migration = stored(before), a_migration("Running", startTime=MOMENT)
     assert validate(a_write("n2", old, taken_over(old, migration), migration)) == []

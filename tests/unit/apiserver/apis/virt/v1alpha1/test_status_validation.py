@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt import phases, progress
+from apiserver.apis.virt import phases, power, progress
 from apiserver.apis.virt.v1alpha1 import status_validation, types
-from handler.reconcilers import guest_status
 from launcher.protocol import messages
 
 Json = dict[str, Any]
@@ -329,7 +328,8 @@ def test_words_are_those_of_the_parts_that_write_them() -> None:
     from apiserver.apis.virt.noderestriction import machines
 
     assert set(typing.get_args(messages.Accelerator)) == set(status_validation.DOMAIN_TYPES)
-    assert {phase: result for result, phase in guest_status.PHASES.items()} == dict(machines.RESULTS)
+    assert set(power.PHASES) == set(machines.RESULTS.values()) == set(power.RESULTS)
+    assert set(power.PHASES.values()) == set(machines.RESULTS) == phases.ENDED
 
 
 def test_the_schema_takes_what_is_in_order() -> None:
