@@ -5,5 +5,5 @@
 ``authorization``, ``deadlines``. ``accounting`` and ``metering`` tell of a request that is over, ``withdrawing`` judges again whoever
 holds a stream open. ``reviewing`` asks kube-apiserver, ``expiring`` remembers its answers for a while.
 
-A filter imports nothing of what answers. ``chain`` and the filters are given what they ask.
+A filter imports nothing of what answers: the application is given to ``chain``.
 """
