@@ -4,8 +4,12 @@
 
     agent ─┬─ reconcilers   what to do about the guests and migrations of this node (plans are pure)
            ├─ pods          from a pod's uid to its launcher: sockets, processes, the wire
-           ├─ devices       kvm and tun for the kubelet; whether KVM works; device nodes inside pods
+           ├─ devices       kvm, tun, vsock and macvtaps for the kubelet; whether KVM works; device nodes inside pods
            ├─ network       bindings: bridge, tap, nft in a pod's network namespace; the guest's frames are filtered there
+           ├─ storage       disks that storage plugins set up
+           ├─ plugins       executables of the node: called and judged; what they added is recorded, and taken away
+           ├─ probes        questions to guests, and what follows from the answers
+           ├─ cpu           labels of this Node for the processors that guests can have
            ├─ identity      this node's key and certificate; whom to believe
            ├─ relays        the bytes of live migrations, over mTLS
            └─ streams       consoles and displays for virt-api, over mTLS
@@ -26,12 +30,12 @@ privileged: a writable /proc/sys          forwarding, ip_unprivileged_port_start
 hostPath ``<kubelet>/pods``               run directories of launcher pods (read and write: migration sockets)
 hostPath ``<kubelet>/device-plugins``     the kubelet's registration socket and ours
 hostPath ``/dev``                         device nodes that appear after the start of the pod
-``/run/kubevirt-handler`` (may be empty)  key and certificate of this node (``tls``)
+hostPath of plugins, if there are any     the executables, read only: ``/usr/local/lib/kubevirt/plugins``
+``/run/kubevirt-handler`` (may be empty)  key and certificate of this node (``tls``); what plugins added (``plugins``); what its
+                                          processors can do, written by the init container (``cpu``)
 ========================================= ================================================================================
 
-It needs no host network. RBAC: ``virtualmachines`` and ``migrations`` get, list, watch; their ``status`` update; ``events`` create,
-patch; ``certificatesigningrequests`` create, get; ``selfsubjectreviews`` create, as everybody; ``system:auth-delegator``, for metrics; in
-the namespace of node Leases ``leases`` create, patch; in its own the ConfigMap ``kubevirt-trust`` list, watch.
+It needs no host network. What it may do in the cluster is in ``handler/rbac.md``, line by line.
 
 Programs in its image: ``nsenter`` (util-linux), ``sh``, ``ip``, ``nft``, ``openssl``. None of them reads what a guest sends.
 """

@@ -66,7 +66,7 @@ class Mac(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Informers:
-    """The copies that both loops read."""
+    """The copies that the loops of machines, migrations and upgrades read."""
 
     vms: Informer
     migrations: Informer

@@ -72,7 +72,7 @@ class Probes(Protocol):
 
 
 class Disks(Protocol):
-    """The disks that plugins set up: ``storage.adding.PluginDisks``."""
+    """The disks that plugins set up: ``handler.storage.adding.PluginDisks``."""
 
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
         """Have those of a pod set up whose guest does not run yet; return them by name. Raises DisksFault."""

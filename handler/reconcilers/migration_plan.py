@@ -19,14 +19,14 @@ Source
   ============================== ==========================================================
 
 Target
-  ============================== ==========================================================
-  ``PreparingTarget``             devices, network, PrepareMigrationTarget, listen: ``TargetReady``
+  ============================== ==========================================================================
+  ``PreparingTarget``             devices, disks of plugins, network, PrepareMigrationTarget, listen: ``TargetReady``
   ``TargetReady``, ``Running``    go on listening; the address changed: write it
   the domain arrived              wait for the source's word, by a relay or in the Migration; then let it run
   the domain was released         the VM's ``nodeName`` and pod, then ``Succeeded``
   the attempt has failed          listening ends: what arrived is never released
   ``Succeeded``                   what it took, which only this side's launcher knows, if it did not say so before
-  ============================== ==========================================================
+  ============================== ==========================================================================
 """
 
 from __future__ import annotations

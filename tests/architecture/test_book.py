@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "ARCHITECTURE.md"
+LIVES = ROOT / "docs" / "development" / "lives.md"
 DECISIONS = ROOT / "docs" / "decisions"
 MAX_LINES = 150
 MAX_WIDTH = 140
@@ -17,6 +18,9 @@ PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|yaml))`")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 STEP = re.compile(r"^\d+\. .*?(?=^\d+\. |^$)", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"`([\w./-]+\.py)(?:::[^`]*)?`")
+OF_TESTS = {"fields.md", "security.md"}
+"""Pages that name tests by their paths below ``tests``; docs/apiserver-checklist.md has a test of its own."""
 DATED = re.compile(r"\(20\d\d-\d\d-\d\d\)$")
 
 
@@ -30,8 +34,9 @@ def sections(text: str) -> dict[str, str]:
 
 
 def steps() -> list[tuple[str, str]]:
-    """Return the numbered steps of the book, each with the section that it stands in."""
-    return [(title, step) for title, text in sections(BOOK.read_text(encoding="utf-8")).items() for step in STEP.findall(text)]
+    """Return the numbered steps of the book and of its further lives, each with the section that it stands in."""
+    told = sections(BOOK.read_text(encoding="utf-8")) | sections(LIVES.read_text(encoding="utf-8"))
+    return [(title, step) for title, text in told.items() for step in STEP.findall(text)]
 
 
 def absent(text: str) -> list[str]:
@@ -46,7 +51,7 @@ def test_the_book_is_short() -> None:
     assert [each for each in lines if len(each) > MAX_WIDTH] == []
 
 
-@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/development/lives.md"])
 def test_every_file_that_is_named_is_there(document: str) -> None:
     assert absent((ROOT / document).read_text(encoding="utf-8")) == []
 
@@ -59,6 +64,8 @@ def test_the_book_tells_lives_in_steps() -> None:
         "The life of a virtual machine": True,
         "A field of a guest's status: read, decided, written": True,
         "The life of a live migration": True,
+        "The life of a drain": True,
+        "The restart of virt-handler": True,
     }
 
 
@@ -93,6 +100,23 @@ def test_documents_that_a_document_names_are_there(document: Path) -> None:
     assert [each for each in named if not (ROOT / each).exists()] == []
 
 
+def strays(text: str, *, of_tests: bool) -> list[str]:
+    """Return the modules that a text names otherwise than by their paths from the root, or those of tests by that below ``tests``."""
+    places = (ROOT, ROOT / "tests") if of_tests else (ROOT,)
+    return [each for each in CODE.findall(text) if not any((place / each).is_file() for place in places)]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [path for path in documents() if path.relative_to(ROOT).parts[0] != "examples" and path.name != "apiserver-checklist.md"],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_modules_are_named_by_their_whole_paths(document: Path) -> None:
+    of_tests = document.parent.name == "docs" and document.name in OF_TESTS
+
+    assert strays(document.read_text(encoding="utf-8"), of_tests=of_tests) == []
+
+
 @pytest.mark.parametrize("module", ["controller/manager/metrics.py", "handler/metrics.py"])
 def test_operators_are_told_of_every_metric(module: str) -> None:
     metrics = re.findall(r'"(kubevirt_\w+)"', (ROOT / module).read_text(encoding="utf-8"))
@@ -114,6 +138,13 @@ def test_every_decision_has_its_price_and_its_date(topic: Path) -> None:
 
     assert found
     assert [title for title, text in found.items() if text.count("\nPrice: ") != 1 or not DATED.search(text.rstrip())] == []
+
+
+def test_a_path_without_its_first_folder_is_found() -> None:
+    text = "`apis/virt/power.py`, `apiserver/apis/virt/power.py`, `unit/test_ports.py::test_x`, `power.py`, `tests/unit/test_ports.py`"
+
+    assert strays(text, of_tests=False) == ["apis/virt/power.py", "unit/test_ports.py", "power.py"]
+    assert strays(text, of_tests=True) == ["apis/virt/power.py", "power.py"]
 
 
 def test_what_is_absent_is_found() -> None:

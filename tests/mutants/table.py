@@ -26,7 +26,7 @@ MODULES: Final = (
     _module("apiserver/apis/virt/summary.py", "apiserver/apis/virt/test_summary.py"),
     _module(
         "apiserver/apis/virt/hardware/host_disks.py",
-        "apiserver/apis/virt/v1alpha1/test_host_disks.py",
+        "apiserver/apis/virt/v1alpha1/domain/test_host_disks.py",
         "apiserver/apis/virt/v1alpha1/test_allowed.py",
     ),
     _module(

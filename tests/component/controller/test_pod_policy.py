@@ -24,10 +24,10 @@ from controller.reconcilers.pods import leftovers
 from tests.twin import environment
 from tests.twin.certificates import ADMIN, HOST
 from tests.twin.environment import Environment
-from tests.unit.controller.reconcilers import forbidden_pods, test_etcd_policy
+from tests.unit.charts import forbidden_pods, test_etcd_policy
+from tests.unit.charts.forbidden_pods import ACCOUNT, CREATIONS, DELETIONS, OURS, POLICY, SETTINGS, Pod, changed
 from tests.unit.controller.reconcilers.builders import UID, a_migration
-from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT, CREATIONS, DELETIONS, OURS, POLICY, SETTINGS, Pod, changed
-from tests.unit.controller.reconcilers.test_launcher_pod import CLAIMS, MOVE, TINY, TOKEN
+from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import CLAIMS, MOVE, TINY, TOKEN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

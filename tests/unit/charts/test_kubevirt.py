@@ -386,7 +386,9 @@ SCOPES = {"cluster": "", "installation": "kubevirt", "node leases": "kubevirt-no
 """Namespaces in which rights hold, by the word for them in rbac.md."""
 
 
-@pytest.mark.parametrize(("account", "package"), [("virt-controller", "controller"), ("virt-api", "apiserver")])
+@pytest.mark.parametrize(
+    ("account", "package"), [("virt-controller", "controller"), ("virt-api", "apiserver"), ("virt-handler", "handler")]
+)
 def test_a_process_may_do_what_is_explained_and_nothing_else(account: str, package: str) -> None:
     """The component tests of these processes, of virt-handler and the uninstallation run with what the chart grants: it suffices, too."""
     explained = set()

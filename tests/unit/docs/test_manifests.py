@@ -12,13 +12,14 @@ import yaml
 from pydantic import BaseModel
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt import conditions
+from apiserver.apis.virt import conditions, progress, release
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import Allowed
 from apiserver.apis.virt.v1alpha1.domain.disks import Disk
 from apiserver.apis.virt.v1alpha1.domain.document import Devices, Domain
 from apiserver.apis.virt.v1alpha1.domain.firmware import Firmware
 from apiserver.apis.virt.v1alpha1.domain.interfaces import Interface
+from controller.reconcilers.migrations import migration_retries
 
 ROOT = Path(__file__).parents[3]
 
@@ -87,10 +88,10 @@ def literals(annotation: Any) -> Iterator[str]:
             yield from literals(each)
 
 
-def shown() -> set[str]:
-    """Return the words of the machine that docs/api.md shows."""
+def shown(kind: str = "VirtualMachine") -> set[str]:
+    """Return the words of the object that docs/api.md shows of a kind."""
     text = (ROOT / "docs/api.md").read_text()
-    return set(re.findall(r"\w+", text[text.index("## VirtualMachine") : text.index("## Migration")].split("```")[1]))
+    return set(re.findall(r"\w+", text[text.index(f"## {kind}\n") :].split("```")[1]))
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,11 @@ def shown() -> set[str]:
 )
 def test_the_api_page_names_every_field_of_a_machine(model: type[BaseModel]) -> None:
     assert {each.alias or name for name, each in model.model_fields.items()} - shown() == set()
+
+
+def test_the_api_page_names_every_field_and_condition_of_a_migration() -> None:
+    named = {each.alias or name for name, each in types.MigrationStatus.model_fields.items()}
+    assert named | {"Succeeded", release.RELEASED, progress.CONVERGING, migration_retries.TARGET_SCHEDULED} <= shown("Migration")
 
 
 def test_the_api_page_names_every_condition_of_a_machine() -> None:

@@ -11,7 +11,7 @@ from apiserver.apis.virt import attachments, network, podrestriction
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_vm
-from tests.unit.controller.reconcilers.test_launcher_pod import MOVE, NETWORKS, SETTINGS
+from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import MOVE, NETWORKS, SETTINGS
 
 LINK = attachments.link("lan")
 

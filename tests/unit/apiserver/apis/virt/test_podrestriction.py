@@ -15,9 +15,9 @@ from controller.reconcilers import disk_claims
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from tests import hostile
-from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.charts import forbidden_pods
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
-from tests.unit.controller.reconcilers.test_launcher_pod import FILESYSTEMS, MOVE, SETTINGS
+from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import FILESYSTEMS, MOVE, SETTINGS
 
 XML: Final = """<domain type="kvm"><name>x</name><memory>65536</memory><os><type>hvm</type></os></domain>"""
 DISKS: Final = (

@@ -10,7 +10,7 @@ import pytest
 
 from controller.reconcilers.pods import leftovers
 from tests.unit.controller.reconcilers.copied import COPIED
-from tests.unit.controller.reconcilers.test_launcher_pod import (
+from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import (
     DEDICATED,
     DISKS,
     FILESYSTEMS,

@@ -15,7 +15,7 @@ from controller.reconcilers.virtual_machines.mounted_sources import fault, of, t
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
-from tests.unit.controller.reconcilers.test_launcher_pod import FILESYSTEMS, FIRST_BOOT, IMPORTED, NETWORK_DISKS
+from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import FILESYSTEMS, FIRST_BOOT, IMPORTED, NETWORK_DISKS
 
 BOUND = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment at which ``a_pod`` got its node."""

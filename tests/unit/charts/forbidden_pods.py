@@ -17,12 +17,12 @@ from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, targ
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
-from tests.unit.controller.reconcilers.test_launcher_pod import CLAIMS, DISKS, FIRST_BOOT, MOVE, PLACED, TINY
+from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import CLAIMS, DISKS, FIRST_BOOT, MOVE, PLACED, TINY
 
 Pod = dict[str, Any]
 Change = Callable[[Pod], Any]
 
-ROOT: Final = Path(__file__).parents[4]
+ROOT: Final = Path(__file__).parents[3]
 GOLDEN: Final = ROOT / "tests/unit/charts/golden.yaml"
 """The chart, rendered; a test of the chart keeps it what the chart renders."""
 POLICY: Final = "virt-controller-pods.kubevirt.io"

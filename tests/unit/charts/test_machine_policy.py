@@ -16,9 +16,9 @@ from apiserver.apis.virt import phases
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.registry.generic.admission import Attributes
 from tests.unit.apiserver.admission.policy.test_policies import World
-from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.charts import forbidden_pods
+from tests.unit.charts.forbidden_pods import ACCOUNT
 from tests.unit.controller.reconcilers.builders import a_migration
-from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT
 
 POLICY: Final = "virt-controller-machines.kubevirt.io"
 OBJECTS: Final = {VIRTUAL_MACHINES: forbidden_pods.examples(), MIGRATIONS: [a_migration()]}

@@ -27,7 +27,7 @@ from tests.unit.controller.reconcilers.builders import a_migration, a_vm
 from tests.unit.controller.reconcilers.copied import COPIED
 from tests.unit.pods import unbounded
 
-GOLDEN = Path(__file__).parents[4] / "tests/golden/pods"
+GOLDEN = Path(__file__).parents[5] / "tests/golden/pods"
 SETTINGS = Settings("registry.example/virt-launcher:v1", image_pull_secrets=("pull",))
 
 KERNEL = {"image": "registry.example/kernel:v1", "imagePullPolicy": "Always", "kernelPath": "/vmlinuz"}
@@ -474,7 +474,7 @@ def test_kvm_is_asked_for_where_it_can_be_had_or_is_ordered(acceleration: Any, o
     assert Settings("launcher", acceleration=acceleration).wants_kvm(offered=offered) is asks
 
 
-EXAMPLES = Path(__file__).parents[4] / "examples"
+EXAMPLES = Path(__file__).parents[5] / "examples"
 MACHINES = [
     pytest.param(each, id=path.name)
     for path in sorted(EXAMPLES.rglob("*.yaml"))

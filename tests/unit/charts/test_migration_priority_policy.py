@@ -25,7 +25,7 @@ from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes
 from controller.manager import options
 from controller.reconcilers.settings import MigrationLimits
-from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.charts import forbidden_pods
 from tests.unit.controller.reconcilers.builders import a_migration
 
 POLICY: Final = "migration-priorities.kubevirt.io"

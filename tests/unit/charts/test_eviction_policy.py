@@ -15,9 +15,9 @@ from apiserver.apis.virt.resources import MIGRATIONS
 from apiserver.registry.generic.admission import Attributes
 from controller.evictions.eviction_plan import Limits
 from tests.unit.apiserver.admission.policy.test_policies import World
-from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.charts import forbidden_pods
+from tests.unit.charts.forbidden_pods import ACCOUNT
 from tests.unit.controller.reconcilers.builders import a_migration
-from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT
 
 POLICY: Final = "evictions.kubevirt.io"
 LABEL: Final = ("labels", evictions.POD_LABEL)

@@ -25,10 +25,8 @@ from apiserver.registry.generic.admission import Attributes
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.pods import ownership
-from tests.unit.charts.test_kubevirt import NODE, objects
-from tests.unit.controller.reconcilers import forbidden_pods
-from tests.unit.controller.reconcilers.builders import a_migration, a_vm
-from tests.unit.controller.reconcilers.forbidden_pods import (
+from tests.unit.charts import forbidden_pods
+from tests.unit.charts.forbidden_pods import (
     ACCOUNT,
     CREATIONS,
     DELETIONS,
@@ -43,7 +41,9 @@ from tests.unit.controller.reconcilers.forbidden_pods import (
     changed,
     on_a_node,
 )
-from tests.unit.controller.reconcilers.test_launcher_pod import MOVE
+from tests.unit.charts.test_kubevirt import NODE, objects
+from tests.unit.controller.reconcilers.builders import a_migration, a_vm
+from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import MOVE
 
 OF_ACCOUNTS = ("another service account", "a token by projection", "a token beside a Secret by projection")
 OPEN = "open"

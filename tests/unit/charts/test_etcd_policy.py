@@ -15,8 +15,8 @@ from apiserver.apis.meta.users import User
 from apiserver.registry.generic.admission import Attributes
 from controller.reconcilers.certificates.consumers import ETCD_BUNDLE_ANNOTATION, STATEFUL_SETS
 from tests.unit.apiserver.admission.policy.test_policies import World
-from tests.unit.controller.reconcilers import forbidden_pods
-from tests.unit.controller.reconcilers.forbidden_pods import ACCOUNT
+from tests.unit.charts import forbidden_pods
+from tests.unit.charts.forbidden_pods import ACCOUNT
 
 POLICY: Final = "virt-controller-etcd.kubevirt.io"
 StatefulSet = dict[str, Any]

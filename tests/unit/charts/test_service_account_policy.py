@@ -24,7 +24,7 @@ from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.cel.library.authz import Answer, Question
 from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes
-from tests.unit.controller.reconcilers import forbidden_pods
+from tests.unit.charts import forbidden_pods
 from tests.unit.controller.reconcilers.builders import a_vm
 
 Json = dict[str, Any]
