@@ -21,17 +21,22 @@ def own(wall: float, processor: float) -> float:
     return min(wall, processor + 2 * TICK_SECONDS)
 
 
-async def promptly(condition: Callable[[], object], seconds: float) -> None:
+def clocks() -> tuple[float, float]:
+    """Return the times of the wall and of the process."""
+    return time.monotonic(), time.process_time()
+
+
+async def promptly(condition: Callable[[], object], seconds: float, clocks: Callable[[], tuple[float, float]] = clocks) -> None:
     """Wait until it holds.
 
     Raises:
         TimeoutError: the process had more time than that.
     """
-    left, wall, processor = seconds, time.monotonic(), time.process_time()
+    left, (wall, processor) = seconds, clocks()
     while not condition():
         await asyncio.sleep(TICK_SECONDS)
         before = wall, processor
-        wall, processor = time.monotonic(), time.process_time()
+        wall, processor = clocks()
         left -= own(wall - before[0], processor - before[1])
         if left < 0:
             raise TimeoutError(f"not within {seconds} s of the process's own time")

@@ -38,3 +38,36 @@ async def test_work_gives_its_result_or_its_error_and_is_ended_when_it_is_late()
     with pytest.raises(TimeoutError, match="own time"):
         await within(0.02, work(60, 1))
     assert ended.is_set()
+
+
+async def test_work_does_not_go_on_when_the_test_that_waits_for_it_is_cancelled() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(within(60, work()))
+        await begun.wait()
+        task.cancel()
+    assert ended.is_set()
+
+
+@pytest.mark.parametrize(
+    ("wall", "processor", "turns"), [(10.0, 0.0, 11), (0.3, 0.3, 1), (0.005, 0.0, 21)], ids=["others work", "it works", "it waits"]
+)
+async def test_each_turn_takes_as_much_of_the_time_as_was_the_processs_own(wall: float, processor: float, turns: int) -> None:
+    looks = 0
+
+    def clocks() -> tuple[float, float]:
+        nonlocal looks
+        looks += 1
+        return wall * looks, processor * looks
+
+    with pytest.raises(TimeoutError):
+        await promptly(lambda: looks > 99, 0.102, clocks)
+    assert looks == turns + 1

@@ -108,11 +108,13 @@ class VirtualMachines:
             return Result(sooner(REFUSED_SECONDS, poll))
 
     def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
-        """Yield the machines with a disk of one that has just lost its pod, or is not to go on any more."""
-        if phases.phase_of(new or {}) in phases.WITH_POD:
+        """Yield the machines with a disk of one that has just lost its pod, is not to go on any more, or may be to have other disks."""
+        before, after = old or {}, new or {}
+        if not precedence.holds(before):
             return
-        if phases.phase_of(old or {}) in phases.WITH_POD or (precedence.goes_on(old or {}) and not precedence.goes_on(new or {})):
-            for storage in storage_of_vm(old or {}):
+        has_lost_pod = phases.phase_of(before) in phases.WITH_POD and phases.phase_of(after) not in phases.WITH_POD
+        if has_lost_pod or not precedence.holds(after) or before.get("spec") != after.get("spec"):
+            for storage in storage_of_vm(before):
                 yield from self._informers.machines_with(storage)
 
     def _warn_of_unwatched(self, seen: Observed) -> bool:

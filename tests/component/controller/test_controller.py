@@ -465,6 +465,20 @@ async def test_a_machine_that_crashed_and_is_to_go_on_keeps_its_disk_from_one_th
     await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the start of the one that waited")
 
 
+async def test_a_machine_that_is_to_have_another_disk_gives_the_one_that_it_had_to_who_waits(api: FakeAPI, cluster: Cluster) -> None:
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+    domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
+    for claim in ("data", "other"):
+        await api.put(CLAIMS, {"metadata": {"name": claim, "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
+    await api.put(VMS, a_vm("first", domain=domain))
+    await cluster.until(lambda: cluster.phase("first") == "Scheduling", "the first start")
+    await api.put(VMS, a_vm("second", domain=domain))
+    await cluster.until(lambda: cluster.phase("second") == "Pending", "the one that waits")
+    other = {**disk, "source": {"name": "other"}}
+    await api.edit(VMS, "ns", "first", lambda obj: obj["spec"]["domain"]["devices"].update(disks=[other]))
+    await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the start of the one that waited")
+
+
 async def test_the_second_machine_with_a_disk_of_a_server_waits_until_the_first_is_off(api: FakeAPI, cluster: Cluster) -> None:
     source = {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:a", "lun": 1}
 

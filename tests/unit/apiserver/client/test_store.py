@@ -21,7 +21,9 @@ class Following(RuleBasedStateMachine):
         self.revision = 0
         self.server: dict[str, Object] = {}
         self.undelivered: list[tuple[str, Object]] = []
-        self.store = Store({"parity": lambda obj: [str(obj["data"] % 2)]})
+        self.store = Store(
+            {"parity": lambda obj: [str(obj["data"] % 2)], "divisor": lambda obj: [by for by in (2, 3) if obj["data"] % by == 0]}
+        )
         self.told: dict[NamespacedName, Object] = {}
         self.store.subscribe(self._hear)
 
@@ -31,6 +33,7 @@ class Following(RuleBasedStateMachine):
         if new is not None:
             assert old is None or uid_of(old) == uid_of(new)
             self.told[key_of(new)] = new
+        self.subscribers_and_indexes_know_what_the_store_knows()  # whoever is told may look
 
     def _object(self, name: str, uid: str, data: int) -> dict[str, Any]:
         self.revision += 1
@@ -79,6 +82,19 @@ class Following(RuleBasedStateMachine):
             assert list(self.store.by_index("parity", parity)) == [
                 self.told[key] for key in sorted(self.told) if self.told[key]["data"] % 2 == int(parity)
             ]
+        for by in (2, 3):
+            assert list(self.store.by_index("divisor", by)) == [
+                self.told[key] for key in sorted(self.told) if self.told[key]["data"] % by == 0
+            ]
+
+    @invariant()
+    def nobody_who_was_told_has_failed(self) -> None:
+        assert self.store.faults == 0  # it would have been logged, and no more
+
+    @invariant()
+    def nothing_is_kept_of_what_is_gone(self) -> None:
+        assert all(keys for found in self.store._indexes.values() for keys in found.values())
+        assert set(self.store._indexed) == set(self.told)
 
 
 TestFollowing = Following.TestCase

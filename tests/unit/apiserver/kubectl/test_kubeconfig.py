@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOP = Path(__file__).parents[4]
 READS = "from apiserver.kubectl import kubeconfig; library = kubeconfig.reader(); "
 """``merged`` is what it reads of a file."""
@@ -38,15 +40,21 @@ def test_who_imports_the_library_afterwards_has_all_of_it() -> None:
 
 def test_a_library_that_was_imported_before_is_the_one_that_is_used() -> None:
     script = "import kubernetes_asyncio.client; " + READS
-    assert printed(script + "print(library.Configuration is kubernetes_asyncio.client.Configuration)") == "True"
+    same = (
+        "print(library.Configuration is kubernetes_asyncio.client.Configuration, sys.modules['kubernetes_asyncio'] is kubernetes_asyncio)"
+    )
+    assert printed(script + "import sys; " + same) == "True True"
 
 
-def test_a_library_that_is_laid_out_otherwise_is_imported_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("configuration", [None, ""], ids=["without the module", "without the class in it"])
+def test_a_library_that_is_laid_out_otherwise_is_imported_whole(tmp_path: Path, configuration: str | None) -> None:
     package = tmp_path / "kubernetes_asyncio"
     for name in ("client", "config"):
         (package / name).mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "client/__init__.py").write_text("class Configuration: host = 'whole'\n")
+    if configuration is not None:
+        (package / "client/configuration.py").write_text(configuration)
     (package / "config/__init__.py").write_text("from kubernetes_asyncio.config import incluster_config, kube_config\n")
     for name in ("incluster_config", "kube_config"):
         (package / f"config/{name}.py").write_text("from kubernetes_asyncio.client import Configuration\n")

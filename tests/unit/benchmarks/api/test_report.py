@@ -93,3 +93,20 @@ def test_a_varied_row_says_how_many_requests_were_reviewed() -> None:
     row, *speeds = [line for line in report.table(result).splitlines() if line.startswith("varied_get ")]  # then speeds
     assert row.endswith("SHORT")
     assert [each.rpartition("  ")[2] for each in speeds] == ["0.25 reviews a request"] * 2
+
+
+def test_who_had_less_reviewed_has_no_ratio_either_and_each_twin_is_compared_by_its_own_share() -> None:
+    twin, tuned = ([a_sample(1.0, 1000, reviewed=share)] for share in (0.25, 0.05))
+    ours = [a_sample(1.0, 2000, reviewed=0.05)]
+    found = report.finish(a_result(varied_get={"twin": twin, "twin400": tuned, "ours": ours}))
+    assert (found["ratios"], found["ratios_gogc400"]) == ({}, {"varied_get": 2.0})
+    assert set(found["failures"]) == {"varied_get"}
+
+
+def test_of_what_one_side_did_not_do_it_is_told_why_and_nothing_of_reviews() -> None:
+    samples = [a_sample(1.0, 1000, reviewed=0.25)]
+    result = a_result(
+        varied_get={"twin": samples}, varied_patch={"ours": samples}, varied_update={"twin": samples, "ours": [a_sample(1.0, 1)]}
+    )
+    result["failures"] = {"varied_update": {"ours": "status 500"}}
+    assert report.finish(result)["failures"] == {"varied_update": {"ours": "status 500"}}

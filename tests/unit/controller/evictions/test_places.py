@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt import names
 from controller.evictions import places
 from controller.evictions.places import CLUSTER, Places
 from controller.reconcilers.migrations.migration_bounds import SOURCE_UNKNOWN
@@ -50,3 +51,9 @@ def test_one_whose_node_does_not_report_leaves_its_place_to_another() -> None:
     lost = {"type": "Succeeded", "status": "Unknown", "reason": SOURCE_UNKNOWN}
     found = places.found([evacuation(), evacuation(conditions=[lost])], "node1", 2, 9, NOW)
     assert [(each.where, each.limit, each.taken["ours"]) for each in found] == [("node1", 2, 1), (CLUSTER, 9, 1)]
+
+
+def test_migrations_of_an_upgrade_take_no_place_of_those_that_evictions_cause() -> None:
+    upgrade = evacuation()
+    upgrade["metadata"]["labels"] = {names.WORKLOAD_UPDATE_LABEL: "x"}
+    assert [each.taken.total() for each in places.found([upgrade, evacuation()], "node1", 2, 9, NOW)] == [1, 1]

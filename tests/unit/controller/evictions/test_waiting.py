@@ -25,3 +25,10 @@ def test_a_clock_that_is_set_back_leaves_nobody_waiting_for_long() -> None:
     waiting = Waiting()
     waiting.note("node1", "a", NOW)
     assert waiting.at(("node1",), NOW - timedelta(hours=1)) == {"node1": frozenset()}
+
+
+def test_a_namespace_that_asks_again_waits_from_then_on() -> None:
+    waiting = Waiting()
+    waiting.note("node1", "a", NOW)
+    waiting.note("node1", "a", NOW + timedelta(seconds=SECONDS - 1))
+    assert waiting.at(("node1",), NOW + timedelta(seconds=SECONDS + 1)) == {"node1": {"a"}}

@@ -65,7 +65,7 @@ def test_a_file_of_a_node_is_contested_unless_both_only_read_it() -> None:
         return a_vm(domain={"devices": {"disks": [of_node, blank]}})
 
     reads, writes = on_files(read_only=True), on_files(read_only=False)
-    assert disk_claims.files_of(writes) == ("/srv/a",)
+    assert disk_claims.files_of(writes) == disk_claims.files_of(reads) == ("/srv/a",)
     assert disk_claims.contested_files(reads, reads) == disk_claims.contested_files(reads, on_files(read_only=False, path="/srv/b")) == ()
     assert [disk_claims.contested_files(*both) for both in ((reads, writes), (writes, reads), (writes, writes))] == [("/srv/a",)] * 3
 

@@ -863,3 +863,25 @@ async def test_without_addresses_no_guest_is_started(world: World) -> None:
         await world.domain.handle(SYNC)
     assert world.hypervisor.created == []
     await world.ends("start-failed")
+
+
+async def test_nothing_is_broken_off_where_nobody_can_tell_the_pods_memory(world: World) -> None:
+    await migrating(world)
+    looks = world.hypervisor.calls.count("progress") + 10
+    await world.until(lambda: world.hypervisor.calls.count("progress") > looks)  # as often as at the memory
+    assert world.hypervisor.migrating
+    assert "abort" not in world.hypervisor.calls
+
+
+async def test_why_it_was_broken_off_is_known_before_libvirt_has_answered(world: World) -> None:
+    async def without_answer(call: Call) -> None:
+        await call()
+        await asyncio.Event().wait()
+
+    world.hypervisor.intercept("abort_job", without_answer)
+    await migrating(world)
+    world.memory = 0
+    await world.until(lambda: state_of(world) in ("failed", "cancelled"))
+    migration = world.status.migration_of("m1")
+    assert migration is not None
+    assert (migration.state, migration.message) == ("failed", outgoing_migration.MEMORY_ENDS)

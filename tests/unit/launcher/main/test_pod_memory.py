@@ -68,3 +68,16 @@ def test_what_cannot_be_told(tmp_path: Path, own: Path, cgroup: str, files: dict
 
 def test_a_system_without_cgroups(tmp_path: Path) -> None:
     assert pod_memory.available(tmp_path / "fs", tmp_path / "none") is None
+
+
+def test_a_path_with_colons_of_a_controller_beside_another(tmp_path: Path, own: Path) -> None:
+    """As systemd's driver of a runtime without it names them."""
+    own.write_text("4:hugetlb,memory:/kubepods.slice:cri-containerd:c1\n")
+    put(
+        tmp_path / "fs/memory/kubepods.slice:cri-containerd:c1",
+        memory__limit_in_bytes=200 * MIB,
+        memory__usage_in_bytes=150 * MIB,
+        memory__stat=stat(),
+    )
+    put(tmp_path / "fs/memory", memory__limit_in_bytes=900 * MIB, memory__usage_in_bytes=MIB, memory__stat=stat())
+    assert pod_memory.available(tmp_path / "fs", own) == 50 * MIB

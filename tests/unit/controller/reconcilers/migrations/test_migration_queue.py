@@ -515,3 +515,12 @@ def test_guests_of_drains_hold_their_places_before_everybody_however_long() -> N
     world.put("large", phase="Running", started=LONG_SECONDS + 1, evicted=True)
     world.put("waits", namespace="another")
     assert world.begin() == []
+
+
+def test_a_guest_that_has_arrived_counts_at_the_node_that_it_leaves_until_its_migration_is_over() -> None:
+    world = World(per_node=1)
+    moved = world.put("moved", "a", phase="Running")
+    world.machines[NamespacedName(moved.namespace, "vm-moved")]["status"]["nodeName"] = "b"
+    world.put("leaves-a", "a")
+    world.put("leaves-b", "b")
+    assert world.begin() == ["leaves-b"]

@@ -1,0 +1,144 @@
+"""Who keeps a machine from its disks, and who is looked at when one gives its disks up."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.client.informer import Informer
+from apiserver.client.store import Store
+from controller.reconcilers.copies import BY_HELD_STORAGE, BY_STORAGE, MAX_NAMESAKES, Informers, held_storage_of_vm, storage_of_vm
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machines.gathering import Gathering
+from controller.reconcilers.virtual_machines.reconciler import VirtualMachines
+from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
+
+NONE: Any = None
+RAN = "2026-01-01T00:00:10Z"
+
+
+def claim(name: str = "data", **said: Any) -> Object:
+    return {"name": name, "type": "PersistentVolumeClaim", "source": {"name": name}, **said}
+
+
+def file(*, read_only: bool = False) -> Object:
+    return {"name": "file", "type": "HostDisk", "source": {"path": "/srv/a"}, "readOnly": read_only}
+
+
+def a_machine(name: str, *disks: Object, namespace: str = "default", phase: str = "", node: str = "", **spec: Any) -> Object:
+    """Return one whose newest attempt is over, if its phase says so."""
+    result = {"result": "Failed", "runningTime": RAN} if phase == "Failed" else {}
+    vm = a_vm(phase=phase, attempts=[an_attempt(1, **result)] if phase else None, domain={"devices": {"disks": list(disks)}}, **spec)
+    vm["metadata"] |= {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}"}
+    if node:
+        vm["status"]["nodeName"] = node
+    return vm
+
+
+def known(*machines: Object) -> Informers:
+    vms = Store({BY_STORAGE: storage_of_vm, BY_HELD_STORAGE: held_storage_of_vm})
+    for each in machines:
+        vms.apply(each)
+    return Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE)
+
+
+def files_in_use(vm: Object, *others: Object, node: str = "node1") -> tuple[str, ...]:
+    return Gathering(NONE, NONE, NONE, known(vm, *others), NONE, NONE, NONE)._files_in_use(vm, a_pod(node=node))
+
+
+def rivals(vm: Object, *others: Object) -> list[str]:
+    found = Gathering(NONE, NONE, NONE, known(*others), NONE, NONE, NONE)._rivals(vm)
+    return [name_of(each) for each in found]
+
+
+STARTS = a_machine("vm", file(), phase="Scheduling")
+HELD = "/srv/a of node node1 by "
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        (a_machine("other", file(), claim(), phase="Running", node="node1"), (f"{HELD}virtual machine other",)),
+        (a_machine("vm", file(), namespace="elsewhere", phase="Running", node="node1"), (f"{HELD}a virtual machine of another namespace",)),
+        (a_machine("other", file(), phase="Running", node="node2"), ()),
+        (a_machine("other", file(), phase="Scheduling"), ()),
+    ],
+    ids=["on this node", "of another namespace", "on another node", "without a guest"],
+)
+def test_a_file_is_waited_for_on_its_node_and_another_namespace_hears_no_name(other: Object, found: tuple[str, ...]) -> None:
+    assert files_in_use(STARTS, other) == found
+    assert files_in_use(STARTS, other, node="") == ()
+
+
+def test_a_file_that_both_only_read_is_waited_for_by_nobody() -> None:
+    reads = a_machine("vm", file(read_only=True), phase="Scheduling")
+    assert files_in_use(reads, a_machine("other", file(read_only=True), phase="Running", node="node1")) == ()
+
+
+def test_machines_of_one_name_are_two_that_have_a_file() -> None:
+    others = (a_machine("other", file(), namespace=each, phase="Running", node="node1") for each in ("default", "elsewhere"))
+    assert files_in_use(STARTS, *others) == (f"{HELD}virtual machine other", f"{HELD}a virtual machine of another namespace")
+
+
+def test_machines_that_are_off_do_not_hide_who_has_a_file() -> None:
+    off = (a_machine(f"a{number}", file(), namespace="a") for number in range(MAX_NAMESAKES))
+    assert len(files_in_use(STARTS, *off, a_machine("other", file(), phase="Running", node="node1"))) == 1
+
+
+def test_of_many_machines_with_the_same_storage_some_are_looked_at() -> None:
+    many = [a_machine(f"a{number:03}", claim(), file(), phase="Running", node="node1") for number in range(MAX_NAMESAKES + 9)]
+    assert len(rivals(a_machine("vm", claim()), *many)) == MAX_NAMESAKES
+    assert len(files_in_use(STARTS, *many)) == MAX_NAMESAKES - 1  # and itself
+
+
+def test_a_machine_is_no_rival_of_its_own_and_another_is_one_however_much_both_name() -> None:
+    """Its copy here may be older than it is."""
+    vm = a_machine("vm", claim("a"), claim("b"), phase="Failed")
+    others = (a_machine("vm", claim("a"), phase="Running"), a_machine("other", claim("a"), claim("b"), phase="Running"))
+    assert rivals(vm, *others) == ["other"]
+
+
+def test_a_guest_that_runs_has_no_rivals() -> None:
+    assert rivals(a_machine("vm", claim(), phase="Running"), a_machine("other", claim(), phase="Running")) == []
+
+
+def woken(old: Object | None, new: Object | None) -> list[str]:
+    waits = [a_machine("for-data", claim()), a_machine("for-other", claim("other"))]
+    machines = VirtualMachines(NONE, NONE, NONE, Settings(launcher_image="i"), known(*waits), NONE, NONE, NONE)
+    return [name_of(each) for each in machines._who_may_wait_for_its_disks(old, new)]
+
+
+RUNS, CRASHED = (a_machine("first", claim(), phase=phase) for phase in ("Running", "Failed"))
+HALTED = a_machine("first", claim(), phase="Failed", runStrategy="Halted")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (RUNS, CRASHED, ["for-data"]),
+        (RUNS, None, ["for-data"]),
+        (RUNS, HALTED, ["for-data"]),
+        (CRASHED, HALTED, ["for-data"]),
+        (CRASHED, None, ["for-data"]),
+        (RUNS, RUNS, []),
+        (CRASHED, CRASHED, []),
+        (CRASHED, RUNS, []),
+        (HALTED, HALTED, []),
+        (None, RUNS, []),
+        (RUNS, a_machine("first", claim("other"), phase="Failed"), ["for-data"]),
+    ],
+)
+def test_who_may_have_waited_is_looked_at_when_a_machine_lets_go_of_its_disks(
+    old: Object | None, new: Object | None, found: list[str]
+) -> None:
+    assert woken(old, new) == found
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Scheduling"])
+def test_who_may_have_waited_is_looked_at_when_a_machine_is_to_have_other_disks(phase: str) -> None:
+    """Nobody looked at it then: it stayed ``Pending`` until somebody touched it."""
+    old = a_machine("first", claim(), phase=phase)
+    assert woken(old, a_machine("first", claim("other"), phase=phase)) == ["for-data"]
+    assert woken(old, a_machine("first", claim(readOnly=True), phase=phase)) == ["for-data"]
