@@ -69,7 +69,7 @@ def meet(client: ssl.SSLContext | None, server: ssl.SSLContext) -> str:
             each.do_handshake()
     theirs.do_handshake()
     found: Any = theirs.getpeercert()
-    return dict(pair for each in found["subject"] for pair in each)["commonName"]
+    return str(dict(pair for each in found["subject"] for pair in each)["commonName"])
 
 
 async def test_the_server_is_one_that_the_authority_signed_and_meets_the_users_certificate(trust: Trust, tmp_path: Path) -> None:
