@@ -196,6 +196,35 @@ def test_places_are_named_as_in_xpath() -> None:
     assert paths == ["/a/b[1]", "/a/c", "/a/b[2]"]
 
 
+class Compared(str):
+    """A name that counts how often it is compared with another one."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 40, 1000])
+def test_siblings_are_numbered_without_a_comparison_of_each_with_all(kinds: int) -> None:
+    count = 1000
+    names = [Compared(f"n{number % kinds}") for number in range(count)]
+    Compared.times = 0
+    found = parsing.numbers(names)
+    assert Compared.times <= 10 * count
+    assert found == ([0] * count if kinds == count else [number // kinds + 1 for number in range(count)])
+
+
+def test_of_foreign_elements_nobody_looks_for_what_could_be_filled_in() -> None:
+    root = parsing.parse("<a xmlns:x='u'><x:b c='d'>e</x:b><f x:g='h' i='j'/><k l='m'>n</k></a>")
+    assert [(bool(each.spans), each.inner is not None) for each in root.children] == [(False, False), (False, False), (True, True)]
+    assert [each.text for each in root.children] == ["e", "", "n"]
+
+
 def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
     """Bytes are counted, not characters: the object that has it is bounded in bytes."""
     largest = f"<a>{'ä' * ((parsing.MAX_BYTES - 8) // 2)} </a>"
@@ -211,6 +240,7 @@ def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
         "<a>" * parsing.MAX_DEPTH + "</a>" * parsing.MAX_DEPTH,
         "<a>" + "<b/>" * (parsing.MAX_ELEMENTS - 1) + "</a>",
         "<a " + " ".join(f"a{each}=''" for each in range(parsing.MAX_ATTRIBUTES)) + "/>",
+        f"<a xmlns:x='{'u' * parsing.MAX_NAMESPACE}'/>",
         "\n\t <a/>",
         "<?xml version='1.0' encoding='Utf-8'?><a/>",
         "<?xml version='1.0'?><a/>",
