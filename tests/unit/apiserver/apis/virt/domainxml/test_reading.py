@@ -254,6 +254,20 @@ def test_what_is_just_allowed_is_read(text: str) -> None:
     assert parsing.parse(text).name == "a"
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("<a/>", 1),
+        ("<?xml version='1.0'?>\n<!-- x --><a b='&lt;'>\n<c></c>&lt;<c/></a>", 3),
+        ("<a><!-- <b> --><c/></a>", 3),
+        ("<x:a xmlns:x='u'><x:b>d</x:b></x:a>", 2),
+        ("x", 0),
+    ],
+)
+def test_elements_are_counted_without_being_read(text: str, count: int) -> None:
+    assert parsing.element_count(text) == count
+
+
 def test_text_and_comments_of_elements_are_told_apart() -> None:
     root = parsing.parse("<a>\n <b/> x&#x20;<!-- y --></a>".replace(" x&#x20;", ""))
     assert (root.text, root.children[0].inner) == ("", None)
