@@ -21,8 +21,10 @@ MAX_DEPTH: Final = 16
 MAX_ELEMENTS: Final = 4000
 """That are read: earlier releases admitted so many, and whoever has a guest of such a document keeps it."""
 MAX_ELEMENTS_ADMITTED: Final = 1600
-"""Of a document that somebody writes: all that may stand in one at once are 1462, beside ``<metadata>``. Engines write some hundred; what our own
-fields say with every list full, as far as XML may say it, is 600."""
+"""Of a document that somebody writes: all that may stand in one at once are 1462, beside ``<metadata>``.
+
+Engines write some hundred; what our own fields say with every list full, as far as XML may say it, are 600.
+"""
 MAX_ATTRIBUTES: Final = 32
 """Of one element."""
 MAX_NAMESPACE: Final = 1024
