@@ -127,6 +127,8 @@ class _Builder:
             self._parser.Parse(self._data, True)  # noqa: FBT003  # that it is all of it; by position only
         except expat.ExpatError as error:
             raise Malformed(f"line {error.lineno}: {expat.errors.messages.get(error.code, 'no XML')}") from error
+        finally:
+            del self._parser  # it knows our methods: as long as we know it, only a collection of garbage takes the document away
         if self.root is None:
             raise Malformed("line 1: no element found")
         return self.root

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -223,6 +225,19 @@ def test_of_foreign_elements_nobody_looks_for_what_could_be_filled_in() -> None:
     root = parsing.parse("<a xmlns:x='u'><x:b c='d'>e</x:b><f x:g='h' i='j'/><k l='m'>n</k></a>")
     assert [(bool(each.spans), each.inner is not None) for each in root.children] == [(False, False), (False, False), (True, True)]
     assert [each.text for each in root.children] == ["e", "", "n"]
+
+
+@pytest.mark.parametrize("text", ["<a><b/><b c='d'>e</b></a>", "<a><b/>", "<a>x<b/></a>", "<!DOCTYPE a><a/>"])
+def test_what_was_read_goes_without_the_collector_of_garbage(text: str) -> None:
+    """It has the whole document, thousands of objects, and would look at them all in the event loop."""
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(parsing.Malformed):
+            parsing.parse(text)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
