@@ -81,6 +81,12 @@ class Presenter:
         resource = self._strategy.resource
         return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata, "items": list(objects)}
 
+    def part(self, obj: Object, representation: Representation, include: Include) -> Object:
+        """Return what a list in the representation has of one object."""
+        if representation.transform == TABLE:
+            return self._row(obj, self._now(), representation.version, include)
+        return partial(obj, representation.version) if representation.transform == PARTIAL_LIST else obj
+
     def table(
         self, objects: Sequence[Object], metadata: Object, version: str = "v1", include: Include = "Metadata", *, columns: bool = True
     ) -> Object:

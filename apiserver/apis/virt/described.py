@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from apiserver.apis.virt.domainxml import beside, reading
+from apiserver.apis.virt.domainxml import beside, reading, sizes
 from apiserver.apis.virt.domainxml.parsing import Malformed
 from apiserver.apis.virt.hardware.given import Domain
 
@@ -24,3 +24,12 @@ def domain_of(vm: Mapping[str, Any]) -> Domain:
         return beside.combined(domain, reading.read(xml))
     except Malformed:
         return domain
+
+
+def size_of(vm: Mapping[str, Any]) -> Domain:
+    """Return a domain with the processors and the memory of :func:`domain_of`: of XML those alone, which are remembered for lists."""
+    spec = vm.get("spec") or {}
+    domain: Domain = spec.get("domain") or {}
+    xml = spec.get("domainXML")
+    found = sizes.SIZES.of(xml) if isinstance(xml, str) else None
+    return domain if found is None else beside.sized(domain, found.memory_bytes, found.topology)

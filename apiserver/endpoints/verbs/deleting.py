@@ -7,7 +7,7 @@ from apiserver.endpoints import bodies, queries, responses
 from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.presenting import MANY, ONE, include_of
-from apiserver.endpoints.verbs.reading import list_query, metadata_of
+from apiserver.endpoints.verbs.reading import in_pieces, list_query, metadata_of
 from apiserver.endpoints.verbs.served import Served
 from apiserver.registry.generic import listing
 from apiserver.registry.generic.options import DeleteOptions
@@ -37,7 +37,7 @@ async def delete_collection(served: Served, context: RequestContext) -> Response
     page = await listing.run(served.store, list_query(served, context, listed))
     deleted = await served.store.delete_each(page.items, options)
     include = include_of(context.request.query.get("includeObject"))
-    document = served.presenter.many([served.store.shown(each) for each in deleted], metadata_of(page), representation, include)
+    document = await in_pieces(served, deleted, metadata_of(page), representation, include)
     return await responses.answer(context, document, media_type=representation.media_type)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 import orjson
 
@@ -15,13 +13,11 @@ from apiserver.endpoints.http.messages import Joined, Response
 from apiserver.endpoints.negotiation import Representation
 from apiserver.endpoints.presenting import MANY, ONE, Include, include_of
 from apiserver.endpoints.verbs.served import Served
+from apiserver.endpoints.verbs.turns import Turn
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic import listing, selection
 from apiserver.registry.generic.listing import ListQuery, parse_revision
 from apiserver.registry.generic.strategy import Read
-
-PIECE: Final = 128
-"""Objects turned into rows before others get their turn: some milliseconds."""
 
 
 async def get(served: Served, context: RequestContext) -> Response:
@@ -47,23 +43,22 @@ async def list_(served: Served, context: RequestContext) -> Response:
     metadata = metadata_of(page)
     if representation.transform:
         include = include_of(context.request.query.get("includeObject"))
-        body = await _in_pieces(served, page.items, metadata, representation, include)
+        body = await in_pieces(served, page.items, metadata, representation, include)
     else:
         body = _whole(served, page.items, metadata)
     return await responses.answer(context, body, media_type=representation.media_type)
 
 
-async def _in_pieces(served: Served, items: Sequence[Item], metadata: Object, representation: Representation, include: Include) -> Joined:
+async def in_pieces(served: Served, items: Sequence[Item], metadata: Object, representation: Representation, include: Include) -> Joined:
     """Return the list in another form, made in pieces: others are served in between, and only the bytes of each object are kept."""
     presenter = served.presenter
-    *_, name = frame = presenter.many((), metadata, representation, include)
+    frame = presenter.many((), metadata, representation, include)
     parts: list[bytes] = []
-    for start in range(0, len(items), PIECE):
-        if start:
-            await asyncio.sleep(0)
-        piece = presenter.many([served.store.shown(item) for item in items[start : start + PIECE]], metadata, representation, include)
-        for row in piece[name]:
-            parts += (b",", orjson.dumps(row))
+    turn = Turn()
+    for item in items:
+        if turn.is_over():
+            await turn.another()
+        parts += (b",", orjson.dumps(presenter.part(served.store.shown(item), representation, include)))
     return _list(orjson.dumps(frame)[: -len(b"]}")], parts, sum(map(len, parts)), len(items))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +26,7 @@ from apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
 from apiserver.endpoints.presenting import ONE, Include, include_of
 from apiserver.endpoints.verbs.framing import frames_of
 from apiserver.endpoints.verbs.served import Served
+from apiserver.endpoints.verbs.turns import Turn
 from apiserver.endpoints.watchmeters import WatchMeter, WatchMeters
 from apiserver.metrics.instruments import Tally
 from apiserver.registry.cacher.changes import Event, EventBatch, EventType
@@ -204,8 +205,7 @@ class _Stream:
             prefix, after=after, predicate=self._predicate(), bookmark_seconds=self._bookmark_seconds, key=key, trigger=trigger
         ) as events:
             await self._begin()
-            for start in range(0, len(snapshot), _SLICE):
-                await self._write(self._object("ADDED", item) for item in snapshot[start : start + _SLICE] if self._selection(item))
+            await self._write_all(snapshot)
             if initial and self._options.bookmarks:
                 await self._write([self._bookmark(after, {INITIAL_EVENTS_END: "true"})])
             self._context.initialized()
@@ -294,11 +294,22 @@ class _Stream:
             "rows": [row],
         }
 
-    async def _write(self, frames: Iterable[bytes]) -> None:
-        listed = list(frames)
-        if listed:
+    async def _write_all(self, snapshot: Sequence[Item]) -> None:
+        """Write the objects there are, in pieces."""
+        turn, frames = Turn(_SLICE), list[bytes]()
+        for item in snapshot:
+            if turn.is_over():
+                await self._write(frames)
+                await turn.another()
+                frames = []
+            if self._selection(item):
+                frames.append(self._object("ADDED", item))
+        await self._write(frames)
+
+    async def _write(self, frames: Sequence[bytes]) -> None:
+        if frames:
             await self._begin()
-            self._post(listed)
+            self._post(frames)
             await self.room()
 
     def _letter(self, frames: Sequence[bytes]) -> _Letter:

@@ -10,7 +10,7 @@ from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import conditions, disk_uses, names, phases, power, summary
-from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.described import domain_of, size_of
 from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
@@ -172,7 +172,7 @@ class VirtualMachineStrategy(Strategy):
         """Return one row of it."""
         del now
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
-        domain = domain_of(obj)
+        domain = size_of(obj)
         ready = (objects.condition(status.get("conditions"), conditions.READY) or {}).get("status") or "False"
         addresses = (each.get("ipAddress") for each in status.get("interfaces") or [])
         return [

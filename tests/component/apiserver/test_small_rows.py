@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -13,7 +15,7 @@ import aiohttp
 import pytest
 
 from apiserver.apis.meta.objects import Object
-from apiserver.endpoints.verbs import reading
+from apiserver.endpoints.verbs import turns
 from apiserver.server import running
 from apiserver.server.running import Kinds
 from storage.memory import MemoryStorage
@@ -283,34 +285,43 @@ class Noting(WidgetStrategy):
         self.seen.append(self.turns)
         return super().cells(obj, now)
 
+    async def others(self) -> None:
+        """Count the turns, as one who is served in each of them."""
+        while True:
+            self.turns += 1
+            await asyncio.sleep(0)
+
+
+class Slow(Noting):
+    """Makes rows each of which takes all the time that there is for many."""
+
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        time.sleep(turns.SECONDS)
+        return super().cells(obj, now)
+
 
 @pytest.mark.parametrize("strategy", [Noting()])
 async def test_a_long_table_is_made_in_pieces_between_which_others_are_served(api: Api, strategy: Noting) -> None:
     """docs/differences.md; the answer is what single pieces would be."""
-    count = 3 * reading.PIECE
+    count = 3 * turns.MOST
     async with asyncio.TaskGroup() as tasks:
         for number in range(count):
             tasks.create_task(api.make(widget(f"w{number:03}", size=number)))
     partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-    async def others() -> None:
-        while True:
-            strategy.turns += 1
-            await asyncio.sleep(0)
-
     async with asyncio.TaskGroup() as tasks:
-        busy = tasks.create_task(others())
+        busy = tasks.create_task(strategy.others())
         table, small = [(await api.get("", Accept=each)).json for each in (TABLE, partial)]
         yaml = await api.get("", Accept=TABLE.replace("json", "yaml"))
         busy.cancel()
-    assert len(set(strategy.seen[:count])) == 3
+    assert max(Counter(strategy.seen[:count]).values()) <= turns.MOST
     for whole, accept, part in ((table, TABLE, "rows"), (small, partial, "items")):
         pages, page, token = list[Any](), {}, ""
         while len(pages) < 3:  # each is one piece
-            page = (await api.get(f"?limit={reading.PIECE}&continue={token}", Accept=accept)).json
+            page = (await api.get(f"?limit={turns.MOST}&continue={token}", Accept=accept)).json
             token = page["metadata"].get("continue", "")
             pages.append(page[part])
-        assert [len(each) for each in pages] == [reading.PIECE] * 3
+        assert [len(each) for each in pages] == [turns.MOST] * 3
         for row in (*whole[part], *(row for each in pages for row in each)):
             row.get("cells", [""]).pop()  # its age
         assert [row for each in pages for row in each] == whole[part]
@@ -318,3 +329,22 @@ async def test_a_long_table_is_made_in_pieces_between_which_others_are_served(ap
     assert (yaml.code, yaml.body.count(b"\n- cells:")) == (200, count)
     empty = (await api.get("?labelSelector=no", Accept=TABLE)).json
     assert (empty["rows"], empty["columnDefinitions"][0]["name"]) == ([], "Name")
+
+
+@pytest.mark.parametrize("strategy", [Slow()])
+@pytest.mark.parametrize(
+    ("method", "query"),
+    [("GET", ""), ("DELETE", "?dryRun=All"), ("GET", "?watch=1&timeoutSeconds=1"), ("GET", "?watch=1&timeoutSeconds=1&labelSelector=!no")],
+)
+async def test_rows_that_take_long_are_made_in_a_turn_each(api: Api, strategy: Slow, method: str, query: str) -> None:
+    count = 20
+    for number in range(count):
+        await api.make(widget(f"w{number:02}"))
+    strategy.seen.clear()
+    async with asyncio.TaskGroup() as tasks:
+        busy = tasks.create_task(strategy.others())
+        answer = await api.call(method, query, Accept=TABLE)
+        busy.cancel()
+    assert answer.code == 200
+    assert len(strategy.seen) == len(set(strategy.seen)) == count
+    assert len(re.findall(rb'"cells"', answer.body)) == count

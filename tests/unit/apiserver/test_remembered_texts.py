@@ -12,6 +12,7 @@ from apiserver.apis.meta import names
 from apiserver.apis.meta.errors import NotAcceptable
 from apiserver.apis.meta.managedfields import elements
 from apiserver.apis.meta.quantity import parse as parse_quantity
+from apiserver.apis.virt.domainxml.sizes import SIZES
 from apiserver.apis.virt.hardware import clock
 from apiserver.endpoints import negotiation, requestinfo
 from apiserver.endpoints.audit.events import Pieces
@@ -46,6 +47,7 @@ MEMOS: dict[str, Callable[[str], object]] = {
     "key of a label": lambda text: names.are_qualified_names([text]),
     "time zone": clock.is_zone,
     "quantity": parse_quantity,
+    "size of domain XML": SIZES.of,
 }
 
 

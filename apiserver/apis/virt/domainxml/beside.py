@@ -159,13 +159,12 @@ DEFAULT_NETWORK: Final = "default"
 def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
     """Return ``spec.domain`` as the typed fields would say what the XML and what stands beside it mean together."""
     devices = domain.get("devices") or {}
-    sockets, cores, threads = found.topology
-    cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
+    size = sized(domain, found.memory_bytes, found.topology)
     return {
         **domain,
         **_firmware(domain, found),
-        "cpu": cpu or {"sockets": sockets, "cores": cores, "threads": threads},
-        "memory": _memory(domain, found),
+        "cpu": size["cpu"],
+        "memory": size["memory"] | ({"hugepages": {"pageSize": found.page_size}} if found.page_size else {}),
         "machine": {"type": found.machine},
         "devices": {
             **devices,
@@ -178,11 +177,16 @@ def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
     }
 
 
-def _memory(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
+def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int, int]) -> dict[str, Any]:
+    """Return of the same processors and memory alone, which what stands beside the XML wins."""
+    sockets, cores, threads = topology
+    cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
     given = (domain.get("memory") or {}).get("guest")
-    in_xml = f"{-(-found.memory_bytes // values.KIB)}Ki"  # libvirt counts in KiB, too, and people read it
-    memory = {"guest": in_xml if given is None else given}
-    return memory | ({"hugepages": {"pageSize": found.page_size}} if found.page_size else {})
+    in_xml = f"{-(-memory_bytes // values.KIB)}Ki"  # libvirt counts in KiB, too, and people read it
+    return {
+        "cpu": cpu or {"sockets": sockets, "cores": cores, "threads": threads},
+        "memory": {"guest": in_xml if given is None else given},
+    }
 
 
 def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:

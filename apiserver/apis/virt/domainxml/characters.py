@@ -14,11 +14,14 @@ _DIRECTIONAL: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """The property Bidi_Control of Unicode."""
 _SEPARATORS: Final = "\u2028\u2029"
 _CONTROL: Final = re.compile(f"[{_CONTROLS}]")
+_EITHER: Final = re.compile(f"[{_CONTROLS}{_DIRECTIONAL}{_SEPARATORS}]")
 _MISLEADING: Final = re.compile(f"[{_DIRECTIONAL}{_SEPARATORS}]")
 
 
 def problem(text: str) -> str:
     """Return what is wrong with the characters of a text, naming the first of them; an empty string if nothing is."""
+    if not _EITHER.search(text):
+        return ""
     if found := _CONTROL.search(text):
         return f"must not have control characters such as {_named(found[0])}"
     if found := _MISLEADING.search(text):

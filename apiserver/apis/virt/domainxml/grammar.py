@@ -76,10 +76,11 @@ def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[P
 
 def _characters(node: Node) -> Iterator[Problem]:
     """Yield what is wrong with characters, in elements that nobody reads, too, since people do; after references to them are resolved."""
-    values = [(f"{node.path}/@{name[:80]}", value) for name, value in node.attributes.items()]
-    for path, value in [*values, (node.path, node.text)]:
+    for name, value in node.attributes.items():
         if problem := characters.problem(value):
-            yield Problem(path, problem)
+            yield Problem(f"{node.path}/@{name[:80]}", problem)
+    if problem := characters.problem(node.text):
+        yield Problem(node.path, problem)
     for child in node.children:
         yield from _characters(child)
 

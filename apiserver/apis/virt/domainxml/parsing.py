@@ -7,7 +7,8 @@ entities, processing instructions, CDATA, other encodings, comments inside of a 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from xml.parsers import expat
@@ -18,8 +19,16 @@ MAX_BYTES: Final = 64 << 10
 """Of the document as UTF-8. The whole object may have 128 KiB; what engines write of a large machine has 20."""
 MAX_DEPTH: Final = 16
 MAX_ELEMENTS: Final = 4000
+"""That are read: earlier releases admitted so many, and whoever has a guest of such a document keeps it."""
+MAX_ELEMENTS_ADMITTED: Final = 1600
+"""Of a document that somebody writes: all that may stand in one at once are 1462, beside ``<metadata>``.
+
+Engines write some hundred; what our own fields say with every list full, as far as XML may say it, are 600.
+"""
 MAX_ATTRIBUTES: Final = 32
 """Of one element."""
+MAX_NAMESPACE: Final = 1024
+"""Characters of its name, which expat writes out with each element and attribute of it; those of real documents have some forty."""
 OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
 """Namespaces in which libvirt has elements that go around its own checks: ``qemu:commandline`` and others."""
 
@@ -51,9 +60,9 @@ class Node:
     is_foreign: bool
     """It is in a namespace, or an attribute of it is: libvirt's own elements are in none."""
     spans: Mapping[str, Span]
-    """Of the values of its attributes."""
+    """Of the values of its attributes; of a foreign element none, since nothing is filled into it."""
     inner: Span | None
-    """Of what is between its tags; None: it is written as one tag."""
+    """Of what is between its tags; None: it is written as one tag, or foreign."""
 
     def child(self, name: str) -> Node | None:
         """Return the first child of a name."""
@@ -76,35 +85,29 @@ class Node:
 
 
 @dataclass(slots=True)
-class _Open:
-    """An element whose end has not come."""
+class _Element:
+    """An element that does not know its place yet."""
 
     name: str
     attributes: dict[str, str]
     is_foreign: bool
     spans: dict[str, Span]
-    begin: int
-    """Offset of the first byte after its first tag."""
-    is_one_tag: bool
-    text: list[str] = field(default_factory=list)
-    children: list[_Closed] = field(default_factory=list)
+    begin: int | None
+    """Offset of the first byte after its first tag; None: as of :attr:`Node.inner`."""
+    inner: Span | None = None
+    pieces: list[str] = field(default_factory=list)
+    """Of its text."""
+    text: str = ""
+    children: list[_Element] = field(default_factory=list)
     has_comment: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Closed:
-    """An element that does not know its place yet."""
-
-    element: _Open
-    inner: Span | None
 
 
 class _Builder:
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._open: list[_Open] = []
+        self._open: list[_Element] = []
         self._count = 0
-        self.root: _Closed | None = None
+        self.root: _Element | None = None
         self._parser = parser = expat.ParserCreate("utf-8", _SEPARATOR)
         parser.buffer_text = True
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
@@ -119,11 +122,13 @@ class _Builder:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._characters
 
-    def parse(self) -> _Closed:
+    def parse(self) -> _Element:
         try:
             self._parser.Parse(self._data, True)  # noqa: FBT003  # that it is all of it; by position only
         except expat.ExpatError as error:
             raise Malformed(f"line {error.lineno}: {expat.errors.messages.get(error.code, 'no XML')}") from error
+        finally:
+            del self._parser  # it knows our methods: as long as we know it, only a collection of garbage takes the document away
         if self.root is None:
             raise Malformed("line 1: no element found")
         return self.root
@@ -142,6 +147,8 @@ class _Builder:
             raise self._malformed("must be XML 1.0 in UTF-8")
 
     def _namespace(self, _prefix: str | None, uri: str | None) -> None:
+        if len(uri or "") > MAX_NAMESPACE:
+            raise self._malformed(f"a namespace of more than {MAX_NAMESPACE} characters")
         self._require_characters("a namespace", uri or "")
         if (uri or "").lower().startswith(OF_LIBVIRT):
             raise self._malformed(f"the namespace {(uri or '')[:80]} is not allowed: its elements go around what is checked here")
@@ -156,7 +163,7 @@ class _Builder:
             self._open[-1].has_comment = True
 
     def _characters(self, text: str) -> None:
-        self._open[-1].text.append(text)
+        self._open[-1].pieces.append(text)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._count += 1
@@ -166,12 +173,12 @@ class _Builder:
             raise self._malformed(f"elements in more than {MAX_DEPTH} others")
         if len(attributes) > MAX_ATTRIBUTES:
             raise self._malformed(f"an element with more than {MAX_ATTRIBUTES} attributes")
-        spans, begin, is_one_tag = self._spans(self._parser.CurrentByteIndex)
-        is_foreign = _SEPARATOR in name or any(_SEPARATOR in each for each in attributes)
-        self._open.append(_Open(name.rpartition(_SEPARATOR)[2], attributes, is_foreign, spans, begin, is_one_tag))
+        is_foreign = _SEPARATOR in name or _SEPARATOR in "".join(attributes)
+        spans, begin = ({}, None) if is_foreign else self._spans(self._parser.CurrentByteIndex)
+        self._open.append(_Element(name.rpartition(_SEPARATOR)[2], attributes, is_foreign, spans, begin))
 
-    def _spans(self, at: int) -> tuple[dict[str, Span], int, bool]:
-        """Return where the values of the tag at an offset are, where it ends, and whether it is the element's last one, too."""
+    def _spans(self, at: int) -> tuple[dict[str, Span], int | None]:
+        """Return where the values of the tag at an offset are, and where it ends; None if it is the element's last one, too."""
         match = _TAG.match(self._data, at)
         spans: dict[str, Span] = {}
         while match is not None:
@@ -182,20 +189,29 @@ class _Builder:
         end = _TAG_END.match(self._data, at)
         if end is None:  # expat has read this tag: it is one
             raise self._malformed("a tag is not understood")
-        return spans, end.end(), bool(end[1])
+        return spans, None if end[1] else end.end()
 
     def _end(self, _name: str) -> None:
         element = self._open.pop()
-        closed = _Closed(element, None if element.is_one_tag else (element.begin, self._parser.CurrentByteIndex))
-        text = "".join(element.text)
-        if text.strip(BLANKS) and element.children:
+        if element.begin is not None:
+            element.inner = (element.begin, self._parser.CurrentByteIndex)
+        text = "".join(element.pieces)
+        has_text = bool(text.strip(BLANKS))
+        if not element.children:
+            element.text = text
+        elif has_text:
             raise self._malformed(f"<{element.name[:80]}> has text beside elements")
-        if element.has_comment and not element.children and text.strip(BLANKS):
+        if element.has_comment and has_text:
             raise self._malformed(f"<{element.name[:80]}> has a comment beside its text")
         if self._open:
-            self._open[-1].children.append(closed)
+            self._open[-1].children.append(element)
         else:
-            self.root = closed
+            self.root = element
+
+
+def element_count(text: str) -> int:
+    """Return the number of elements of a document, those in its comments included, without a look at what it says."""
+    return text.count("<") - text.count("</") - text.count("<!") - text.count("<?")
 
 
 def parse(text: str) -> Node:
@@ -215,17 +231,26 @@ def parse(text: str) -> Node:
     if not text.lstrip(BLANKS).startswith("<"):
         raise Malformed("line 1: must begin with an element")
     root = _Builder(data).parse()
-    return _placed(root, f"/{root.element.name}")
+    return _placed(root, f"/{root.name}")
 
 
-def _placed(closed: _Closed, path: str) -> Node:
-    element = closed.element
-    names = [each.element.name for each in element.children]
-    counted: dict[str, int] = {}
+def _placed(element: _Element, path: str) -> Node:
     children = []
-    for name, child in zip(names, element.children, strict=True):
-        counted[name] = counted.get(name, 0) + 1
-        number = f"[{counted[name]}]" if names.count(name) > 1 else ""
-        children.append(_placed(child, f"{path}/{name[:80]}{number}"))
-    text = "" if children else "".join(element.text)
-    return Node(element.name, path, element.attributes, text, tuple(children), element.is_foreign, element.spans, closed.inner)
+    if element.children:
+        for each, number in zip(element.children, numbers([each.name for each in element.children]), strict=True):
+            place = f"{path}/{each.name[:80]}"
+            children.append(_placed(each, f"{place}[{number}]" if number else place))
+    return Node(element.name, path, element.attributes, element.text, tuple(children), element.is_foreign, element.spans, element.inner)
+
+
+def numbers(names: Sequence[str]) -> list[int]:
+    """Return of each sibling its number among those of its name, from 1 on; 0 of one that is alone."""
+    total = Counter(names) if len(set(names)) < len(names) else {}
+    counted = dict.fromkeys(total, 0)
+    found = []
+    for name in names:
+        is_alone = total.get(name, 1) == 1
+        if not is_alone:
+            counted[name] += 1
+        found.append(0 if is_alone else counted[name])
+    return found

@@ -104,14 +104,25 @@ def read(text: str) -> Reading:
     Raises:
         Malformed: it has one of :func:`problems_of`, which is the message.
     """
-    found = _read(text)
+    return _sound(_read(text))
+
+
+def read_anew(text: str) -> Reading:
+    """Return the same, for whoever remembers it: the document takes no place of those that are looked at again and again.
+
+    Raises:
+        Malformed: as :func:`read`.
+    """
+    return _sound(_judged(text))
+
+
+def _sound(found: Reading | tuple[Problem, ...]) -> Reading:
     if isinstance(found, tuple):
         raise parsing.Malformed(str(found[0]))
     return found
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _read(text: str) -> Reading | tuple[Problem, ...]:
+def _judged(text: str) -> Reading | tuple[Problem, ...]:
     try:
         root = parsing.parse(text)
     except parsing.Malformed as error:
@@ -121,6 +132,9 @@ def _read(text: str) -> Reading | tuple[Problem, ...]:
         return (Problem(root.path, "must be <domain>"),)
     found = grammar.problems(root, DOMAIN, REASONS) or rules.problems(root)
     return tuple(found) or _reading(root)
+
+
+_read: Final = lru_cache(maxsize=REMEMBERED)(_judged)
 
 
 def _reading(root: Node) -> Reading:

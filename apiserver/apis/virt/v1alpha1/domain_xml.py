@@ -7,7 +7,7 @@ from typing import Final
 
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, required
 from apiserver.apis.virt import described
-from apiserver.apis.virt.domainxml import beside, reading
+from apiserver.apis.virt.domainxml import beside, parsing, reading
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.v1alpha1 import defaults
@@ -25,6 +25,9 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
         if typed is None:
             return [required(path.child(DOMAIN), "or domainXML")]
         return document.validate(typed, path.child(DOMAIN))
+    if (count := parsing.element_count(xml)) > parsing.MAX_ELEMENTS_ADMITTED:  # nobody reads it, here or later
+        text = f"may not have more than {parsing.MAX_ELEMENTS_ADMITTED} elements, and has {count}; those in comments count"
+        return [forbidden(path.child(XML), text)]
     return [*_validate_beside(xml, typed or {}, path), *_validate_xml(xml, typed or {}, path.child(XML))]
 
 

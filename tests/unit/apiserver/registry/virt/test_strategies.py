@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 from datetime import UTC, datetime
+from types import FrameType
 from typing import Any, get_args
 
 import pytest
@@ -13,6 +15,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.users import User
 from apiserver.apis.meta.validation import MAX_CAUSES, FieldError
 from apiserver.apis.virt import phases, power
+from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.streams import CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION, Stream
 from apiserver.client.config import Config
@@ -458,6 +461,24 @@ def test_the_row_of_a_machine_from_xml_shows_its_processors_and_its_memory_as_of
     vm = {"spec": {"domainXML": documents.document(vcpu="<vcpu>3</vcpu>")}}
     row = dict(zip([column.name for column in strategy.columns()], strategy.cells(vm, NOW), strict=True))
     assert (row["CPUs"], row["Memory"]) == (3, "128Mi")
+
+
+def test_the_documents_of_a_long_list_are_read_once() -> None:
+    """However many there are: each request for all rows would read all of them anew, in the event loop."""
+    strategy, read = VirtualMachineStrategy(), list[str]()
+    vms = [{"spec": {"domainXML": documents.document(inside=f"<title>row {number}</title>")}} for number in range(reading.REMEMBERED + 20)]
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is parsing.parse.__code__:
+            read.append(frame.f_locals["text"])
+
+    sys.setprofile(note)
+    try:
+        rows = [[strategy.cells(each, NOW) for each in vms] for _ in range(3)]
+    finally:
+        sys.setprofile(None)
+    assert read == [each["spec"]["domainXML"] for each in vms]
+    assert rows[1] == rows[2] == rows[0]
 
 
 def test_the_row_of_a_machine_shows_what_people_look_for() -> None:

@@ -68,6 +68,10 @@ UNREADABLE: Final = {
     "a comment that ends elsewhere": ("<domain>\n<!-- a\u2028--></domain>", "a comment must not have characters such as U+2028"),
     "a name in another order": ("<domain><a\u061c/></domain>", "not well-formed"),
     "a namespace in another order": ("<domain xmlns:x='http://\u2066'/>", "a namespace must not have characters such as U+2066"),
+    "a long namespace": (
+        f"<domain><x:a xmlns:x='{'u' * (parsing.MAX_NAMESPACE + 1)}'/></domain>",
+        f"a namespace of more than {parsing.MAX_NAMESPACE} characters",
+    ),
     "a blank of another alphabet": ("<domain>\u2003<name>x</name></domain>", "has text beside elements"),
     "a byte order mark": ("\ufeff<domain/>", "must begin with an element"),
     "QEMU's namespace": (document(attributes=f"type='qemu' {QEMU}"), "is not allowed: its elements go around what is checked here"),

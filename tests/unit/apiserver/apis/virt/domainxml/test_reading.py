@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -196,6 +198,48 @@ def test_places_are_named_as_in_xpath() -> None:
     assert paths == ["/a/b[1]", "/a/c", "/a/b[2]"]
 
 
+class Compared(str):
+    """A name that counts how often it is compared with another one."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 40, 1000])
+def test_siblings_are_numbered_without_a_comparison_of_each_with_all(kinds: int) -> None:
+    count = 1000
+    names = [Compared(f"n{number % kinds}") for number in range(count)]
+    Compared.times = 0
+    found = parsing.numbers(names)
+    assert Compared.times <= 10 * count
+    assert found == ([0] * count if kinds == count else [number // kinds + 1 for number in range(count)])
+
+
+def test_of_foreign_elements_nobody_looks_for_what_could_be_filled_in() -> None:
+    root = parsing.parse("<a xmlns:x='u'><x:b c='d'>e</x:b><f x:g='h' i='j'/><k l='m'>n</k></a>")
+    assert [(bool(each.spans), each.inner is not None) for each in root.children] == [(False, False), (False, False), (True, True)]
+    assert [each.text for each in root.children] == ["e", "", "n"]
+
+
+@pytest.mark.parametrize("text", ["<a><b/><b c='d'>e</b></a>", "<a><b/>", "<a>x<b/></a>", "<!DOCTYPE a><a/>"])
+def test_what_was_read_goes_without_the_collector_of_garbage(text: str) -> None:
+    """It has the whole document, thousands of objects, and would look at them all in the event loop."""
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(parsing.Malformed):
+            parsing.parse(text)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
 def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
     """Bytes are counted, not characters: the object that has it is bounded in bytes."""
     largest = f"<a>{'ä' * ((parsing.MAX_BYTES - 8) // 2)} </a>"
@@ -211,6 +255,7 @@ def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
         "<a>" * parsing.MAX_DEPTH + "</a>" * parsing.MAX_DEPTH,
         "<a>" + "<b/>" * (parsing.MAX_ELEMENTS - 1) + "</a>",
         "<a " + " ".join(f"a{each}=''" for each in range(parsing.MAX_ATTRIBUTES)) + "/>",
+        f"<a xmlns:x='{'u' * parsing.MAX_NAMESPACE}'/>",
         "\n\t <a/>",
         "<?xml version='1.0' encoding='Utf-8'?><a/>",
         "<?xml version='1.0'?><a/>",
@@ -222,6 +267,20 @@ def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
 )
 def test_what_is_just_allowed_is_read(text: str) -> None:
     assert parsing.parse(text).name == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("<a/>", 1),
+        ("<?xml version='1.0'?>\n<!-- x --><a b='&lt;'>\n<c></c>&lt;<c/></a>", 3),
+        ("<a><!-- <b> --><c/></a>", 3),
+        ("<x:a xmlns:x='u'><x:b>d</x:b></x:a>", 2),
+        ("x", 0),
+    ],
+)
+def test_elements_are_counted_without_being_read(text: str, count: int) -> None:
+    assert parsing.element_count(text) == count
 
 
 def test_text_and_comments_of_elements_are_told_apart() -> None:

@@ -10,6 +10,11 @@ import pytest
 import yaml
 
 from apiserver.apis.meta import decoding
+from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.domainxml import parsing
+from apiserver.apis.virt.domainxml.domain import DOMAIN
+from apiserver.apis.virt.domainxml.grammar import Allowed, Choice
+from apiserver.apis.virt.hardware import memory
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
 from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, OPERATING, ROOT, document, uefi
 
@@ -69,6 +74,42 @@ def test_everything_wrong_is_told_with_its_place() -> None:
         "spec.domainXML: Forbidden: /domain/devices/hostdev[1]: is not allowed: it reaches out of the machine's own pod",
         "spec.domainXML: Forbidden: /domain/devices/hostdev[2]: is not allowed: it reaches out of the machine's own pod",
     ]
+
+
+def of_elements(count: int, mebibytes: int = 256) -> str:
+    """Return a document of so many elements."""
+    size = f"<memory unit='MiB'>{mebibytes}</memory>"
+    others = parsing.element_count(document(inside="<metadata xmlns:x='u'></metadata>"))
+    return document(inside=f"<metadata xmlns:x='u'>{'<x:a/>' * (count - others)}</metadata>", memory=size)
+
+
+def test_elements_have_a_bound_beyond_which_nothing_else_is_judged() -> None:
+    assert errors(a_vm(of_elements(1600))) == []
+    told = "spec.domainXML: Forbidden: may not have more than 1600 elements, and has 1601; those in comments count"
+    assert errors(a_vm(of_elements(1601))) == [told]
+    assert errors(a_vm(of_elements(1601).replace("<devices>", "<devices><!-- <disk/> -->").replace("<x:a/>", "", 1))) == [told]
+    assert errors(a_vm("<hostdev>" * 1601, cpu={"model": "EPYC"})) == [told]
+
+
+def test_what_an_earlier_release_admitted_is_read_and_kept_as_long_as_it_stays() -> None:
+    old = stored(a_vm(of_elements(parsing.MAX_ELEMENTS), cpu={"sockets": 2}))
+    assert memory.guest_bytes(domain_of(old)) == 256 << 20
+    moved = {**old, "spec": {**old["spec"], "nodeSelector": {"a": "b"}}}
+    assert validation.validate_virtual_machine_update(moved, old) == []
+    for xml, count in ((of_elements(2000), 2000), (of_elements(1600), 0)):
+        changed = {**old, "spec": {**old["spec"], "domainXML": xml}}
+        assert [f"and has {count};" in str(each) for each in validation.validate_virtual_machine_update(changed, old)] == [True] * bool(
+            count
+        )
+
+
+def test_whatever_may_stand_beside_each_other_is_not_too_much() -> None:
+    def count(allowed: Allowed) -> int:
+        if isinstance(allowed, Choice):
+            return max(map(count, allowed.elements.values()))
+        return 1 + sum(each.most * count(each) for each in allowed.children.values())
+
+    assert 1000 < count(DOMAIN) < parsing.MAX_ELEMENTS_ADMITTED - 100
 
 
 def uefi_of(mebibytes: str, **domain: Any) -> dict[str, Any]:

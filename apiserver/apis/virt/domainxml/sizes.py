@@ -1,0 +1,55 @@
+"""Processors and memory of documents, of which much is remembered: a list shows them of each machine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.virt.domainxml import parsing, reading
+from apiserver.apis.virt.domainxml.reading import Reading
+
+REMEMBERED: Final = 16_384
+"""Documents of which the size is kept, some 6 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a row of a list shows of a document."""
+
+    memory_bytes: int
+    topology: tuple[int, int, int]
+    """As of :class:`Reading`."""
+
+
+class Sizes:
+    """Sizes by the digests of documents: whoever lists thousands of machines reads the document of each once, and no text is kept."""
+
+    def __init__(self, read: Callable[[str], Reading] = reading.read_anew, most: int = REMEMBERED) -> None:
+        self._read = read
+        self._most = most
+        self._known: dict[bytes, Size | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, text: str) -> Size | None:
+        """Return the size that a document says; None: it cannot be read."""
+        digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+        if digest in self._known:
+            return self._known[digest]
+        try:
+            found = self._read(text)
+        except parsing.Malformed:
+            size = None
+        else:
+            size = Size(found.memory_bytes, found.topology)
+        while len(self._known) >= self._most:
+            del self._known[next(iter(self._known))]
+        self._known[digest] = size
+        return size
+
+
+SIZES: Final = Sizes()
+"""Those of the process."""
