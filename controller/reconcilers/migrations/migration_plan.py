@@ -6,7 +6,8 @@ loop ends a Migration only when the pods themselves leave no doubt; it releases 
 says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was observed,
 and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
 Each phase has its time (``migration_bounds``): one that stays ``TargetReady`` ends, one that stays ``Running`` gives its place to another.
-An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``).
+An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``). A target
+pod that was deleted by force may have the guest, or a QEMU for it, until its grace period is over: before that nothing follows.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ from controller.reconcilers.migrations.migration_bounds import (
 )
 from controller.reconcilers.migrations.migration_queue import Turn
 from controller.reconcilers.migrations.migration_retries import TARGET_SCHEDULED
-from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.pods import absences, ownership, pod_state
 from controller.reconcilers.settings import MigrationLimits, Settings
 
 HANDLER_SECONDS: Final = 3
@@ -94,6 +96,10 @@ class Observed:
     limits: MigrationLimits = field(default_factory=MigrationLimits)
     strangers: Mapping[str, str] = field(default_factory=dict)
     """Nodes whose virt-handlers speak another contract, and the words for each."""
+    lingers: float = 0.0
+    """There is no ``target``, and it was not seen to end: its containers may run for so many seconds more."""
+    silence: Silence = field(default_factory=Silence)
+    """Whether the node of such a target reports."""
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
@@ -317,6 +323,8 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
         if (left := _handlers_turn(seen)) > timedelta():
             return (Requeue(max(left.total_seconds(), 0.5)),)
         return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {dig(seen.migration, 'status', 'targetNode')}")
+    if lingers := _target_lingers(seen):
+        return (*_wait_out(seen), Requeue(max(lingers, 0.5)))
     if phases.phase_of(seen.vm) in phases.ENDED:
         return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
     if _has_failed(seen):
@@ -328,7 +336,34 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
     return _bound(seen)
 
 
-def _bound(seen: Observed) -> tuple[Action, ...]:
+def _target_lingers(seen: Observed) -> float:
+    """Return for how many seconds more something of the guest may run in a target pod that was deleted by force.
+
+    Until ``Running`` is written nothing of it goes there, and what is decided before that is written in vain afterwards.
+    """
+    began = phases.phase_of(seen.migration) == phases.RUNNING or release.is_released(seen.migration)
+    if not began or seen.target is not None:
+        return 0.0
+    return seen.silence.left(dig(seen.migration, "status", "targetNode") or "", seen.lingers)
+
+
+def _wait_out(seen: Observed) -> tuple[Action, ...]:
+    """The guest, or a QEMU for it, may run in a pod that is gone: neither another attempt nor an end, after which others may begin.
+
+    A guest that stayed runs on meanwhile, and one that arrived may be taken over yet.
+    """
+    is_new = migration_attempts.number_of(seen.migration) and migration_attempts.failure_of(seen.migration) is None
+    if is_new and not release.is_released(seen.migration) and (ended := _target_ended(seen)) is not None:
+        return ended  # written down as ever: it is from now on that the source is to say that the guest stayed
+    pod, node = dig(seen.migration, "status", "targetPod"), dig(seen.migration, "status", "targetNode")
+    message = (
+        f"target pod {pod} is gone and was not seen to end: the guest, or a QEMU for it, may run in it until the kubelet of node {node} "
+        "has ended it; what follows is decided when its time is over"
+    )
+    return _bound(seen, message)
+
+
+def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
     """Wait for the virt-handlers, and no longer than they need whatever the launchers do."""
     phase = phases.phase_of(seen.migration)
     if phase == phases.TARGET_READY and not release.is_released(seen.migration):
@@ -347,6 +382,8 @@ def _bound(seen: Observed) -> tuple[Action, ...]:
     again = () if left is None else (Requeue(max(left, 0.5)),)
     if (said := _report_lost(seen)) is not None:
         return (*said, *again)
+    if waits_for:
+        return (*_report(seen, phase, absences.TARGET_MAY_RUN, waits_for), *again)
     if is_deleting(seen.migration):
         return (*_report(seen, phase, "Cancelling", "waiting for virt-handler of the source to stop the migration"), *again)
     return again
