@@ -105,8 +105,8 @@ class Migrations:
     async def reconcile(self, request: Request) -> Result:
         """Bring one migration closer to its end."""
         migration = self._informers.migrations.get(request.namespace, request.name)
-        if migration is None or not ownership.held_by(migration):
-            self._targets.forget(request)
+        if migration is None or phases.phase_of(migration) == phases.SUCCEEDED:
+            self._targets.forget(request)  # the target is the machine's own pod by now
         if migration is None:
             return Result()
         if not ownership.held_by(migration):
@@ -158,7 +158,7 @@ class Migrations:
         pod = await self._pod(namespace, source, vm, live=True) if source is not None else None
         found = await self._pod(namespace, target, vm, live=known)
         is_absent = bool(known and target.uid and found is None)
-        if found is not None:
+        if found is not None and phases.phase_of(migration) != phases.SUCCEEDED:
             self._targets.present(migration, found)
         return planning.Observed(
             migration=migration,
@@ -178,7 +178,8 @@ class Migrations:
     def _note_last(self, machine: NamespacedName, pod: Object) -> None:
         """Take note of the last state of a target that is gone: it may have ended, and gone before the loop looked."""
         for each in self._informers.migrations_of(machine):
-            if ownership.held_by(each) and ownership.target_of(each).uid == uid_of(pod):
+            uid = ownership.target_of(each).uid
+            if uid == uid_of(pod) and (phases.is_unfinished(each) or self._targets.may_run(each, uid)):
                 self._targets.present(each, pod)
 
     async def _policy(self, vm: Object) -> Object:

@@ -41,7 +41,12 @@ class Absences:
     def present(self, obj: Object, pod: Object) -> None:
         """Take note that the pod is there, alive or over. Its grace period is its own: the machine's may be edited after it was made."""
         grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 0)
-        self._known[key_of(obj)] = _Known(uid_of(pod), grace, pod_state.is_over(pod))
+        self._known[key_of(obj)] = _Known(uid_of(pod), grace, pod_state.is_over(pod) or not pod_state.node_of(pod))
+
+    def may_run(self, obj: Object, pod_uid: str) -> bool:
+        """Return whether this pod was seen, on a node, and not seen to end."""
+        known = self._known.get(key_of(obj))
+        return known is not None and known.pod_uid == pod_uid and not known.is_over
 
     def left(self, obj: Object, pod_uid: str, grace_seconds: float) -> float:
         """Return for how many seconds more containers of this absent pod may run; ``grace_seconds`` is taken for one never seen here."""

@@ -64,7 +64,7 @@ class Gathering:
     async def gather(self, vm: Object) -> Observed:
         """Return the machine, read anew where its copy may be behind, with what is known of it."""
         migrations = list(self._informers.migrations_of(key_of(vm)))
-        references = ownership.references(vm, migrations)
+        references = self._references(vm, migrations)
         pods, absent = self._known_pods(vm, references), False
         own = ownership.of_status(vm)
         if _matters(vm) and not any(own is not None and ownership.is_meant(pod, own, vm) and not pod_state.is_over(pod) for pod in pods):
@@ -72,7 +72,7 @@ class Gathering:
             # that bear a label. The copy of the machine may be older than that of the Migration that moved it, which are watched apart:
             # then the pod that it names is over, and the one that has its guest would be nobody's.
             vm = await self._live(vm)
-            references, own = ownership.references(vm, migrations), ownership.of_status(vm)
+            references, own = self._references(vm, migrations), ownership.of_status(vm)
             pods, absent = await self._live_pods(vm, references), True
         targets = self._absent_targets(vm, migrations, pods) if absent else ()
         lingers = self._lingers(vm, own, pods)
@@ -195,12 +195,21 @@ class Gathering:
             return 0.0
         return self._absences.left(vm, own.uid, launcher_pod.grace_seconds(vm))
 
+    def _references(self, vm: Object, migrations: list[Object]) -> tuple[Reference, ...]:
+        """Return every pod in which a guest of this machine may run: those that are written down, and the targets that were let go."""
+        return (*ownership.references(vm, migrations), *(ownership.target_of(each) for each in migrations if self._has_let_go(each)))
+
+    def _has_let_go(self, migration: Object) -> bool:
+        """Return whether a Migration that did not succeed left a target that was not seen to end yet: it was deleted, and has its time."""
+        is_over = phases.phase_of(migration) in phases.MIGRATION_FINAL - {phases.SUCCEEDED}
+        return is_over and self._targets.may_run(migration, ownership.target_of(migration).uid)
+
     def _absent_targets(self, vm: Object, migrations: list[Object], pods: tuple[Object, ...]) -> tuple[AbsentTarget, ...]:
         """Return the targets that may have the guest and are not among the pods that the server has."""
         own, there, found = ownership.of_status(vm), {uid_of(pod): pod for pod in pods}, []
         for each in migrations:
             target = ownership.target_of(each)
-            if not target.uid or target == own or not planning.may_have_arrived(each, vm, pods):
+            if not target.uid or target == own or not (self._has_let_go(each) or planning.may_have_arrived(each, vm, pods)):
                 continue
             if (pod := there.get(target.uid)) is not None:
                 self._targets.present(each, pod)

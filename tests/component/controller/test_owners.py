@@ -550,3 +550,41 @@ async def test_a_target_of_which_nothing_runs_is_not_waited_for(api: FakeAPI, te
     await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
     await tenant.pod(2)
     assert TARGET_MAY_RUN not in tenant.events()
+
+
+@pytest.mark.parametrize("fields", [(), ("labels", "annotations", "ownerReferences")])
+async def test_a_target_that_its_migration_let_go_is_waited_out_like_one_that_it_names(
+    api: FakeAPI, tenant: Tenant, fields: tuple[str, ...]
+) -> None:
+    """The guest went over, its source said nothing of it, and so the target is deleted: it has its time, whoever deletes it by force."""
+    source, target = await migrating(api, tenant)
+    if fields:
+        await tenant.strip(target, *fields)
+
+    def end(obj: Pod) -> None:
+        obj["status"].update(phase="Failed", message="source pod ended: crashed")
+
+    before = copy.deepcopy(tenant.vm())
+    await api.edit(MIGRATIONS, "ns", "m", end)
+    await tenant.until(lambda: not dig(api.get(MIGRATIONS, "ns", "m"), "metadata", "finalizers"), "that it is over")
+    assert dig(api.get(PODS, "ns", name_of(target)), "metadata", "deletionTimestamp")
+    await tenant.end_pod(source, 1, "crashed: virt-launcher")
+    await asyncio.sleep(ENOUGH)
+    assert {uid_of(each) for each in tenant.pods()} == {uid_of(source), uid_of(target)}, "it has its grace period"
+    await api.remove(PODS, "ns", name_of(target))
+    await look_again(api)
+    await tenant.nothing_happens(before, [source])
+    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS
+    await look_again(api)
+    await tenant.pod(2)
+
+
+async def test_a_target_that_its_migration_let_go_and_that_ended_is_not_waited_for(api: FakeAPI, tenant: Tenant) -> None:
+    source, target = await migrating(api, tenant)
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(phase="Failed"))
+    await tenant.until(lambda: dig(api.get(PODS, "ns", name_of(target)), "metadata", "deletionTimestamp"), "deletion")
+    await tenant.end_pod(target)
+    await api.remove(PODS, "ns", name_of(target))
+    await tenant.end_pod(source, 1, "crashed: virt-launcher")
+    await tenant.pod(2)
+    assert TARGET_MAY_RUN not in tenant.events()

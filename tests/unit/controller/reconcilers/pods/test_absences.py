@@ -42,6 +42,19 @@ def test_a_pod_that_was_seen_to_end_lingers_no_more() -> None:
     assert absences.left(vm, pod["metadata"]["uid"], 99.0) == KUBELET_SECONDS
 
 
+def test_what_was_seen_on_a_node_and_not_seen_to_end_may_run() -> None:
+    absences, vm, pod = Absences(Time()), a_vm(), a_pod()
+    uid = pod["metadata"]["uid"]
+    assert not absences.may_run(vm, uid)
+    absences.present(vm, pod)
+    assert absences.may_run(vm, uid)
+    assert not absences.may_run(vm, "another")
+    for each in (a_pod(phase="Succeeded", exit_code=0), a_pod(phase="Pending", node="")):
+        absences.present(vm, each)
+        assert not absences.may_run(vm, uid)
+        assert absences.left(vm, uid, 99.0) == 0
+
+
 def test_a_pod_never_seen_has_the_whole_time_and_another_pod_its_own() -> None:
     time = Time()
     absences, vm = Absences(time), a_vm()
