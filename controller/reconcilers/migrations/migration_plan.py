@@ -304,9 +304,9 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
         return _retry(seen)
     if (ended := _target_ended(seen)) is not None:
         return ended
-    left = _entered(seen, phases.PREPARING_TARGET) + timedelta(seconds=PREPARE_SECONDS) - seen.now
-    if left > timedelta():
-        return (Requeue(max(left.total_seconds(), 0.5)),)
+    left = PREPARE_SECONDS - (seen.now - _entered(seen, phases.PREPARING_TARGET)).total_seconds()
+    if left > 0:
+        return (Requeue(min(max(left, 0.5), PREPARE_SECONDS)),)
     node = dig(seen.migration, "status", "targetNode")
     return _finish(
         seen, phases.FAILED, "TargetNotReady", f"virt-handler of node {node} did not get the target ready in {PREPARE_SECONDS} s"
@@ -411,9 +411,9 @@ def _source_ended(seen: Observed) -> tuple[Action, ...]:
     silence = condition(dig(seen.migration, "status", "conditions"), release.RELEASED)
     if silence is None:
         return (WriteStatus(release.withheld(seen.migration, message, seen.now)), Requeue(LAST_WORDS_SECONDS))
-    left = times.parse(silence["lastTransitionTime"]) + timedelta(seconds=LAST_WORDS_SECONDS) - seen.now
-    if left > timedelta():
-        return (Requeue(max(left.total_seconds(), 0.5)),)
+    left = LAST_WORDS_SECONDS - _ago(seen, silence["lastTransitionTime"])
+    if left > 0:
+        return (Requeue(min(max(left, 0.5), LAST_WORDS_SECONDS)),)
     return _finish(seen, phases.FAILED, "SourcePodEnded", message)
 
 
@@ -521,8 +521,8 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or pod_state.is_over(seen.source):
         return None
     ended = dig(seen.migration, "status", "endTime")
-    left = (times.parse(ended) if ended else seen.now) + timedelta(seconds=SOURCE_END_SECONDS) - seen.now
-    return max(left.total_seconds(), 0.5) if ended and left > timedelta() else None
+    left = SOURCE_END_SECONDS - (_ago(seen, ended) if ended else SOURCE_END_SECONDS)
+    return min(max(left, 0.5), SOURCE_END_SECONDS) if left > 0 else None
 
 
 def _handlers_turn(seen: Observed) -> timedelta:
