@@ -44,9 +44,9 @@ from controller.reconcilers.migrations import migration_turns
 from controller.reconcilers.migrations.reconciler import Migrations
 from controller.reconcilers.nodes import node_reports
 from controller.reconcilers.pods import ownership
+from controller.reconcilers.pods.absences import Absences
 from controller.reconcilers.upgrades import workload_updates
 from controller.reconcilers.virtual_machines import validation
-from controller.reconcilers.virtual_machines.absences import Absences
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.reconciler import VirtualMachines
 from controller.runtime.clock import Clock
@@ -165,9 +165,10 @@ class Machines:
         ports = (client, environment.recorder, environment.clock, options.settings, self._informers)
         informers = self._informers
         reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
-        memory = Absences(environment.elapsed), Endings(environment.elapsed)
+        targets = Absences(environment.elapsed)
+        memory = Absences(environment.elapsed), Endings(environment.elapsed), targets
         machines = VirtualMachines(*ports, reports, *memory)
-        moves = Migrations(*ports, options.migrations)
+        moves = Migrations(*ports, reports, targets, options.migrations)
         updates = workload_updates.WorkloadUpdates(*ports, options.migrations)
         sound = (
             Validated(machines, informers.vms, environment.recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),

@@ -6,7 +6,8 @@ loop ends a Migration only when the pods themselves leave no doubt; it releases 
 says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was observed,
 and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
 Each phase has its time (``migration_bounds``): one that stays ``TargetReady`` ends, one that stays ``Running`` gives its place to another.
-An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``).
+An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``). A target
+pod that was deleted by force may have the guest, or a QEMU for it, until its grace period is over: before that nothing follows.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ from controller.reconcilers.migrations.migration_bounds import (
 )
 from controller.reconcilers.migrations.migration_queue import Turn
 from controller.reconcilers.migrations.migration_retries import TARGET_SCHEDULED
-from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.pods import absences, ownership, pod_state
 from controller.reconcilers.settings import MigrationLimits, Settings
 
 HANDLER_SECONDS: Final = 3
@@ -94,6 +96,10 @@ class Observed:
     limits: MigrationLimits = field(default_factory=MigrationLimits)
     strangers: Mapping[str, str] = field(default_factory=dict)
     """Nodes whose virt-handlers speak another contract, and the words for each."""
+    lingers: float = 0.0
+    """There is no ``target``, and it was not seen to end: its containers may run for so many seconds more."""
+    silence: Silence = field(default_factory=Silence)
+    """Whether the node of such a target reports."""
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
@@ -298,9 +304,9 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
         return _retry(seen)
     if (ended := _target_ended(seen)) is not None:
         return ended
-    left = _entered(seen, phases.PREPARING_TARGET) + timedelta(seconds=PREPARE_SECONDS) - seen.now
-    if left > timedelta():
-        return (Requeue(max(left.total_seconds(), 0.5)),)
+    left = PREPARE_SECONDS - (seen.now - _entered(seen, phases.PREPARING_TARGET)).total_seconds()
+    if left > 0:
+        return (Requeue(min(max(left, 0.5), PREPARE_SECONDS)),)
     node = dig(seen.migration, "status", "targetNode")
     return _finish(
         seen, phases.FAILED, "TargetNotReady", f"virt-handler of node {node} did not get the target ready in {PREPARE_SECONDS} s"
@@ -317,6 +323,8 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
         if (left := _handlers_turn(seen)) > timedelta():
             return (Requeue(max(left.total_seconds(), 0.5)),)
         return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {dig(seen.migration, 'status', 'targetNode')}")
+    if lingers := _target_lingers(seen):
+        return (*_wait_out(seen), Requeue(max(lingers, 0.5)))
     if phases.phase_of(seen.vm) in phases.ENDED:
         return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
     if _has_failed(seen):
@@ -328,7 +336,34 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
     return _bound(seen)
 
 
-def _bound(seen: Observed) -> tuple[Action, ...]:
+def _target_lingers(seen: Observed) -> float:
+    """Return for how many seconds more something of the guest may run in a target pod that was deleted by force.
+
+    Until ``Running`` is written nothing of it goes there, and what is decided before that is written in vain afterwards.
+    """
+    began = phases.phase_of(seen.migration) == phases.RUNNING or release.is_released(seen.migration)
+    if not began or seen.target is not None:
+        return 0.0
+    return seen.silence.left(dig(seen.migration, "status", "targetNode") or "", seen.lingers)
+
+
+def _wait_out(seen: Observed) -> tuple[Action, ...]:
+    """The guest, or a QEMU for it, may run in a pod that is gone: neither another attempt nor an end, after which others may begin.
+
+    A guest that stayed runs on meanwhile, and one that arrived may be taken over yet.
+    """
+    is_new = migration_attempts.number_of(seen.migration) and migration_attempts.failure_of(seen.migration) is None
+    if is_new and not release.is_released(seen.migration) and (ended := _target_ended(seen)) is not None:
+        return ended  # written down as ever: it is from now on that the source is to say that the guest stayed
+    pod, node = dig(seen.migration, "status", "targetPod"), dig(seen.migration, "status", "targetNode")
+    message = (
+        f"target pod {pod} is gone and was not seen to end: the guest, or a QEMU for it, may run in it until the kubelet of node {node} "
+        "has ended it; what follows is decided when its time is over"
+    )
+    return _bound(seen, message)
+
+
+def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
     """Wait for the virt-handlers, and no longer than they need whatever the launchers do."""
     phase = phases.phase_of(seen.migration)
     if phase == phases.TARGET_READY and not release.is_released(seen.migration):
@@ -347,6 +382,8 @@ def _bound(seen: Observed) -> tuple[Action, ...]:
     again = () if left is None else (Requeue(max(left, 0.5)),)
     if (said := _report_lost(seen)) is not None:
         return (*said, *again)
+    if waits_for:
+        return (*_report(seen, phase, absences.TARGET_MAY_RUN, waits_for), *again)
     if is_deleting(seen.migration):
         return (*_report(seen, phase, "Cancelling", "waiting for virt-handler of the source to stop the migration"), *again)
     return again
@@ -374,9 +411,9 @@ def _source_ended(seen: Observed) -> tuple[Action, ...]:
     silence = condition(dig(seen.migration, "status", "conditions"), release.RELEASED)
     if silence is None:
         return (WriteStatus(release.withheld(seen.migration, message, seen.now)), Requeue(LAST_WORDS_SECONDS))
-    left = times.parse(silence["lastTransitionTime"]) + timedelta(seconds=LAST_WORDS_SECONDS) - seen.now
-    if left > timedelta():
-        return (Requeue(max(left.total_seconds(), 0.5)),)
+    left = LAST_WORDS_SECONDS - _ago(seen, silence["lastTransitionTime"])
+    if left > 0:
+        return (Requeue(min(max(left, 0.5), LAST_WORDS_SECONDS)),)
     return _finish(seen, phases.FAILED, "SourcePodEnded", message)
 
 
@@ -484,8 +521,8 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or pod_state.is_over(seen.source):
         return None
     ended = dig(seen.migration, "status", "endTime")
-    left = (times.parse(ended) if ended else seen.now) + timedelta(seconds=SOURCE_END_SECONDS) - seen.now
-    return max(left.total_seconds(), 0.5) if ended and left > timedelta() else None
+    left = SOURCE_END_SECONDS - (_ago(seen, ended) if ended else SOURCE_END_SECONDS)
+    return min(max(left, 0.5), SOURCE_END_SECONDS) if left > 0 else None
 
 
 def _handlers_turn(seen: Observed) -> timedelta:

@@ -9,7 +9,7 @@ goes to another node: what failed may be that of the last.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from apiserver.apis.meta import times
@@ -103,7 +103,7 @@ def back_off_left(migration: Object, now: datetime, back_off: tuple[int, ...]) -
     if since is None or phases.phase_of(migration) != phases.PENDING:
         return 0.0
     seconds = back_off[min(number - 2, len(back_off) - 1)]
-    left = (times.parse(since) + timedelta(seconds=seconds) - now).total_seconds()
+    left = seconds - (now - times.parse(since)).total_seconds()
     return min(max(left, 0.0), float(seconds))
 
 
@@ -111,7 +111,7 @@ def _left(target: Object, now: datetime) -> float:
     asked = dig(target, "metadata", "deletionTimestamp")
     if not is_deleting(target) or is_to_delete(target) or asked is None:
         return float(GRACE_SECONDS + END_SECONDS)
-    return (times.parse(str(asked)) + timedelta(seconds=END_SECONDS) - now).total_seconds()
+    return END_SECONDS - (now - times.parse(str(asked))).total_seconds()
 
 
 def is_to_delete(target: Object) -> bool:

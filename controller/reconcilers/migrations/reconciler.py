@@ -10,20 +10,22 @@ from typing import Final
 
 from apiserver.apis.core.resources import NAMESPACES, NODES, PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, namespace_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, namespace_of, uid_of
 from apiserver.apis.virt import evictions, migration_attempts, migration_policies, phases, structure
 from apiserver.apis.virt.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers.actions import Action
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
 from controller.reconcilers.copies import Informers, claims_for
+from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.migrations import ended_drains, migration_history
 from controller.reconcilers.migrations import migration_plan as planning
 from controller.reconcilers.migrations.migration_queue import Turn, waits
 from controller.reconcilers.migrations.migration_turns import MigrationTurns
 from controller.reconcilers.nodes import emptied_nodes
-from controller.reconcilers.nodes.node_reports import strangers
+from controller.reconcilers.nodes.node_reports import NodeReports, strangers
 from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.pods.absences import Absences
 from controller.reconcilers.pods.ownership import Reference
 from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.runtime.clock import Clock
@@ -52,12 +54,16 @@ class Migrations:
         clock: Clock,
         settings: Settings,
         informers: Informers,
+        reports: NodeReports,
+        targets: Absences,
         limits: MigrationLimits | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._settings = settings
         self._informers = informers
+        self._reports = reports
+        self._targets = targets
         self._limits = limits or MigrationLimits()
         self._turns = MigrationTurns(informers, self._limits, clock)
         self._recorder = recorder
@@ -81,6 +87,8 @@ class Migrations:
 
         def pod_changed(old: Object | None, new: Object | None) -> None:
             for machine in ownership.owner_names(old, new):
+                if new is None and old is not None:
+                    self._note_last(machine, old)
                 of_machine(machine)
 
         def node_changed(old: Object | None, new: Object | None) -> None:
@@ -97,6 +105,8 @@ class Migrations:
     async def reconcile(self, request: Request) -> Result:
         """Bring one migration closer to its end."""
         migration = self._informers.migrations.get(request.namespace, request.name)
+        if migration is None or phases.phase_of(migration) == phases.SUCCEEDED:
+            self._targets.forget(request)  # the target is the machine's own pod by now
         if migration is None:
             return Result()
         if not ownership.held_by(migration):
@@ -147,18 +157,31 @@ class Migrations:
         source, target = ownership.source_of(migration, vm), ownership.target_of(migration)
         known = phases.phase_of(migration) not in ("", phases.PENDING)
         pod = await self._pod(namespace, source, vm, live=True) if source is not None else None
+        found = await self._pod(namespace, target, vm, live=known)
+        is_absent = bool(known and target.uid and found is None)
+        if found is not None and phases.phase_of(migration) != phases.SUCCEEDED:
+            self._targets.present(migration, found)
         return planning.Observed(
             migration=migration,
             vm=vm,
             source=pod,
-            target=await self._pod(namespace, target, vm, live=known),
+            target=found,
             claims=claims_for(vm, self._informers.claims) if vm is not None else {},
             now=self._clock.now(),
             settings=self._settings,
             source_labels=await self._labels_of_node(pod) if turn.may_begin and planning.relies_on_node(migration, vm, pod) else {},
             limits=self._limits,
             strangers=strangers(self._informers.leases),
+            lingers=self._targets.left(migration, target.uid, launcher_pod.grace_seconds(vm or {})) if is_absent else 0.0,
+            silence=await self._reports.silence(node for node in (dig(migration, "status", "targetNode"),) if node and is_absent),
         )
+
+    def _note_last(self, machine: NamespacedName, pod: Object) -> None:
+        """Take note of the last state of a target that is gone: it may have ended, and gone before the loop looked."""
+        for each in self._informers.migrations_of(machine):
+            uid = ownership.target_of(each).uid
+            if uid == uid_of(pod) and (phases.is_unfinished(each) or self._targets.may_run(each, uid)):
+                self._targets.present(each, pod)
 
     async def _policy(self, vm: Object) -> Object:
         """Return the MigrationPolicy that holds for a machine now; read, not watched: migrations begin seldom.

@@ -91,7 +91,7 @@ def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
         if ready.get("status") == "True" and ready.get("lastTransitionTime"):
             # The wait was not the node's. The node wrote when it ended, which may be by a clock of its own.
             begins = max(begins, min(times.parse(ready["lastTransitionTime"]), now))
-    return begins + timedelta(seconds=start_seconds(vm)) - now
+    return timedelta(seconds=start_seconds(vm)) - (now - begins)
 
 
 def _container_began(vm: Object, pod: Object) -> str | None:

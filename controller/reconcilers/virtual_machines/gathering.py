@@ -16,14 +16,14 @@ from controller.reconcilers.copies import Informers, NodeFile, claims_for, macs_
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.nodes.node_reports import NodeReports, strangers
 from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.pods.absences import Absences
 from controller.reconcilers.pods.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
 from controller.reconcilers.virtual_machines import attempts, mounted_sources, networks, sandboxes, validation
 from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
-from controller.reconcilers.virtual_machines.absences import Absences
 from controller.reconcilers.virtual_machines.endings import Endings
-from controller.reconcilers.virtual_machines.observed import Observed
+from controller.reconcilers.virtual_machines.observed import AbsentTarget, Observed
 from controller.runtime.clock import Clock
 
 LIVE_PAGE: Final = 2
@@ -42,6 +42,7 @@ class Gathering:
         reports: NodeReports,
         absences: Absences,
         endings: Endings,
+        targets: Absences,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -50,6 +51,7 @@ class Gathering:
         self._reports = reports
         self._absences = absences
         self._endings = endings
+        self._targets = targets
 
     def forget(self, key: NamespacedName) -> None:
         """Remember nothing of a machine that is gone."""
@@ -59,18 +61,20 @@ class Gathering:
     async def gather(self, vm: Object) -> Observed:
         """Return the machine, read anew where its copy may be behind, with what is known of it."""
         migrations = list(self._informers.migrations_of(key_of(vm)))
-        references = ownership.references(vm, migrations)
-        pods = self._known_pods(vm, references)
+        references = self._references(vm, migrations)
+        pods, absent = self._known_pods(vm, references), False
         own = ownership.of_status(vm)
         if _matters(vm) and not any(own is not None and ownership.is_meant(pod, own, vm) and not pod_state.is_over(pod) for pod in pods):
             # Before anything is decided on the absence of a pod, the server is asked: the copy here may be behind, and knows only pods
             # that bear a label. The copy of the machine may be older than that of the Migration that moved it, which are watched apart:
             # then the pod that it names is over, and the one that has its guest would be nobody's.
             vm = await self._live(vm)
-            references, own = ownership.references(vm, migrations), ownership.of_status(vm)
-            pods = await self._live_pods(vm, references)
+            references, own = self._references(vm, migrations), ownership.of_status(vm)
+            pods, absent = await self._live_pods(vm, references), True
+        targets = self._absent_targets(vm, migrations, pods) if absent else ()
         lingers = self._lingers(vm, own, pods)
         nodes = {pod_state.node_of(pod) for pod in pods if not pod_state.is_over(pod)}
+        nodes |= {each.node for each in targets}
         nodes |= {dig(vm, "status", "nodeName") if lingers else "", "" if attempts.is_open(vm) else dig(vm, "spec", "nodeName")}
         now = self._clock.now()
         rivals = self._rivals(vm)
@@ -85,6 +89,7 @@ class Gathering:
             migrations=tuple(migrations),
             targets=frozenset(ownership.target_name(each) for each in migrations if ownership.held_by(each)),
             lingers=lingers,
+            absent_targets=targets,
             rested=self._endings.rested(vm, now),
             namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
             claims_in_use=disk_claims.claims_in_use(vm, rivals),
@@ -186,6 +191,30 @@ class Gathering:
             self._absences.present(vm, found)
             return 0.0
         return self._absences.left(vm, own.uid, launcher_pod.grace_seconds(vm))
+
+    def _references(self, vm: Object, migrations: list[Object]) -> tuple[Reference, ...]:
+        """Return every pod in which a guest of this machine may run: those that are written down, and the targets that were let go."""
+        return (*ownership.references(vm, migrations), *(ownership.target_of(each) for each in migrations if self._has_let_go(each)))
+
+    def _has_let_go(self, migration: Object) -> bool:
+        """Return whether a Migration that did not succeed left a target that was not seen to end yet: it was deleted, and has its time."""
+        is_over = phases.phase_of(migration) in phases.MIGRATION_FINAL - {phases.SUCCEEDED}
+        return is_over and self._targets.may_run(migration, ownership.target_of(migration).uid)
+
+    def _absent_targets(self, vm: Object, migrations: list[Object], pods: tuple[Object, ...]) -> tuple[AbsentTarget, ...]:
+        """Return the targets that may have the guest and are not among the pods that the server has."""
+        own, there, found = ownership.of_status(vm), {uid_of(pod): pod for pod in pods}, []
+        for each in migrations:
+            target = ownership.target_of(each)
+            if not target.uid or target == own or not (self._has_let_go(each) or planning.may_have_arrived(each, vm, pods)):
+                continue
+            if (pod := there.get(target.uid)) is not None:
+                self._targets.present(each, pod)
+                continue
+            node = str(dig(each, "status", "targetNode") or "")
+            lingers = self._targets.left(each, target.uid, launcher_pod.grace_seconds(vm))
+            found.append(AbsentTarget(name_of(each), target.name, node, lingers))
+        return tuple(found)
 
 
 def _starting_pod(vm: Object, pods: tuple[Object, ...]) -> Object | None:

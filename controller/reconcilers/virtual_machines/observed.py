@@ -15,6 +15,17 @@ from controller.reconcilers.virtual_machines import networks
 
 
 @dataclass(frozen=True, slots=True)
+class AbsentTarget:
+    """The target of a migration that is under way, which is absent and was not seen to end."""
+
+    migration: str
+    pod: str
+    node: str
+    lingers: float
+    """Its containers may run for so many seconds more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """Everything the decision needs."""
 
@@ -35,6 +46,7 @@ class Observed:
     """Names of the target pods of the machine's Migrations that still hold pods: their own loop ends them."""
     lingers: float = 0.0
     """The pod that the status names is absent and was not seen to end: its containers may run for so many seconds more."""
+    absent_targets: tuple[AbsentTarget, ...] = ()
     rested: float = 0.0
     """For how many seconds the newest attempt is over, measured (:mod:`controller.reconcilers.virtual_machines.endings`)."""
     namesakes: tuple[str, ...] = ()

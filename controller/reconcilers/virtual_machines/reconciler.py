@@ -15,10 +15,10 @@ from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused
 from controller.reconcilers.copies import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import ownership, pod_state, readiness
+from controller.reconcilers.pods.absences import Absences
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines import validation
 from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
-from controller.reconcilers.virtual_machines.absences import Absences
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.gathering import Gathering
 from controller.reconcilers.virtual_machines.observed import Observed
@@ -45,12 +45,13 @@ class VirtualMachines:
         reports: NodeReports,
         absences: Absences,
         endings: Endings,
+        targets: Absences,
     ) -> None:
         self._recorder = recorder
         self._times = settings.times
         self._informers = informers
         self._reports = reports
-        self._gathering = Gathering(client, clock, settings, informers, reports, absences, endings)
+        self._gathering = Gathering(client, clock, settings, informers, reports, absences, endings, targets)
         self._warned: dict[NamespacedName, frozenset[str]] = {}
         """By machine: the uids of its unwatched pods, of which was told."""
         self._applier = Applier(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)

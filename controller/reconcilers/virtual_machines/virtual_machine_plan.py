@@ -4,7 +4,8 @@ The phases up to ``Scheduled`` and from the end of the pod on are decided here; 
 only watches over the pod. The rules, in order:
 
 1. *Never two.* While any pod of the machine may still run something, no other is made, whoever made it and whatever it is for. Which pods
-   are the machine's says :mod:`controller.reconcilers.pods.ownership`; a guest goes only into the one whose uid the status names.
+   are the machine's says :mod:`controller.reconcilers.pods.ownership`; a guest goes only into the one whose uid the status names. What was
+   deleted by force may run for its grace period: the machine's own pod, and the target of a migration that is under way.
 2. A machine that should be off has no pods: deleting a pod is what asks the guest to shut down, with the machine's own grace period.
 3. When the last pod is over and virt-handler did not say how the guest ended, the pod's own end says it.
 4. A machine that should be on gets the pod of its next attempt, as soon as its claims are there.
@@ -47,7 +48,7 @@ from controller.reconcilers.actions import (
 )
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.nodes import node_pool
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import absences, ownership, pod_state
 from controller.reconcilers.virtual_machines import (
     attempts,
     disruptions,
@@ -59,7 +60,7 @@ from controller.reconcilers.virtual_machines import (
     silent_nodes,
     statuses,
 )
-from controller.reconcilers.virtual_machines.observed import Observed, own_pod
+from controller.reconcilers.virtual_machines.observed import AbsentTarget, Observed, own_pod
 
 POD_END_SECONDS: Final = 30.0
 """A pod may live this long after its guest."""
@@ -100,14 +101,15 @@ def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Acti
 def _decide(seen: Observed) -> tuple[Action, ...]:
     decision = power.decide(seen.vm)
     alive = tuple(pod for pod in seen.pods if not pod_state.is_over(pod))
-    if not alive and (wait := _wait_out(seen)):
+    if not alive and (wait := _wait_out(seen, decision)):
         return wait
     if decision.reason == "Deleting":
         return _delete(seen, alive)
     current = power.current_attempt(seen.vm)
     if alive:
         if decision.on and not attempts.is_open(seen.vm) and _is_only_the_next(seen.vm, alive, decision.attempt):
-            return _begin(seen, decision)  # made by a pass that did not live to write it down, or not by us
+            # Made by a pass that did not live to write it down, or not by us.
+            return _wait_out(seen, decision) or _begin(seen, decision)
         if not decision.on or (attempts.is_open(seen.vm) and (decision.attempt > current or _is_to_end(seen.vm))):
             return _stop(seen, alive)
         return _watch_over(seen, alive) if attempts.is_open(seen.vm) else _let_end(seen, alive)
@@ -201,16 +203,48 @@ def is_handled(vm: Object) -> bool:
     return attempts.is_open(vm) and phases.phase_of(vm) in phases.HANDLED
 
 
-def _wait_out(seen: Observed) -> tuple[Action, ...]:
+def may_have_arrived(migration: Object, vm: Object, pods: tuple[Object, ...]) -> bool:
+    """True if the guest may be in the target of an unfinished Migration: bytes may have gone there, or the source says that it left.
+
+    The copy of the Migration may be older than what the pods say, which are watched apart.
+    """
+    if not phases.is_unfinished(migration):
+        return False
+    source = ownership.source_of(migration, vm)
+    left = any(source is not None and ownership.is_meant(pod, source, vm) and _has_migrated(pod) for pod in pods)
+    return left or phases.phase_of(migration) not in ("", phases.PENDING, phases.SCHEDULING)
+
+
+def _has_migrated(pod: Object) -> bool:
+    return pod_state.end_of(pod).message.startswith(pod_state.MIGRATED)
+
+
+def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     """A pod that was deleted by force still has containers until its kubelet ended them. virt-handler writes the end when it sees it.
 
-    Of a node that nobody hears of, the deletion is taken for what the message about it asks for: somebody's word that the node is off.
+    Of a migration's target it cannot, before it has taken the machine: the guest that arrived there has its time whatever the source's pod
+    says. It keeps nothing from resting that is off.
     """
-    node = dig(seen.vm, "status", "nodeName") or ""
-    if not is_handled(seen.vm) or own_pod(seen, seen.pods) is not None or node in seen.silence.whole:
-        return ()
-    left = seen.silence.of_kubelet.get(node, seen.lingers)  # without its kubelet no container ends by itself
-    return (Requeue(max(left, MIN_REQUEUE_SECONDS)),) if left else ()
+    left = 0.0
+    if is_handled(seen.vm) and own_pod(seen, seen.pods) is None:
+        left = seen.silence.left(dig(seen.vm, "status", "nodeName") or "", seen.lingers)
+    told: tuple[Action, ...] = ()
+    if attempts.is_open(seen.vm) or decision.on or decision.reason == "Deleting":
+        waits = [(seen.silence.left(each.node, each.lingers), each) for each in seen.absent_targets]
+        if (longest := max(waits, key=lambda each: each[0], default=None)) is not None and longest[0]:
+            left, told = max(left, longest[0]), _report_absent_target(seen, longest[1])
+    return (*told, Requeue(max(left, MIN_REQUEUE_SECONDS))) if left else ()
+
+
+def _report_absent_target(seen: Observed, target: AbsentTarget) -> tuple[Action, ...]:
+    known = condition(dig(seen.vm, "status", "conditions"), conditions.READY) or {}
+    if known.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
+        return ()  # by which the end is told
+    message = (
+        f"target pod {target.pod} of migration {target.migration} is gone and was not seen to end: the guest may run in it until the "
+        f"kubelet of {f'node {target.node}' if target.node else 'its node'} has ended it; nothing else is started before its time is over"
+    )
+    return statuses.report(seen, "Unknown", absences.TARGET_MAY_RUN, message, warn=True)
 
 
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
@@ -395,7 +429,7 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
 def _last_pod(seen: Observed) -> Object | None:
     """Return the pod that the guest ended in: the machine's own, unless the guest moved out of it in its last moments."""
     own = own_pod(seen, seen.pods)
-    if own is not None and pod_state.end_of(own).message.startswith(pod_state.MIGRATED):
+    if own is not None and _has_migrated(own):
         return next((pod for pod in seen.pods if pod is not own and name_of(pod) in seen.targets), own)
     return own
 
@@ -550,7 +584,7 @@ def _rest(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     if gives_up or phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
         status["conditions"] = statuses.ready(seen, "False", decision.reason, decision.message)
-    elif ready.get("status") == "True" or ready.get("reason") in {*silent_nodes.REASONS, summary.BACK_OFF}:
+    elif ready.get("status") == "True" or ready.get("reason") in {*silent_nodes.REASONS, summary.BACK_OFF, absences.TARGET_MAY_RUN}:
         status["conditions"] = statuses.ready(seen, "False", decision.reason, decision.message)
     if decision.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
         # What would say so again is gone. If it stayed, an edit of the strategy would start the machine, days later.

@@ -207,6 +207,7 @@ async def test_a_migration_whose_connection_broke_is_tried_again_in_another_pod(
         assert api.get(PODS, "ns", name)["metadata"]["deletionGracePeriodSeconds"] == migration_retries.GRACE_SECONDS
         await asyncio.sleep(0.2)
         assert (status()["phase"], name in str(status()["message"])) == ("Running", True)
+        await cluster.end_pod(api.get(PODS, "ns", name), 1, "crashed: QEMU")  # a kubelet says so before the object goes
         await api.remove(PODS, "ns", name)
 
     first = await run_target()

@@ -16,8 +16,8 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
 from apiserver.apis.virt import layout, names, release
+from controller.reconcilers.pods.absences import KUBELET_SECONDS, TARGET_MAY_RUN
 from controller.reconcilers.settings import Times
-from controller.reconcilers.virtual_machines.absences import KUBELET_SECONDS
 from tests.component.controller.test_controller import EVENTS, LEASES, MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI
 
@@ -455,3 +455,136 @@ async def test_a_pod_forged_as_the_target_of_a_migration_that_is_over_blocks_not
     await tenant.until(lambda: dig(api.get(PODS, "ns", name), "metadata", "deletionTimestamp"), "deletion")
     await api.remove(PODS, "ns", name)
     await tenant.phase_is("Succeeded")
+
+
+async def look_again(api: FakeAPI) -> None:
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(labels={"look": str(len(api.writes))}))
+
+
+async def test_a_target_deleted_by_force_has_its_grace_period_before_the_next_pod_is_made(api: FakeAPI, tenant: Tenant) -> None:
+    """The guest went over and was released over the relay; virt-handler of the target has not written that yet."""
+    source, target = await migrating(api, tenant)
+    await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
+    before = copy.deepcopy(tenant.vm())
+    await api.remove(PODS, "ns", name_of(target))
+    await tenant.nothing_happens(before, [source])
+    ready = condition(tenant.vm()["status"]["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("Unknown", TARGET_MAY_RUN)
+    assert TARGET_MAY_RUN in tenant.events()
+    said = condition(move(api)["conditions"], "Succeeded")
+    assert said is not None
+    assert (move(api)["phase"], said["reason"]) == ("Running", TARGET_MAY_RUN)
+    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS - 1
+    await look_again(api)
+    await tenant.nothing_happens(before, [source])
+    tenant.now += 1
+    await look_again(api)
+    await tenant.pod(2)
+    await tenant.until(lambda: move(api)["phase"] == "Failed", "Failed")
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+async def test_a_machine_is_neither_started_nor_let_go_beside_a_target_deleted_by_force(
+    api: FakeAPI, tenant: Tenant, *, deleting: bool
+) -> None:
+    """virt-handler of the source wrote the end of the guest there, while QEMU of the target still has its disks open."""
+    source, target = await migrating(api, tenant)
+
+    def end(obj: Pod) -> None:
+        obj["status"]["phase"] = "Stopped"
+        obj["status"]["attempts"][0] |= {"endTime": "2026-01-01T00:20:00Z", "result": "Stopped"}
+        if deleting:
+            obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:20:00Z"
+
+    await api.remove(PODS, "ns", name_of(target))
+    await api.edit(VMS, "ns", "testvm", end)
+    await tenant.end_pod(source)
+    await tenant.nothing_happens(tenant.vm(), [source])
+    assert move(api)["phase"] == "Running"
+    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS
+    await look_again(api)
+    if deleting:
+        await tenant.until(lambda: api.all(VMS) == [], "the end of the machine")
+    else:
+        await tenant.pod(2)
+
+
+async def test_no_attempt_of_a_migration_begins_beside_a_target_deleted_by_force(api: FakeAPI, tenant: Tenant) -> None:
+    source, target = await migrating(api, tenant)
+    broke = {"number": 1, "reason": "ConnectionBroken", "message": "the guest stayed", "endTime": "2026-01-01T00:20:00Z"}
+    await api.remove(PODS, "ns", name_of(target))
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(attempts=[broke]))
+    before = copy.deepcopy(tenant.vm())
+    await tenant.nothing_happens(before, [source])
+    assert (move(api)["phase"], move(api)["attempt"]) == ("Running", 1)
+    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS
+    await look_again(api)
+    await tenant.until(lambda: move(api)["attempt"] == 2, "the next attempt")
+    assert tenant.vm()["status"]["attempts"] == before["status"]["attempts"], "the guest runs on"
+    assert not dig(api.get(PODS, "ns", name_of(source)), "metadata", "deletionTimestamp")
+
+
+async def test_virt_handler_takes_the_machine_in_a_target_deleted_by_force(api: FakeAPI, tenant: Tenant) -> None:
+    source, target = await migrating(api, tenant)
+    await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
+    await api.remove(PODS, "ns", name_of(target))
+    await tenant.until(lambda: TARGET_MAY_RUN in tenant.events(), "that it is waited for")
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podName=name_of(target), podUID=uid_of(target), nodeName="node2"))
+    await tenant.until(lambda: move(api)["phase"] == "Succeeded", "Succeeded")
+    await asyncio.sleep(ENOUGH)
+    assert (tenant.phase(), tenant.vm()["status"]["attempt"]) == ("Running", 1)
+    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS
+    await look_again(api)
+    await tenant.pod(2)
+
+
+@pytest.mark.parametrize("how", ["it ended", "its node is silent"])
+async def test_a_target_of_which_nothing_runs_is_not_waited_for(api: FakeAPI, tenant: Tenant, how: str) -> None:
+    source, target = await migrating(api, tenant)
+    if how == "it ended":
+        await tenant.end_pod(target, 1, "crashed: QEMU")
+    else:
+        await api.edit(NODES, "", "node2", lambda obj: obj["status"]["conditions"][0].update(status="Unknown"))
+    await api.remove(PODS, "ns", name_of(target))
+    await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
+    await tenant.pod(2)
+    assert TARGET_MAY_RUN not in tenant.events()
+
+
+@pytest.mark.parametrize("fields", [(), ("labels", "annotations", "ownerReferences")])
+async def test_a_target_that_its_migration_let_go_is_waited_out_like_one_that_it_names(
+    api: FakeAPI, tenant: Tenant, fields: tuple[str, ...]
+) -> None:
+    """The guest went over, its source said nothing of it, and so the target is deleted: it has its time, whoever deletes it by force."""
+    source, target = await migrating(api, tenant)
+    if fields:
+        await tenant.strip(target, *fields)
+
+    def end(obj: Pod) -> None:
+        obj["status"].update(phase="Failed", message="source pod ended: crashed")
+
+    before = copy.deepcopy(tenant.vm())
+    await api.edit(MIGRATIONS, "ns", "m", end)
+    await tenant.until(lambda: not dig(api.get(MIGRATIONS, "ns", "m"), "metadata", "finalizers"), "that it is over")
+    assert dig(api.get(PODS, "ns", name_of(target)), "metadata", "deletionTimestamp")
+    await tenant.end_pod(source, 1, "crashed: virt-launcher")
+    await asyncio.sleep(ENOUGH)
+    assert {uid_of(each) for each in tenant.pods()} == {uid_of(source), uid_of(target)}, "it has its grace period"
+    await api.remove(PODS, "ns", name_of(target))
+    await look_again(api)
+    await tenant.nothing_happens(before, [source])
+    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS
+    await look_again(api)
+    await tenant.pod(2)
+
+
+async def test_a_target_that_its_migration_let_go_and_that_ended_is_not_waited_for(api: FakeAPI, tenant: Tenant) -> None:
+    source, target = await migrating(api, tenant)
+    await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(phase="Failed"))
+    await tenant.until(lambda: dig(api.get(PODS, "ns", name_of(target)), "metadata", "deletionTimestamp"), "deletion")
+    await tenant.end_pod(target)
+    await api.remove(PODS, "ns", name_of(target))
+    await tenant.end_pod(source, 1, "crashed: virt-launcher")
+    await tenant.pod(2)
+    assert TARGET_MAY_RUN not in tenant.events()

@@ -464,3 +464,18 @@ def test_of_an_ended_migration_that_was_tidied_up_nothing_is_done() -> None:
     migration = a_migration(phase="Failed", **SIDES)
     migration["metadata"]["finalizers"] = ["example.com/keep"]
     assert plan(seen(migration)) == ()
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+def test_no_moment_is_too_far_away_to_be_compared(moment: str) -> None:
+    is_to_come = moment.startswith("9")
+    stamps: dict[str, Any] = {"phaseTransitionTimestamps": [{"phase": "PreparingTarget", "time": moment}]}
+    preparing = plan(seen(a_migration(phase="PreparingTarget", **SIDES, **stamps)))
+    withheld = [{"type": release.RELEASED, "status": "False", "reason": release.SOURCE_SILENT, "message": "", "lastTransitionTime": moment}]
+    silent = plan(seen(a_migration(phase="Running", **SIDES, conditions=withheld), source=a_pod(phase="Failed", exit_code=1)))
+    moved = plan(seen(a_migration(phase="Succeeded", **SIDES, endTime=moment), vm=a_machine(pod=TARGET)))
+    if is_to_come:
+        assert (preparing, silent, moved) == ((Requeue(PREPARE_SECONDS),), (Requeue(LAST_WORDS_SECONDS),), (Requeue(SOURCE_END_SECONDS),))
+    else:
+        assert (told(preparing)[2], told(silent)[2]) == ("TargetNotReady", "SourcePodEnded")
+        assert [type(each).__name__ for each in moved] == ["DeletePod", "RemoveFinalizer"]

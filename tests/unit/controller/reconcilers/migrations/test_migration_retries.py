@@ -19,6 +19,8 @@ from controller.reconcilers.migrations.migration_bounds import NODE_SECONDS
 from controller.reconcilers.migrations.migration_plan import SOURCE_WORD_SECONDS, Observed, plan, relies_on_node
 from controller.reconcilers.migrations.migration_queue import Turn
 from controller.reconcilers.migrations.migration_retries import END_SECONDS, GRACE_SECONDS
+from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.pods.absences import TARGET_MAY_RUN
 from controller.reconcilers.settings import Settings, Times
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
@@ -279,6 +281,63 @@ def test_while_the_guest_moves_the_end_of_the_target_waits_for_the_word_of_the_s
     assert plan(seen(status=silent)) == (Requeue(SOURCE_WORD_SECONDS),)
     assert written(plan(seen(status=silent, now=NOW + timedelta(seconds=SOURCE_WORD_SECONDS))))["phase"] == "Failed"
     assert written(plan(seen(status={"attempts": [{**BROKE, "endTime": ENDED["endTime"]}]})))["phase"] == "Pending"
+
+
+RELEASE = {"type": release.RELEASED, "status": "True", "reason": release.BY_HANDLER, "message": ""}
+
+
+@pytest.mark.parametrize("failure", [BROKE, ENDED, {**BROKE, "number": 3}])
+@pytest.mark.parametrize("source", [a_pod(), None, a_pod(phase="Failed", exit_code=1)])
+@pytest.mark.parametrize("conditions", [[], [RELEASE]])
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("deleting", [False, True])
+def test_nothing_follows_while_the_guest_may_run_in_a_target_that_is_gone(
+    failure: dict[str, Any], source: dict[str, Any] | None, conditions: list[dict[str, Any]], *, ended: bool, deleting: bool
+) -> None:
+    """By force, its object goes before its containers do."""
+    vm = a_running_vm()
+    if ended:
+        vm["status"]["phase"] = "Stopped"
+    given: dict[str, Any] = {"status": {"attempt": failure["number"], "attempts": [failure], "conditions": conditions}}
+    given |= {"source": source, "vm": vm, "deleting": deleting, "now": NOW + timedelta(seconds=SOURCE_WORD_SECONDS)}
+    actions = plan(seen(**given, lingers=40.0))
+    assert kinds(actions) == ["WriteStatus", "Emit", "Requeue"]
+    assert actions[-1] == Requeue(40.0)
+    status = written(actions)
+    assert (status["phase"], status["attempt"], status["attempts"]) == ("Running", failure["number"], [failure])
+    said = condition(status["conditions"], "Succeeded")
+    assert said is not None
+    assert (said["status"], said["reason"], said["message"]) == ("Unknown", TARGET_MAY_RUN, status["message"])
+    assert f"target pod {TARGET} is gone and was not seen to end" in status["message"]
+    given["status"] = {key: value for key, value in status.items() if key != "phase"}
+    assert plan(seen(**given, lingers=40.0)) == (Requeue(40.0),)  # said once
+    assert plan(seen(**given, lingers=0.0, silence=Silence(of_kubelet={"node2": 17.0}))) == (Requeue(17.0),)
+    for rest in ({"lingers": 0.0}, {"lingers": 40.0, "silence": Silence(whole=frozenset({"node2"}))}):
+        assert written(plan(seen(**given, **rest)))["phase"] in ("Pending", "Failed", "Cancelled")
+
+
+def test_that_the_target_is_gone_is_written_down_at_once_and_the_source_has_its_time_to_say_that_the_guest_stayed() -> None:
+    actions = plan(seen(lingers=40.0))
+    status = written(actions)
+    assert (status["phase"], status["attempts"][0]["reason"]) == ("Running", "TargetPodEnded")
+    assert actions[-2:] == (Requeue(SOURCE_WORD_SECONDS), Requeue(40.0))
+
+
+def test_a_guest_that_is_taken_over_or_was_not_sent_yet_waits_for_no_target() -> None:
+    moved = a_running_vm()
+    moved["status"] |= {"podName": TARGET, "nodeName": "node2"}
+    assert written(plan(seen(vm=moved, lingers=40.0)))["phase"] == "Succeeded"
+    for phase in ("PreparingTarget", "TargetReady"):
+        assert written(plan(seen(phase, lingers=40.0)))["phase"] == "Pending"
+    assert plan(seen("TargetReady", status={"conditions": [RELEASE]}, lingers=40.0))[-1] == Requeue(40.0)
+
+
+def test_one_that_waits_for_a_target_gives_its_place_away_in_its_time() -> None:
+    stamps = [{"phase": "PreparingTarget", "time": ago(90_000)}]
+    status = {"attempts": [ENDED], "phaseTransitionTimestamps": stamps}
+    said = condition(written(plan(seen(status=status, lingers=40.0)))["conditions"], "Succeeded")
+    assert said is not None
+    assert said["reason"] == "Overdue"
 
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget", "TargetReady", "Running"])

@@ -86,3 +86,10 @@ def test_each_attempt_waits_longer_than_the_one_before(number: int, back_off: in
 
 def test_one_that_has_begun_does_not_wait() -> None:
     assert migration_retries.back_off_left(between(2, 1, phases.SCHEDULING), NOW, BACK_OFF) == 0.0
+
+
+@pytest.mark.parametrize(("moment", "left"), [("9999-12-31T23:59:59Z", BACK_OFF[0]), ("0001-01-01T00:00:00Z", 0.0)])
+def test_no_moment_is_too_far_away_to_count_a_pause_from(moment: str, left: float) -> None:
+    stamps = [{"phase": phases.PENDING, "time": moment}]
+    migration = a_migration(phase=phases.PENDING, attempt=2, phaseTransitionTimestamps=stamps)
+    assert migration_retries.back_off_left(migration, NOW, BACK_OFF) == left

@@ -30,10 +30,11 @@ from controller.reconcilers.actions import (
 from controller.reconcilers.applying import PodRefused, status_patch
 from controller.reconcilers.nodes.node_reports import Silence
 from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods.absences import TARGET_MAY_RUN
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.attempts import failed_nodes
-from controller.reconcilers.virtual_machines.observed import Observed
-from controller.reconcilers.virtual_machines.virtual_machine_plan import is_handled, plan
+from controller.reconcilers.virtual_machines.observed import AbsentTarget, Observed
+from controller.reconcilers.virtual_machines.virtual_machine_plan import is_handled, may_have_arrived, plan
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.processors import MILAN, ROME, a_node
 
@@ -163,6 +164,94 @@ def test_a_guest_may_outlive_the_object_of_its_pod_and_nothing_is_decided_until_
         assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, silence=LOST)))  # a person's word that the node is off
         assert "Requeue" not in kinds(plan(seen(each, lingers=0.0)))
     assert kinds(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), lingers=50.0)))[0] == "WriteStatus"  # no guest was in it
+
+
+def a_source_that_was_left() -> dict[str, Any]:
+    source = a_pod(phase="Succeeded", exit_code=0)
+    source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
+    return source
+
+
+ABSENT = AbsentTarget("move", names.target_pod_name("testvm", "m"), "node2", 50.0)
+
+
+@pytest.mark.parametrize("sources", [(), (a_source_that_was_left(),), (a_pod(phase="Failed", exit_code=1),)])
+@pytest.mark.parametrize("phase", ["Running", "Stopping", "Unknown"])
+@pytest.mark.parametrize("deleting", [False, True])
+def test_a_guest_may_outlive_the_object_of_its_target_and_nothing_is_decided_until_then(
+    phase: str, sources: tuple[dict[str, Any], ...], *, deleting: bool
+) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt()], deleting=deleting)
+    vm["status"]["nodeName"] = "node1"
+    waits = seen(vm, *sources, absent_targets=(ABSENT,))
+    actions = plan(waits)
+    assert kinds(actions) == ["WriteStatus", "Emit", "Requeue"]
+    assert actions[-1] == Requeue(50.0)
+    ready = condition(written(actions)["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("Unknown", TARGET_MAY_RUN)
+    assert f"{ABSENT.pod} of migration move is gone" in ready["message"]
+    assert written(actions)["attempts"] == vm["status"]["attempts"]
+    assert written(actions)["phase"] == phase
+    vm["status"] = written(actions)
+    assert plan(seen(vm, *sources, absent_targets=(ABSENT,))) == (Requeue(50.0),)  # said once
+    mute, lost = Silence(of_kubelet={"node2": 17.0}), Silence(whole=frozenset({"node2"}))
+    over = dataclasses.replace(ABSENT, lingers=0.0)
+    assert plan(seen(vm, *sources, absent_targets=(over,), silence=mute)) == (Requeue(17.0),)
+    for each in (seen(vm, *sources, absent_targets=(ABSENT,), silence=lost), seen(vm, *sources, absent_targets=(over,))):
+        assert "Requeue" not in kinds(plan(each))
+        assert "RemoveFinalizer" in kinds(plan(each)) if deleting else written(plan(each))["attempts"][0]["result"]
+
+
+def test_the_next_attempt_waits_for_a_target_that_may_run_and_a_machine_that_is_off_does_not() -> None:
+    ended = [an_attempt(result="Stopped", endTime="2026-01-01T00:00:30Z")]
+    vm = a_vm(phase="Stopped", attempts=ended, runStrategy="Always")
+    assert "CreatePod" in kinds(plan(seen(vm, rested=3600.0)))
+    assert kinds(plan(seen(vm, rested=3600.0, absent_targets=(ABSENT,)))) == ["WriteStatus", "Emit", "Requeue"]
+    vm["spec"]["runStrategy"] = "Halted"
+    assert "Requeue" not in kinds(plan(seen(vm, rested=3600.0, absent_targets=(ABSENT,))))
+    said = {"type": "Ready", "status": "Unknown", "reason": TARGET_MAY_RUN, "message": ""}
+    vm["status"]["conditions"] = [said]  # and it was asked to be off then
+    ready = condition(written(plan(seen(vm, rested=3600.0)))["conditions"], "Ready")
+    assert ready is not None
+    assert ready["status"] == "False"
+
+
+def test_the_source_of_a_target_that_is_gone_is_left_alone() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"]["nodeName"] = "node1"
+    assert plan(seen(vm, a_pod(), absent_targets=(ABSENT,))) == plan(seen(vm, a_pod()))
+    vm["spec"]["runStrategy"] = "Halted"
+    assert deleted(plan(seen(vm, a_pod(), absent_targets=(ABSENT,)))) == deleted(plan(seen(vm, a_pod()))) != []
+
+
+def test_what_a_start_or_a_probe_ended_by_is_told_after_the_wait_for_a_target() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    said = {"type": "Ready", "status": "False", "reason": "LivenessProbeFailed", "message": "the guest did not answer"}
+    vm["status"] |= {"nodeName": "node1", "conditions": [said]}
+    assert plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), absent_targets=(ABSENT,))) == (Requeue(50.0),)
+
+
+@pytest.mark.parametrize(
+    ("phase", "by_pods", "by_words"),
+    [
+        ("", False, True),
+        ("Pending", False, True),
+        ("Scheduling", False, True),
+        ("PreparingTarget", True, True),
+        ("TargetReady", True, True),
+        ("Running", True, True),
+        *((each, False, False) for each in sorted(phases.MIGRATION_FINAL)),
+    ],
+)
+def test_a_guest_may_be_in_the_target_of_what_is_under_way_or_that_its_source_says_it_left_for(
+    phase: str, *, by_pods: bool, by_words: bool
+) -> None:
+    vm, source = a_vm(phase="Running", attempts=[an_attempt()]), a_source_that_was_left()
+    migration = a_migration(phase=phase or "Pending", sourcePod=name_of(source), sourcePodUID=uid_of(source))
+    migration["status"]["phase"] = phase
+    assert may_have_arrived(migration, vm, (a_pod(),)) is by_pods
+    assert may_have_arrived(migration, vm, (source,)) is by_words
 
 
 @pytest.mark.parametrize("strategy", ["Manual", "Halted"])
@@ -879,7 +968,9 @@ def observations(draw: st.DrawFn) -> Observed:
     silence = Silence(frozenset(silent), dict.fromkeys(sorted(mute), 17.0), frozenset(missing))
     targets = draw(st.sampled_from([frozenset(), TARGETS]))
     now = NOW + timedelta(hours=draw(st.integers(0, 1)))
-    return seen(vm, *draw(PODS), silence=silence, now=now, targets=targets, lingers=draw(st.sampled_from([0.0, 50.0])))
+    absent = draw(st.sampled_from([(), (ABSENT,), (dataclasses.replace(ABSENT, lingers=0.0),)]))
+    lingers = draw(st.sampled_from([0.0, 50.0]))
+    return seen(vm, *draw(PODS), silence=silence, now=now, targets=targets, lingers=lingers, absent_targets=absent)
 
 
 def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
@@ -932,6 +1023,7 @@ def test_no_pod_is_ever_made_beside_one_that_may_run(observed: Observed) -> None
         assert all(pod_state.is_over(pod) or name_of(pod) == name_of(created[0].pod) for pod in observed.pods)
         own = [pod for pod in observed.pods if uid_of(pod) == observed.vm["status"].get("podUID")]
         assert own or not (observed.lingers and is_handled(observed.vm))
+        assert not any(observed.silence.left(each.node, each.lingers) for each in observed.absent_targets)
         assert not is_deleting(observed.vm)
     assert (observed.vm, observed.pods) == before
     assert plan(observed) == actions

@@ -457,3 +457,10 @@ def test_an_image_is_imported_into_a_device_as_well() -> None:
     mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"] if each["name"].startswith("disk-0")}
     secret, authorities = f"{layout.IMPORT_SECRETS_DIRECTORY}/d", f"{layout.IMPORT_AUTHORITIES_DIRECTORY}/d"
     assert mounted == {"disk-0-secret": secret, "disk-0-authorities": authorities}
+
+
+def test_no_moment_is_too_far_away_to_count_the_time_of_a_start_from() -> None:
+    vm = a_vm(phase="Scheduled", attempts=[an_attempt()])
+    vm["status"]["phaseTransitionTimestamps"] = [{"phase": "Scheduled", "time": "9999-12-31T23:59:59Z"}]
+    (again,) = plan(seen(vm, a_pod()))
+    assert isinstance(again, Requeue)

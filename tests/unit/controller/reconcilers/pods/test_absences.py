@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from apiserver.apis.meta.objects import NamespacedName
-from controller.reconcilers.virtual_machines.absences import KUBELET_SECONDS, Absences
+from controller.reconcilers.pods.absences import KUBELET_SECONDS, Absences
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm
 
 
@@ -32,6 +32,27 @@ def test_a_pod_that_is_there_again_was_not_absent() -> None:
     absences.present(vm, pod)
     pod_grace = 0.0
     assert absences.left(vm, pod["metadata"]["uid"], 99.0) == pod_grace + KUBELET_SECONDS
+
+
+def test_a_pod_that_was_seen_to_end_lingers_no_more() -> None:
+    absences, vm, pod = Absences(Time()), a_vm(), a_pod(phase="Failed", exit_code=1)
+    absences.present(vm, pod)
+    assert absences.left(vm, pod["metadata"]["uid"], 99.0) == 0
+    absences.present(vm, a_pod())
+    assert absences.left(vm, pod["metadata"]["uid"], 99.0) == KUBELET_SECONDS
+
+
+def test_what_was_seen_on_a_node_and_not_seen_to_end_may_run() -> None:
+    absences, vm, pod = Absences(Time()), a_vm(), a_pod()
+    uid = pod["metadata"]["uid"]
+    assert not absences.may_run(vm, uid)
+    absences.present(vm, pod)
+    assert absences.may_run(vm, uid)
+    assert not absences.may_run(vm, "another")
+    for each in (a_pod(phase="Succeeded", exit_code=0), a_pod(phase="Pending", node="")):
+        absences.present(vm, each)
+        assert not absences.may_run(vm, uid)
+        assert absences.left(vm, uid, 99.0) == 0
 
 
 def test_a_pod_never_seen_has_the_whole_time_and_another_pod_its_own() -> None:
