@@ -23,7 +23,7 @@ from websockets.exceptions import ConnectionClosed
 
 from apiserver.kubectl import streams, terminal
 from apiserver.kubectl.access import Access
-from apiserver.kubectl.messages import Failure, first
+from apiserver.kubectl.messages import Failure, first, said
 from apiserver.kubectl.scrollback import Overlap, Scrollback
 
 ESCAPE: Final = b"\x1d"
@@ -212,7 +212,7 @@ class Session:
     def _say(self, text: str) -> None:
         # Standard error, and CR because the terminal is raw: a script's output holds the guest's bytes and nothing else.
         with contextlib.suppress(OSError):  # the terminal was hung up
-            sys.stderr.write(f"\r\n{text}\r\n" if text else "\r\n")
+            sys.stderr.write(f"\r\n{said(text)}\r\n" if text else "\r\n")
             sys.stderr.flush()
 
 

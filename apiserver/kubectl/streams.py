@@ -28,9 +28,9 @@ class UpgradeFailed(Exception):
     """The server answered, and not with a websocket."""
 
     def __init__(self, error: StatusError, doing: str) -> None:
-        super().__init__(str(error))
-        self.error = error
         self.failure = messages.of_status(error, doing)
+        super().__init__(str(self.failure))
+        self.error = error
 
 
 class Unreachable(Exception):
@@ -59,8 +59,8 @@ class End:
         return self.code == streams.CLOSE_POLICY_VIOLATION
 
     def __str__(self) -> str:
-        if self.reason:
-            return self.reason
+        if reason := messages.said(self.reason):
+            return reason
         return {
             1000: "the virtual machine is off",
             1001: "the server is stopping",

@@ -168,6 +168,51 @@ async def test_a_server_that_goes_away_is_dialled_again_and_an_end_of_the_guest_
     assert "closed: the guest powered off" in said
 
 
+async def test_no_terminal_obeys_why_a_console_is_not_there_or_ended(
+    server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.refusals = [errors.BadRequest("it is \x1b]0;owned\x07not running\n\x9b2J")]
+    async with attached(way, wait=5) as (one, task):
+        await until(lambda: one.read() == SCREENFUL)
+        await server.close(1011, "a \x1b[2Jnode")
+        await until(lambda: len(server.subprotocols) == 2 and server.open)
+        await server.close(1000, "the \x1b[2Jend")
+        async with asyncio.timeout(30):
+            await task
+
+    said = capsys.readouterr().err
+    for text in ("Ctrl-] leaves: it is ]0;ownednot running | 2J", "cut off: a [2Jnode.", "closed: the [2Jend."):
+        assert text in said
+    assert all(line.isprintable() for line in said.splitlines())
+
+
+async def test_no_terminal_obeys_why_a_viewer_was_cut_off(server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]) -> None:
+    async def load() -> Access:
+        return way
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(vnc.Proxy("testvm", load).run(port=0, proxy_only=True))
+        said = ""
+        while not said:
+            await asyncio.sleep(0.01)
+            said = capsys.readouterr().out
+        reader, writer = await asyncio.open_connection("127.0.0.1", json.loads(said)["port"])
+        assert await reader.readexactly(len(RFB)) == RFB
+        await server.close(1011, "a \x1b[2Jnode")
+        assert await reader.read() == b""
+        writer.close()
+        server.refusals = [errors.ServiceUnavailable("a \x1b]0;owned\x07node")]
+        reader, writer = await asyncio.open_connection("127.0.0.1", json.loads(said)["port"])
+        assert await reader.read() == b""
+        writer.close()
+        task.cancel()
+
+    assert capsys.readouterr().err.splitlines() == [
+        "the screen was cut off: a [2Jnode",
+        "Error from server (ServiceUnavailable): open the vnc of virtual machine default/testvm: a ]0;ownednode",
+    ]
+
+
 async def test_a_console_whose_right_was_withdrawn_is_not_dialled_again(server: FakeStreams, way: Access) -> None:
     one = Attached(way, console.Settings("testvm"), terminal=True)
     before = termios.tcgetattr(one.near)
