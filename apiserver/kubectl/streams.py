@@ -69,6 +69,13 @@ class End:
         }.get(self.code, f"code {self.code}")
 
 
+class _Dial(connect):
+    """Redirects are answers: credentials, the client's certificate among them, are for the server of the kubeconfig alone."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
 @asynccontextmanager
 async def opened(
     access: Access, name: str, stream: streams.Stream, query: Mapping[str, int] | None = None
@@ -91,7 +98,7 @@ async def opened(
         url += f"?{urlencode(query)}"
     hostname: dict[str, Any] = {"server_hostname": access.server_hostname} if access.server_hostname else {}
     try:
-        connection = await connect(
+        connection = await _Dial(
             url,
             subprotocols=[Subprotocol(streams.SUBPROTOCOL)],
             additional_headers=list(access.headers),

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosedError
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.layout import CONSOLE_REPLAY_BYTES
-from apiserver.kubectl import commands, console, terminal, verbs
+from apiserver.kubectl import commands, console, streams, terminal, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.scrollback import Overlap, Scrollback
@@ -203,10 +203,37 @@ async def test_no_credential_is_sent_where_an_answer_points(way: Access, server:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        with pytest.raises(Failure, match="stop virtual machine default/testvm"):
+        with pytest.raises(Failure, match="stop virtual machine default/testvm: the server answered 307: it points elsewhere"):
             await verbs.act(Access(f"http://127.0.0.1:{runner.addresses[0][1]}", "default", headers=way.headers), "testvm", "stop")
     finally:
         await runner.cleanup()
+    assert asked == []
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+async def test_no_stream_is_opened_where_an_answer_points(status: int, host: str) -> None:
+    """The library would take the certificate and all headers but the token to another host, and the token, too, to this one."""
+    asked: list[bytes] = []
+
+    async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        where = f"ws://{host}:{other.sockets[0].getsockname()[1]}/"
+        writer.write(f"HTTP/1.1 {status} Elsewhere\r\nLocation: {where}\r\nContent-Length: 0\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(elsewhere, host, 0) as other, await asyncio.start_server(redirect, "127.0.0.1", 0) as server:
+        way = Access(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "default", headers=(("Impersonate-User", "jane"),))
+        with pytest.raises(streams.UpgradeFailed) as failed:
+            async with streams.opened(way, "testvm", "console"):
+                pass
+    said = f"open the console of virtual machine default/testvm: the server answered {status}: it points elsewhere, where nothing is sent"
+    assert str(failed.value.failure) == f"Error from server: {said}"
     assert asked == []
 
 
