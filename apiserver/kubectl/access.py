@@ -66,10 +66,11 @@ async def load(selection: Selection, environ: Mapping[str, str] = os.environ) ->
     if selection.kubeconfig and not _exists(selection.kubeconfig):
         raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist, or is a directory")
     try:
-        configuration, namespace = await _kubernetes_asyncio(named, selection, environ)
-        secured = bool(configuration.ssl_ca_cert or configuration.cert_file)
-        server = address(selection.server or configuration.host, secured=secured)
-        tls = _tls(configuration) if server.startswith("https:") else None
+        with kubeconfig.reading() as library:
+            configuration, namespace = await _kubernetes_asyncio(library, named, selection, environ)
+            secured = bool(configuration.ssl_ca_cert or configuration.cert_file)
+            server = address(selection.server or configuration.host, secured=secured)
+            tls = _tls(configuration) if server.startswith("https:") else None
     except Failure:
         raise
     except Exception as error:  # the library raises what it likes for a bad file: assertion, key, type errors
@@ -105,8 +106,7 @@ def address(server: str, *, secured: bool) -> str:
     return text.rstrip("/")
 
 
-async def _kubernetes_asyncio(named: str, selection: Selection, environ: Mapping[str, str]) -> tuple[Any, str]:
-    library = kubeconfig.reader()
+async def _kubernetes_asyncio(library: kubeconfig.Reader, named: str, selection: Selection, environ: Mapping[str, str]) -> tuple[Any, str]:
     base: Any = library.kube_config.KubeConfigLoader
 
     class Loader(base):  # type: ignore[misc]  # the library ships no types

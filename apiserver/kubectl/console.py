@@ -23,7 +23,7 @@ from websockets.exceptions import ConnectionClosed
 
 from apiserver.kubectl import streams, terminal
 from apiserver.kubectl.access import Access
-from apiserver.kubectl.messages import Failure, first
+from apiserver.kubectl.messages import Failure, first, said
 from apiserver.kubectl.scrollback import Overlap, Scrollback
 
 ESCAPE: Final = b"\x1d"
@@ -81,19 +81,21 @@ class Session:
         """
         access = await self._load()
         failures: list[BaseException] = []
-        with terminal.raw(self._stdin):
+        ending = ""
+        with terminal.raw(self._stdin, self._stdout):
             try:
                 async with asyncio.TaskGroup() as group:
                     # Beside everything else: Ctrl-] leaves also while a connection is being made.
                     reading = group.create_task(self._read())
-                    await self._attach_again_and_again(access)
+                    ending = f"The console was closed: {await self._attach_again_and_again(access)}."
                     reading.cancel()
             except* Detached:
-                self._say("")
+                pass
             except* (Failure, BrokenPipeError) as group_of_failures:
                 failures.append(first(group_of_failures))
         if failures:
             raise failures[0]
+        self._say(ending)  # or it would go with the guest's alternate screen
 
     async def _read(self) -> None:
         """Take what is typed, until Ctrl-] or the end of the input.
@@ -118,7 +120,8 @@ class Session:
             await asyncio.sleep(self._settings.linger_seconds)
         raise Detached  # or the terminal was hung up
 
-    async def _attach_again_and_again(self, access: Access) -> None:
+    async def _attach_again_and_again(self, access: Access) -> streams.End:
+        """Return why the console was closed for good."""
         deadline, pause = time.monotonic() + self._settings.wait_seconds, FIRST_PAUSE_SECONDS
         renewed = waiting = False
         query = {"port": self._settings.port} if self._settings.port else {}
@@ -128,8 +131,7 @@ class Session:
                     self._welcome(streams.warnings_of(connection))
                     end = await self._pass_on(connection)
                 if end.wanted:
-                    self._say(f"The console was closed: {end}.")
-                    return
+                    return end
                 if end.refused:
                     raise Failure(f"error: the console of {self._settings.name} was closed: {end}")
                 self._say(f"The console was cut off: {end}. Reconnecting for {self._settings.reconnect_seconds:g} s; Ctrl-] leaves.")
@@ -212,7 +214,7 @@ class Session:
     def _say(self, text: str) -> None:
         # Standard error, and CR because the terminal is raw: a script's output holds the guest's bytes and nothing else.
         with contextlib.suppress(OSError):  # the terminal was hung up
-            sys.stderr.write(f"\r\n{text}\r\n" if text else "\r\n")
+            sys.stderr.write(f"\r\n{said(text)}\r\n" if text else "\r\n")
             sys.stderr.flush()
 
 

@@ -9,6 +9,8 @@ import importlib
 import importlib.machinery
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -22,6 +24,18 @@ class Reader(NamedTuple):
     Configuration: Any
     incluster_config: Any
     kube_config: Any
+
+
+@contextmanager
+def reading() -> Iterator[Reader]:
+    """Yield the library's reader. The files that it writes keys of configurations to are gone afterwards."""
+    library = reader()
+    try:
+        yield library
+    finally:
+        # It would do so at the end of the process, and not at all of one that is killed.
+        if (remove := getattr(library.kube_config, "_cleanup_temp_files", None)) is not None:
+            remove()
 
 
 def reader() -> Reader:

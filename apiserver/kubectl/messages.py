@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.lines import one_line
 
 _WARNING: Final = re.compile(r'(?P<code>[0-9]{3}) [^\s"]+ "(?P<text>(?:[^"\\]|\\.)*)"')
 _ESCAPED: Final = re.compile(r"\\(.)")
+MAX_SAID: Final = 32 << 10
+"""Characters of what the other side said: a status has no such message."""
 
 
 class Failure(Exception):
@@ -21,17 +24,22 @@ class Unreachable(Failure):
     """A server did not answer."""
 
 
+def said(text: str) -> str:
+    """Return what the other side said (a server, a node behind it) as one line that no terminal obeys."""
+    return one_line(text, MAX_SAID)
+
+
 def of_status(error: StatusError, doing: str) -> Failure:
     """Return the failure for what a server answered while ``doing`` something: ``open the console of virtual machine default/web``."""
     if error.code == 401:
-        return Failure(f"error: You must be logged in to the server ({error.message or error.reason})")
+        return Failure(f"error: You must be logged in to the server ({said(error.message) or error.reason})")
     reason = f" ({error.reason})" if error.reason != "Unknown" else ""
-    return Failure(f"Error from server{reason}: {doing}: {error.message}")
+    return Failure(f"Error from server{reason}: {doing}: {said(error.message)}")
 
 
 def of_transport(error: Exception, server: str, doing: str) -> Unreachable:
     """Return the failure for a server that did not answer."""
-    return Unreachable(f"Unable to connect to the server {server}: {doing}: {describe(error)}")
+    return Unreachable(f"Unable to connect to the server {server}: {doing}: {said(describe(error))}")
 
 
 def of_warnings(headers: Iterable[str]) -> list[str]:

@@ -2,6 +2,9 @@
 
 The port is open to loopback alone. Each connection gets a websocket of its own; the first is opened before the program starts, so that a
 machine that is absent or off is an error message here and no riddle there. When the right to the stream is withdrawn, all of it ends.
+
+The kubeconfig is loaded once, and again when its credentials are not taken any more: with 401, or, by whoever asks for a valid certificate
+before it reads a request, with a connection that comes to nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import ClassVar, Final
 
 from websockets.asyncio.client import ClientConnection
@@ -37,6 +40,9 @@ class Proxy:
     def __init__(self, name: str, load: Callable[[], Awaitable[Access]]) -> None:
         self._name = name
         self._load = load
+        self._loading = asyncio.Lock()
+        self._access: Access | None = None
+        """With the credentials that were taken last; None: none are known to be."""
         self._first: ClientConnection | None = None
         self._refused: asyncio.Queue[streams.End] = asyncio.Queue()
         """The end of a connection whose right was withdrawn."""
@@ -57,7 +63,8 @@ class Proxy:
         """
         async with AsyncExitStack() as stack:
             try:
-                self._first = await stack.enter_async_context(self.opened(await self._load()))
+                self._access = await self._load()
+                self._first = await stack.enter_async_context(self.opened(self._access))
             except (streams.UpgradeFailed, streams.Unreachable) as error:
                 raise error.failure from error
             _warn(self._first)
@@ -104,13 +111,42 @@ class Proxy:
                 finally:
                     await first.close()
                 return
-            async with self.opened(await self._load()) as connection:
+            async with self._opened_again() as connection:
                 _warn(connection)
                 self._ended(await _copy(connection, reader, writer))
         except (streams.UpgradeFailed, streams.Unreachable, Failure) as error:
             sys.stderr.write(f"{error}\n")
         finally:
             writer.close()
+
+    @asynccontextmanager
+    async def _opened_again(self) -> AsyncIterator[ClientConnection]:
+        """Yield an open websocket, with new credentials if those that were taken before are not taken any more.
+
+        Raises:
+            UpgradeFailed, Unreachable: as ``opened``.
+            Failure: there are no new ones.
+        """
+        async with AsyncExitStack() as stack:
+            access = await self._loaded()
+            try:
+                connection = await stack.enter_async_context(self.opened(access))
+            except streams.UpgradeFailed as refused:
+                if refused.error.code != 401:
+                    raise
+                connection = await stack.enter_async_context(self.opened(await self._loaded(worn=access)))
+            except streams.Unreachable:
+                if self._access is access:
+                    self._access = None
+                raise
+            yield connection
+
+    async def _loaded(self, worn: Access | None = None) -> Access:
+        """Return the way with the credentials that were taken last, new ones in place of those that are ``worn``."""
+        async with self._loading:
+            if self._access is worn or self._access is None:
+                self._access = await self._load()
+            return self._access
 
     def _ended(self, end: streams.End | None) -> None:
         """Say why a connection was cut off, or end everything."""

@@ -28,9 +28,9 @@ class UpgradeFailed(Exception):
     """The server answered, and not with a websocket."""
 
     def __init__(self, error: StatusError, doing: str) -> None:
-        super().__init__(str(error))
-        self.error = error
         self.failure = messages.of_status(error, doing)
+        super().__init__(str(self.failure))
+        self.error = error
 
 
 class Unreachable(Exception):
@@ -59,14 +59,21 @@ class End:
         return self.code == streams.CLOSE_POLICY_VIOLATION
 
     def __str__(self) -> str:
-        if self.reason:
-            return self.reason
+        if reason := messages.said(self.reason):
+            return reason
         return {
             1000: "the virtual machine is off",
             1001: "the server is stopping",
             1006: "the connection broke",
             1008: "your right to it was withdrawn",
         }.get(self.code, f"code {self.code}")
+
+
+class _Dial(connect):
+    """Redirects are answers: credentials, the client's certificate among them, are for the server of the kubeconfig alone."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
 
 
 @asynccontextmanager
@@ -91,7 +98,7 @@ async def opened(
         url += f"?{urlencode(query)}"
     hostname: dict[str, Any] = {"server_hostname": access.server_hostname} if access.server_hostname else {}
     try:
-        connection = await connect(
+        connection = await _Dial(
             url,
             subprotocols=[Subprotocol(streams.SUBPROTOCOL)],
             additional_headers=list(access.headers),

@@ -106,7 +106,9 @@ async def _body(content: aiohttp.StreamReader) -> bytes:
 
 
 def refusal(status: int, raw: bytes) -> errors.StatusError:
-    """Return the error that an answer's body stands for."""
+    """Return the error that an answer's body stands for; a redirect is one, too."""
+    if 300 <= status < 400:
+        return errors.from_http(status, "it points elsewhere, where nothing is sent")
     try:
         body = json.loads(raw)
     except ValueError:

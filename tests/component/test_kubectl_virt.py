@@ -7,12 +7,14 @@ import contextlib
 import json
 import os
 import pty
+import select
 import signal
 import ssl
 import stat
 import sys
 import termios
 import time
+import tty
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ import yaml
 
 from apiserver.apis.meta import errors
 from apiserver.kubectl import __main__ as entry
-from apiserver.kubectl import access, console, flags, guestinfo, usbredir, verbs, vnc
+from apiserver.kubectl import access, console, flags, guestinfo, terminal, usbredir, verbs, vnc
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
 from tests.fakes.streams import RFB, SCREENFUL, FakeStreams
@@ -166,6 +168,51 @@ async def test_a_server_that_goes_away_is_dialled_again_and_an_end_of_the_guest_
     said = capsys.readouterr().err
     assert "virt-api is stopping" in said
     assert "closed: the guest powered off" in said
+
+
+async def test_no_terminal_obeys_why_a_console_is_not_there_or_ended(
+    server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.refusals = [errors.BadRequest("it is \x1b]0;owned\x07not running\n\x9b2J")]
+    async with attached(way, wait=5) as (one, task):
+        await until(lambda: one.read() == SCREENFUL)
+        await server.close(1011, "a \x1b[2Jnode")
+        await until(lambda: len(server.subprotocols) == 2 and server.open)
+        await server.close(1000, "the \x1b[2Jend")
+        async with asyncio.timeout(30):
+            await task
+
+    said = capsys.readouterr().err
+    for text in ("Ctrl-] leaves: it is ]0;ownednot running | 2J", "cut off: a [2Jnode.", "closed: the [2Jend."):
+        assert text in said
+    assert all(line.isprintable() for line in said.splitlines())
+
+
+async def test_no_terminal_obeys_why_a_viewer_was_cut_off(server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]) -> None:
+    async def load() -> Access:
+        return way
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(vnc.Proxy("testvm", load).run(port=0, proxy_only=True))
+        said = ""
+        while not said:
+            await asyncio.sleep(0.01)
+            said = capsys.readouterr().out
+        reader, writer = await asyncio.open_connection("127.0.0.1", json.loads(said)["port"])
+        assert await reader.readexactly(len(RFB)) == RFB
+        await server.close(1011, "a \x1b[2Jnode")
+        assert await reader.read() == b""
+        writer.close()
+        server.refusals = [errors.ServiceUnavailable("a \x1b]0;owned\x07node")]
+        reader, writer = await asyncio.open_connection("127.0.0.1", json.loads(said)["port"])
+        assert await reader.read() == b""
+        writer.close()
+        task.cancel()
+
+    assert capsys.readouterr().err.splitlines() == [
+        "the screen was cut off: a [2Jnode",
+        "Error from server (ServiceUnavailable): open the vnc of virtual machine default/testvm: a ]0;ownednode",
+    ]
 
 
 async def test_a_console_whose_right_was_withdrawn_is_not_dialled_again(server: FakeStreams, way: Access) -> None:
@@ -723,6 +770,72 @@ async def test_the_program_restores_the_terminal_when_it_is_ended(url: str, serv
 
     assert await process.wait() == 128 + signal.SIGTERM
     assert termios.tcgetattr(near) == before
+    shown(far, terminal.MODES)
+    os.close(far)
+    os.close(near)
+
+
+def shown(far: int, last: bytes) -> bytes:
+    """Return what a pseudo-terminal shows, up to some last words."""
+    said = b""
+    while not said.rstrip().endswith(last):
+        assert select.select([far], [], [], 30)[0], said
+        said += os.read(far, 65536)
+    return said
+
+
+def test_what_a_guest_had_a_terminal_answer_is_not_given_to_the_shell() -> None:
+    far, near = pty.openpty()
+
+    def answer() -> None:
+        os.write(far, b"\x1b]lid >/tmp/owned\r")
+        assert select.select([near], [], [], 30)[0]
+
+    with terminal.raw(near, near, wait=answer):
+        os.write(far, b"\x1d")
+        assert os.read(near, 100) == b"\x1d"
+    os.write(far, b"typed\r")
+    assert os.read(near, 100) == b"typed\n"
+    os.close(far)
+    os.close(near)
+
+
+def test_a_terminal_has_the_modes_of_a_shell_after_a_guest_and_a_pipe_gets_none() -> None:
+    far, near = pty.openpty()
+    out, into = os.pipe()
+    tty.setraw(near)
+
+    def at_once() -> None:
+        pass
+
+    for keys in (near, into):
+        with terminal.raw(keys, near, wait=at_once):
+            os.write(near, b"\x1b[?1003h\x1b[?1049h")
+        said = shown(far, b"\x1b[?25h\x1b[0m")
+        for mode in (1, 1000, 1002, 1003, 1004, 1006, 1049, 2004):
+            assert said.rindex(f"\x1b[?{mode}l".encode()) > said.index(b"1049h")
+    with terminal.raw(near, into, wait=at_once):
+        pass
+    os.close(into)
+    assert os.read(out, 100) == b""
+    for each in (far, near, out):
+        os.close(each)
+
+
+async def test_the_end_of_a_guest_is_said_on_the_screen_that_stays(server: FakeStreams, way: Access) -> None:
+    far, near = pty.openpty()
+
+    async def load() -> Access:
+        return way
+
+    with open(near, "w", closefd=False) as screen, contextlib.redirect_stderr(screen):
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            task = group.create_task(console.Session(console.Settings("testvm"), load, stdin=near, stdout=near).run())
+            await until(lambda: server.open)
+            await server.close(1000, "it is off")
+            await task
+    said = shown(far, b"it is off.")
+    assert said.index(terminal.MODES) < said.index(b"The console was closed: it is off.")
     os.close(far)
     os.close(near)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,13 +20,13 @@ from websockets.exceptions import ConnectionClosedError
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.layout import CONSOLE_REPLAY_BYTES
-from apiserver.kubectl import commands, console, terminal, verbs
-from apiserver.kubectl.access import Access
+from apiserver.kubectl import access, commands, console, streams, terminal, verbs, vnc
+from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.scrollback import Overlap, Scrollback
 from tests import system_calls
 from tests.component.test_kubectl_virt import ROOT, Attached, attached, program, until, write_kubeconfig
-from tests.fakes.streams import SCREENFUL, FakeStreams
+from tests.fakes.streams import RFB, SCREENFUL, FakeStreams
 
 
 async def test_a_credential_that_expires_again_is_loaded_again(server: FakeStreams, way: Access) -> None:
@@ -62,6 +64,101 @@ async def test_a_credential_that_is_worth_nothing_when_it_is_new_is_the_end(serv
             await one.session.run()
     one.close()
     assert len(server.requests) == 3
+
+
+@contextlib.asynccontextmanager
+async def screen(
+    load: Callable[[], Awaitable[Access]], capsys: pytest.CaptureFixture[str]
+) -> AsyncIterator[Callable[[], Coroutine[None, None, bytes]]]:
+    """A proxy of a screen; yields a viewer that connects, and returns what it was shown first: nothing, where it is refused."""
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        task = group.create_task(vnc.Proxy("testvm", load).run(port=0, proxy_only=True))
+        said = ""
+        while not said:
+            await asyncio.sleep(0.01)
+            said = capsys.readouterr().out
+
+        async def connect() -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", json.loads(said)["port"])
+            shown = await reader.read(len(RFB))
+            writer.close()
+            return shown
+
+        yield connect
+        task.cancel()
+
+
+async def test_credentials_of_a_screen_are_loaded_once_and_again_when_they_are_not_taken(
+    server: FakeStreams, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plugin of the kubeconfig gives another token each time it is run."""
+    plugin, runs = tmp_path / "plugin", tmp_path / "runs"
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "RUN"}}
+    said = json.dumps(credential).replace("RUN", "'$(wc -l <" + str(runs) + ")'")
+    plugin.write_text(f"#!/bin/sh\necho >> {runs}\necho '{said}'\n")
+    plugin.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}}
+    selection = Selection(kubeconfig=str(write_kubeconfig(tmp_path / "config", url, user)))
+
+    def shown() -> list[str]:
+        return [dict(headers)["Authorization"].removeprefix("Bearer ") for _, _, headers in server.requests]
+
+    async with screen(lambda: access.load(selection), capsys) as connect:
+        for _ in range(3):
+            assert await connect() == RFB
+        assert shown() == ["1", "1", "1"]
+        server.refusals = [errors.Unauthorized("it ran out")]
+        assert await connect() == RFB
+        assert await connect() == RFB
+        assert shown()[3:] == ["1", "2", "2"]
+        server.refusals = [errors.Forbidden("no"), errors.Unauthorized("it ran out"), errors.Unauthorized("not again")]
+        assert await connect() == b""
+        assert await connect() == b""
+        assert shown()[6:] == ["2", "2", "3"]
+        assert await connect() == RFB
+        assert shown()[9:] == ["3"]
+    assert [line.rpartition(" ")[2] for line in capsys.readouterr().err.splitlines()] == ["no", "again)"]
+
+
+async def test_viewers_that_come_at_once_load_new_credentials_once(
+    server: FakeStreams, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = 0
+
+    async def load() -> Access:
+        nonlocal loaded
+        loaded += 1
+        await asyncio.sleep(0.05)
+        return Access(url, "default")
+
+    async with screen(load, capsys) as connect:
+        assert await connect() == RFB
+        server.refusals = [errors.Unauthorized("it ran out")] * 3
+        async with asyncio.TaskGroup() as group:
+            viewers = [group.create_task(connect()) for _ in range(3)]
+    assert [each.result() for each in viewers] == [RFB] * 3
+    assert loaded == 2
+
+
+async def test_credentials_are_loaded_again_after_a_connection_that_came_to_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As where a certificate that ran out is refused before anything is read."""
+    ways = iter([Access(url, "default"), Access("http://127.0.0.1:1", "default"), Access(url, "default")])
+    loaded: list[Access] = []
+
+    async def load() -> Access:
+        loaded.append(next(ways))
+        return loaded[-1]
+
+    proxy = vnc.Proxy("testvm", load)
+    proxy._access = await load()
+    assert await proxy._loaded() is loaded[0]
+    assert await proxy._loaded(worn=loaded[0]) is loaded[1]
+    with pytest.raises(streams.Unreachable):
+        async with proxy._opened_again():
+            pass
+    async with proxy._opened_again() as connection:
+        assert await connection.recv() == RFB
+    assert len(loaded) == 3
 
 
 @pytest.mark.parametrize("refusal", [errors.Unauthorized("no"), errors.Forbidden("no"), errors.NotFound("no"), errors.Invalid("no")])
@@ -203,10 +300,37 @@ async def test_no_credential_is_sent_where_an_answer_points(way: Access, server:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        with pytest.raises(Failure, match="stop virtual machine default/testvm"):
+        with pytest.raises(Failure, match="stop virtual machine default/testvm: the server answered 307: it points elsewhere"):
             await verbs.act(Access(f"http://127.0.0.1:{runner.addresses[0][1]}", "default", headers=way.headers), "testvm", "stop")
     finally:
         await runner.cleanup()
+    assert asked == []
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+async def test_no_stream_is_opened_where_an_answer_points(status: int, host: str) -> None:
+    """The library would take the certificate and all headers but the token to another host, and the token, too, to this one."""
+    asked: list[bytes] = []
+
+    async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        where = f"ws://{host}:{other.sockets[0].getsockname()[1]}/"
+        writer.write(f"HTTP/1.1 {status} Elsewhere\r\nLocation: {where}\r\nContent-Length: 0\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(elsewhere, host, 0) as other, await asyncio.start_server(redirect, "127.0.0.1", 0) as server:
+        way = Access(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "default", headers=(("Impersonate-User", "jane"),))
+        with pytest.raises(streams.UpgradeFailed) as failed:
+            async with streams.opened(way, "testvm", "console"):
+                pass
+    said = f"open the console of virtual machine default/testvm: the server answered {status}: it points elsewhere, where nothing is sent"
+    assert str(failed.value.failure) == f"Error from server: {said}"
     assert asked == []
 
 

@@ -19,6 +19,7 @@ from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from apiserver.apis.meta.errors import Details, ServiceUnavailable, StatusError, UnknownStatus, from_http, from_status, of_stranger
+from apiserver.apis.meta.lines import one_line
 from apiserver.endpoints.http.upgrade import GOING_AWAY, Closed, End
 from apiserver.endpoints.http.websocket import WebSocket
 from apiserver.endpoints.verbs.bounded import Bounded
@@ -35,7 +36,7 @@ _FRAMES: Final = (1, 0)
 """More than the first wait for the client: the server is not read from any more, until there are not more than the second."""
 _MAX_REASON_BYTES: Final = 123
 _MAX_TEXT_BYTES: Final = 512
-"""Of a refusal that is no Status, for its message."""
+"""Of a refusal that is no Status, or of a dial that failed, for its message."""
 Ending = Callable[[], Coroutine[None, None, End]]
 """Waits until the server has to end a stream; returns why."""
 
@@ -81,7 +82,8 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
     except InvalidStatus as error:
         raise _refusal(error.response) from error
     except (InvalidHandshake, OSError, TimeoutError) as error:
-        why = f"the server of the stream at {destination.url.partition('/v1')[0]} cannot be reached: {error}"
+        what = one_line(str(error), _MAX_TEXT_BYTES)  # headers of an answer may be in it
+        why = f"the server of the stream at {destination.url.partition('/v1')[0]} cannot be reached: {what}"
         raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
     async with server:
         with _trusted(server, destination):
@@ -133,7 +135,10 @@ def _refusal(answer: Response) -> StatusError:
 
 
 async def join(client: WebSocket, server: ClientConnection, endings: Sequence[Ending]) -> None:
-    """Copy both ways until one side or one of ``endings`` ends it, then close both with the reason; nothing is copied after that."""
+    """Copy both ways until one side or one of ``endings`` ends it, then close both with the reason; nothing is copied after that.
+
+    A client prints the reason to a terminal, and it may be a node's.
+    """
     async with asyncio.TaskGroup() as tasks:
         copies = [tasks.create_task(_upstream(client, server)), tasks.create_task(_downstream(server, client))]
         orders = [tasks.create_task(each()) for each in endings]
@@ -144,7 +149,7 @@ async def join(client: WebSocket, server: ClientConnection, endings: Sequence[En
     code, reason = ended[0]
     if not 1000 <= code < 5000 or code in {1004, 1005, 1006, 1015}:
         code = GOING_AWAY  # these may not be sent (RFC 6455, 7.4.1)
-    reason = reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
+    reason = one_line(reason, _MAX_REASON_BYTES).encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
     async with _closing():
         await client.end(code, reason)
     async with _closing():

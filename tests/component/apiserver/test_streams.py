@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from apiserver.apis.meta import errors
 from apiserver.endpoints.verbs import joining
 from apiserver.registry.generic.strategy import Destination
 from certs.issuing import Profile
@@ -120,6 +121,19 @@ async def test_text_stays_text_and_a_broken_server_is_told(pki: Pki, api: Api) -
         assert str(closed.extra).startswith("the connection broke")
 
 
+async def test_no_terminal_of_a_client_obeys_why_a_server_ended_its_stream(pki: Pki, api: Api) -> None:
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.close(code=1011, message="\x1b]52;c;cm0gLXJmIH4K\x07\x9b2J no\nstream".encode())
+        return socket
+
+    async with tapped(pki, api, serve) as url, api.session.ws_connect(url) as socket, asyncio.timeout(30):
+        closed = await socket.receive()
+        assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1011)
+        assert closed.extra == "]52;c;cm0gLXJmIH4K2J no | stream"
+
+
 async def test_a_message_that_is_too_long_ends_the_stream(pki: Pki, api: Api) -> None:
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
         socket = web.WebSocketResponse()
@@ -156,6 +170,19 @@ async def test_whatever_a_server_answers_instead_of_its_stream_is_no_failure_of_
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await api.session.ws_connect(url)
     assert refused.value.status == expected
+
+
+async def test_no_terminal_of_a_client_obeys_why_a_server_could_not_be_dialled(pki: Pki, api: Api) -> None:
+    async def serve(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=101, headers={"Connection": "Upgrade", "Upgrade": "\x9b2J"})
+
+    async with tapped(pki, api, serve):
+        destination = api.strategy.tap.destination
+        assert destination is not None
+        with pytest.raises(errors.ServiceUnavailable, match="cannot be reached: invalid Upgrade header") as refused:
+            async with joining.dialled(destination, api.strategy.tap):
+                pass
+    assert refused.value.message.isprintable()
 
 
 async def test_a_client_that_does_not_read_stops_the_server(pki: Pki, api: Api) -> None:

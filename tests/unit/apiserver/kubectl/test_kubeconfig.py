@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+
+from certs import issuing
 
 TOP = Path(__file__).parents[4]
 READS = "from apiserver.kubectl import kubeconfig; library = kubeconfig.reader(); "
@@ -29,6 +34,32 @@ def test_a_kubeconfig_is_read_without_the_models(tmp_path: Path) -> None:
         "; import sys; print([each for each in sys.modules if each.startswith('kubernetes_asyncio')], library.Configuration().verify_ssl)"
     )
     assert printed(READS + reads + loaded) == "here\n[] True"
+
+
+@pytest.mark.parametrize("before", ["", "import kubernetes_asyncio.config; "], ids=["alone", "imported before"])
+def test_no_file_with_a_key_is_left_of_a_configuration_that_was_read(tmp_path: Path, before: str) -> None:
+    """The process is asked before its end, because one that is killed removes nothing."""
+    now, lifetime = datetime.now(UTC), timedelta(days=1)
+    authority = issuing.new_authority("authority", lifetime, now)
+    leaf = issuing.issue(authority, issuing.Profile("jane", client=True), lifetime, now)
+    ca, certificate, key = (base64.b64encode(each).decode() for each in (authority.certificate, leaf.certificate, leaf.key))
+    config = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "one", "user": "jane"}}],
+        "clusters": [{"name": "one", "cluster": {"server": "https://one", "certificate-authority-data": ca}}],
+        "users": [{"name": "jane", "user": {"client-certificate-data": certificate, "client-key-data": key}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    (tmp_path / "made").mkdir()
+    script = f"""{before}
+import asyncio, os, tempfile
+from apiserver.kubectl import access, kubeconfig
+tempfile.tempdir = {str(tmp_path / "made")!r}
+for _ in range(2):
+    found = asyncio.run(access.load(access.Selection(kubeconfig={str(tmp_path / "config")!r})))
+    print(len(found.tls.get_ca_certs()), os.listdir(tempfile.tempdir))
+"""
+    assert printed(script).splitlines() == ["1 []", "1 []"]
 
 
 def test_who_imports_the_library_afterwards_has_all_of_it() -> None:

@@ -10,8 +10,12 @@ import aiohttp
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
+from apiserver.apis.meta import errors
 from apiserver.endpoints.responses import warning
-from apiserver.kubectl import messages
+from apiserver.kubectl import messages, streams
+
+HOSTILE = "\x1b]52;c;cm0gLXJmIH4K\x07\x9b2J no\nstream"
+"""Sets the clipboard and clears the screen of a terminal that obeys it."""
 
 
 @pytest.mark.parametrize(
@@ -56,3 +60,18 @@ def test_no_object_of_a_library_is_shown() -> None:
     key = ConnectionKey("127.0.0.1", 1, is_ssl=True, ssl=ssl.create_default_context(), proxy=None, proxy_auth=None, proxy_headers_hash=None)
     refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)")
     assert messages.describe(aiohttp.ClientConnectorError(key, refused)) == "Connection refused"
+
+
+@pytest.mark.parametrize("error", [errors.ServiceUnavailable(HOSTILE), errors.Unauthorized(HOSTILE), errors.UnknownStatus(HOSTILE)])
+def test_no_terminal_obeys_what_a_server_answered(error: errors.StatusError) -> None:
+    upgrade = streams.UpgradeFailed(error, "open it")
+    for text in (str(messages.of_status(error, "open it")), str(upgrade), str(upgrade.failure)):
+        assert "]52;c;cm0gLXJmIH4K2J no | stream" in text
+        assert text.isprintable()
+
+
+def test_no_terminal_obeys_why_a_connection_failed_or_ended() -> None:
+    for text in (str(messages.of_transport(ValueError(HOSTILE), "https://one", "open it")), str(streams.End(1011, HOSTILE))):
+        assert text.endswith("]52;c;cm0gLXJmIH4K2J no | stream")
+        assert text.isprintable()
+    assert str(streams.End(1006, "\x1b\x07")) == "the connection broke"
