@@ -27,8 +27,8 @@ from apiserver.client.transport import Disconnected, ExchangeFailed, keep_alive
 
 BUFFER_BYTES: Final = 256 << 10
 """Bytes of a body that wait for its reader before the connection is not read from any more."""
-READ_BYTES: Final = 16 << 10
-"""Received at once: a record of TLS. Without a buffer of ours, 256 KiB would be allocated for each read."""
+READ_BYTES: Final = 64 << 10
+"""Received at once, before others have a turn of the event loop. Without a buffer of ours 256 KiB would be allocated for each read."""
 PIECE_BYTES: Final = 64 << 10
 """Of a request's body are handed to the connection at once."""
 MAX_CHUNKS: Final = 1000

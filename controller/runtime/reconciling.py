@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 120.0
 """One pass that takes longer hangs on something: it is cancelled and tried again, so that it does not hold a worker for ever."""
+TURN_SECONDS: Final = 0.05
+"""For passes that wait for nobody, one after the other, before others have a turn of the event loop."""
 MAX_MESSAGE: Final = 1000
 
 Outcome: TypeAlias = Literal["done", "requeued", "conflict", "error", "terminal"]
@@ -70,12 +73,22 @@ class Controller:
     launcher in a guest's pod), so that no number of objects whose answers do not come keeps another object waiting.
     """
 
-    def __init__(self, name: str, reconciler: Reconciler, *, workers: int | None = 4, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler,
+        *,
+        workers: int | None = 4,
+        observer: Observer | None = None,
+        turn_seconds: float = TURN_SECONDS,
+    ) -> None:
         self.name = name
         self.queue: WorkQueue[Request] = WorkQueue()
         self._reconciler = reconciler
         self._workers = workers
         self._observer = observer
+        self._turn_seconds = turn_seconds
+        self._turn_ends = 0.0
 
     def enqueue(self, request: Request) -> None:
         """Have an object reconciled."""
@@ -96,8 +109,16 @@ class Controller:
     async def _work(self) -> None:
         while True:
             await self._process(await self.queue.get())
-            # A pass that waits for nobody would be followed by the next one, and a lease is to be renewed in this event loop, too.
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Let others have a turn of the event loop if this one has lasted.
+
+        A pass that waits for nobody is followed by the next one, and a lease is to be renewed in this event loop, too.
+        """
+        if time.monotonic() >= self._turn_ends:
             await asyncio.sleep(0)
+            self._turn_ends = time.monotonic() + self._turn_seconds
 
     async def _process(self, request: Request) -> None:
         began = asyncio.get_running_loop().time()
