@@ -139,7 +139,7 @@ def test_passes_that_wait_for_nobody_let_others_have_their_turns(workers: int | 
             await asyncio.sleep(0)
 
     async def scenario() -> None:
-        controller = Controller("test", Busy(), workers=workers)
+        controller = Controller("test", Busy(), workers=workers, turn_seconds=0)
         for number in range(passes):
             controller.enqueue(Request("ns", f"name-{number}"))
         async with asyncio.TaskGroup() as group:
