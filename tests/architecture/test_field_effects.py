@@ -49,7 +49,7 @@ UNSEEN: Final[Mapping[str, str]] = {
 }
 """Fields with which nothing of :func:`acting` differs, and why."""
 GUEST: Final[Mapping[str, Any]] = {"uid": "u-1", "hostname": "testvm", "keys": ()}
-"""What cloud-init is told beside the data that are given."""
+"""Facts that cloud-init is told beside the data that are given."""
 
 
 def acting(written: pairs.Domain) -> list[Any]:

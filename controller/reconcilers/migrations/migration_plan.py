@@ -99,7 +99,7 @@ class Observed:
     lingers: float = 0.0
     """There is no ``target``, and it was not seen to end: its containers may run for so many seconds more."""
     silence: Silence = field(default_factory=Silence)
-    """Whether the node of such a target reports."""
+    """Silence of such a target's node."""
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:

@@ -16,7 +16,7 @@ REMEMBERED: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a row of a list shows of a document."""
+    """Processors and memory of a document, which a row of a list shows."""
 
     memory_bytes: int
     topology: tuple[int, int, int]

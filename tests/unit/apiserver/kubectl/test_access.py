@@ -1,4 +1,4 @@
-"""Where flags, environment and kubeconfig lead: to which cluster and namespace, whom the plugin trusts there, and as whom it comes."""
+"""Ways that flags, environment and kubeconfig lead: to which cluster and namespace, whom the plugin trusts there, and as whom it comes."""
 
 from __future__ import annotations
 

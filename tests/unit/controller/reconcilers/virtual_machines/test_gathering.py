@@ -1,4 +1,4 @@
-"""Who keeps a machine from its disks, and who is looked at when one gives its disks up."""
+"""Rivals that keep a machine from its disks, and machines that are looked at when one gives its disks up."""
 
 from __future__ import annotations
 
