@@ -311,18 +311,13 @@ def _after(seconds: float | None) -> float | None:
 
 def _request(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
     """Return the head of a request."""
-    length = f"Content-Length: {len(body)}\r\n" if body is not None else ""
-    head = f"{method} {quote(target or '/', safe=_VISIBLE)} HTTP/1.1\r\n{_fields(origin.authority, tuple(headers.items()))}{length}\r\n"
-    return head.encode("ascii")
-
-
-@functools.lru_cache(maxsize=64)
-def _fields(authority: str, headers: tuple[tuple[str, str], ...]) -> str:
-    """Return the fields of a request that a client sends with each of its requests."""
-    found = f"Host: {authority}\r\n"
-    for name, value in headers:
+    fields = {"Host": origin.authority, **headers}
+    if body is not None:
+        fields["Content-Length"] = str(len(body))
+    head = f"{method} {quote(target or '/', safe=_VISIBLE)} HTTP/1.1\r\n"
+    for name, value in fields.items():
         # Not a pattern for the value, too: that would take longer for a token than all else here.
         if _NAME.fullmatch(name) is None or not (value.isascii() and value.replace("\t", " ").isprintable()):
             raise NotHTTP(f"the request cannot be sent: its header field {name!r}")
-        found += f"{name}: {value}\r\n"
-    return found
+        head += f"{name}: {value}\r\n"
+    return f"{head}\r\n".encode("ascii")
