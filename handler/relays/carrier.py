@@ -36,15 +36,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
 CHUNK_BYTES: Final = 256 << 10
-"""Read at once; a connection holds four of these at most."""
-MAX_UNSENT_BYTES: Final = 4 * CHUNK_BYTES
+"""Read at once of what a guest's memory and disks come in: from the pod at the source, from the other side at the target. A connection
+holds four of these at most."""
+BACK_BYTES: Final = 32 << 10
+"""Read at once of what comes the other way: answers, and the pages that a guest asks for which runs already."""
+MAX_UNSENT_BYTES: Final = 2 * CHUNK_BYTES
 """Encrypted, and not taken by the other side: a chunk, and OpenSSL's own answers. It has one to each request for a new key, and a peer that
 sends these without an end and reads nothing would fill the memory of all connections."""
 FLUSH_SECONDS: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 64 << 10
-STACK_BYTES: Final = 512 << 10
+STACK_BYTES: Final = 192 << 10
 MAX_DATA_BYTES: Final = 192 << 20
-"""Writable memory of this process: what is beyond it ends a connection, and not virt-handler."""
+"""Writable memory of this process: what is beyond it ends a connection, and not virt-handler. All connections of all migrations that may be
+under way at once have room in it, when nobody reads what they bring."""
 MAX_FILE_BYTES: Final = 1 << 20
 NICE: Final = 5
 """virt-handler's event loop comes first."""
@@ -106,14 +110,16 @@ class Tls:
 
     def __init__(self, link: socket.socket, context: ssl.SSLContext, server_name: str | None) -> None:
         self.link = link
+        self.is_source = server_name is not None
+        """True if this side dialled: the guest goes from here to the other side."""
         self._received, self._encrypted = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._received, self._encrypted, server_side=server_name is None, server_hostname=server_name)
         self._unsent = memoryview(b"")
         self._chunk = memoryview(bytearray(_RECORD_BYTES))
 
     def widen(self) -> None:
-        """Receive much at once from now on."""
-        self._chunk = memoryview(bytearray(CHUNK_BYTES))
+        """Receive as much at once from now on as the other side has to bring."""
+        self._chunk = memoryview(bytearray(BACK_BYTES if self.is_source else CHUNK_BYTES))
 
     @property
     def is_sent(self) -> bool:
@@ -400,8 +406,9 @@ class _Copying:
 
     def __init__(self, tls: Tls, pod: socket.socket, channel: Channel) -> None:
         self._tls, self._pod, self._channel = tls, pod, channel
-        self._up = memoryview(bytearray(CHUNK_BYTES))
-        self._down = memoryview(bytearray(CHUNK_BYTES + _SLACK_BYTES))
+        up, down = (CHUNK_BYTES, BACK_BYTES) if tls.is_source else (BACK_BYTES, CHUNK_BYTES)
+        self._up = memoryview(bytearray(up))
+        self._down = memoryview(bytearray(down + _SLACK_BYTES))
         self.undelivered = self._down[:0]
         """Decrypted, and not yet taken by the pod."""
         self._poll = select.poll()

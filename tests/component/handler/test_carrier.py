@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import select
 import signal
@@ -20,10 +21,11 @@ import pytest
 from apiserver.apis.virt import layout
 from certs import files as publishing
 from certs.reloading import ClientTls, Files
+from controller.reconcilers.settings import MigrationLimits
 from handler.pods import places
-from handler.relays import carrier, carrying
+from handler.relays import carrier, carrying, copying
 from handler.relays.carrying import Carrier
-from handler.relays.header import Header
+from handler.relays.header import TARGET_SOCKETS, Header
 from handler.relays.incoming import Limits
 from handler.relays.outgoing import Outgoing
 from tests.component.handler.test_relays import Scene
@@ -161,6 +163,68 @@ async def test_a_target_that_does_not_read_holds_the_source_up_and_costs_no_memo
             each.close()
 
 
+async def test_a_target_holds_all_connections_of_all_migrations_when_nobody_reads(scene: Scene) -> None:
+    """Both ends of all that there may be at once say what they can, as launchers do that were taken over. There is room for another."""
+    migrations = MigrationLimits().per_cluster
+    target, sources = Carrier(), [Carrier() for _ in range(migrations)]
+    of_each = len(TARGET_SOCKETS) * copying.MAX_CONNECTIONS
+    async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as leading:
+        for each in (target, *sources):
+            stack.push_async_callback(each.end)
+        made = [await led(stack, leading, scene, source, target) for source in sources for _ in range(of_each)]
+        rounds_of_silence = 0
+        while rounds_of_silence < 3:
+            rounds_of_silence = 0 if sum(said(pod) for pods, _ in made for pod in pods) else rounds_of_silence + 1
+            await asyncio.sleep(0.1)
+        (one, other), another = await led(stack, leading, scene, sources[0], target)
+        for sender, receiver in ((one, other), (other, one)):
+            sender.send(b"ping")
+            async with asyncio.timeout(20):
+                assert await asyncio.get_running_loop().sock_recv(receiver, 5) == b"ping"
+        made.append(([], another))
+        assert not [ends for _, ends in made if any(end.done() for end in ends)]
+        assert data_bytes(pid_of(target)) < 0.8 * carrier.MAX_DATA_BYTES
+        for end in itertools.chain.from_iterable(ends for _, ends in made):
+            end.cancel()
+
+
+async def led(
+    stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, source: Carrier, target: Carrier
+) -> tuple[list[socket.socket], list[asyncio.Task[str]]]:
+    """Return the pods' sockets of a connection from one carrier to the other, the source's first, and what waits for its ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        dialled = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+    for link in (dialled, accepted):
+        link.settimeout(0)
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            link.setsockopt(socket.SOL_SOCKET, option, 64 << 10)  # the kernel's memory is not what is looked at
+    ends = [
+        await stack.enter_async_context(source.carried(dialled, ClientTls(scene.source).material, "n2.virt-handler")),
+        await stack.enter_async_context(target.carried(accepted, ClientTls(scene.files).material)),
+    ]
+    for end in ends:
+        await end.shaken()
+    pods, waiting = [], []
+    for end in ends:
+        pod, handed_over = socket.socketpair()
+        pods.append(stack.enter_context(pod))
+        for each in (pod, handed_over):
+            each.settimeout(0)
+        waiting.append(leading.create_task(end.lead(handed_over)))
+    await asyncio.sleep(0)  # both have begun
+    return pods, waiting
+
+
+def said(pod: socket.socket) -> int:
+    """Return how many bytes were taken now."""
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            count += pod.send(bytes(64 << 10))
+    return count
+
+
 def test_who_takes_no_answers_is_not_heard_without_an_end(tmp_path: Path) -> None:
     """OpenSSL answers each request for a new key, of which TLS 1.3 allows any number."""
     authority = Authority(tmp_path)
@@ -220,8 +284,18 @@ def context(authority: Authority, server_name: str | None) -> ssl.SSLContext:
 
 def resident(pid: int) -> int:
     """Return bytes."""
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) << 10
+    return memory(pid, "VmRSS")
+
+
+def data_bytes(pid: int) -> int:
+    """Return what RLIMIT_DATA counts."""
+    return memory(pid, "VmData")
+
+
+def memory(pid: int, line: str) -> int:
+    """Return the bytes of a line of ``/proc/PID/status``."""
+    found = next(each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith(f"{line}:"))
+    return int(found.split()[1]) << 10
 
 
 @pytest.mark.parametrize("scene", [Limits(handshakes_per_address=3, handshake_seconds=60, last_seconds=0.2)], indirect=True)
