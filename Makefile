@@ -5,6 +5,8 @@ PYTHON := python3
 VENV := .venv
 PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
+# What the kernel of an emulated guest says whose timer stood still (docs/development/README.md).
+STALLED := rcu_preempt kthread starved
 TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
 
 .PHONY: help python setup fmt fields lint check checklist mutants test test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
@@ -51,7 +53,7 @@ test: lint  ## every test, those on the real cluster with real guests included, 
 	@$(PY) -m tests.testbed.build kubernetes >/dev/null
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(TESTBED) images debian >/dev/null  # before two processes of tests want it at once
-	$(PY) -m pytest -q -n 3 --dist loadscope tests
+	$(PY) -m pytest -q -n 3 --dist loadscope --reruns 1 --only-rerun "$(STALLED)" -r aR tests
 
 test-drain: setup  ## drain a node of twenty guests, stop in the middle, go on; 5 GiB and ten minutes (DRAIN_GUESTS=6)
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up

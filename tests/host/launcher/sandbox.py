@@ -386,7 +386,7 @@ class Viewer:
             try:
                 data = self._socket.recv(65536)
             except TimeoutError:
-                raise AssertionError(f"{text!r} not seen in {self.seen[-500:]!r}") from None
+                raise AssertionError(f"{text!r} not seen in {self.seen[-2000:]!r}") from None
             if not data:
                 raise AssertionError(f"the console ended; {text!r} not seen in {self.seen[-500:]!r}")
             self.seen += data
