@@ -31,6 +31,5 @@ def with_propagation(vm: Object, status: Object, observed: messages.Status, now:
         "waiting": ("False", "WaitingForAgent", "the QEMU guest agent sets the public keys once it runs in the guest"),
     }
     state, reason, message = found[observed.authorized_keys.state]
-    condition: Object = {"type": conditions.ACCESS_CREDENTIALS, "status": state, "reason": reason, "message": message}
-    condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
-    return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
+    told = objects.new_condition(vm, conditions.ACCESS_CREDENTIALS, state, reason, message)
+    return objects.with_status_condition(status, told, now=times.to_rfc3339(now))

@@ -47,9 +47,8 @@ def with_restarts(vm: Object, status: Object, observed: messages.Status, now: da
         often, cause = "once" if dhcp.restarts == 1 else f"{dhcp.restarts} times", one_line(dhcp.cause, MAX_CAUSE)
         message = f"the guest's DHCP server died and was started again, {often} in this pod; the last time: {cause}"
         reason = conditions.DHCP_RESTARTED
-    condition: Object = {"type": conditions.NETWORK_READY, "status": "True", "reason": reason, "message": message}
-    condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
-    return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
+    told = objects.new_condition(vm, conditions.NETWORK_READY, "True", reason, message)
+    return objects.with_status_condition(status, told, now=times.to_rfc3339(now))
 
 
 def news(vm: Object, status: Object) -> tuple[str, str] | None:

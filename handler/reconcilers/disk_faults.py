@@ -22,7 +22,7 @@ MAX_MESSAGE: Final = 1024
 
 
 def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None:
-    """Return DisksReady=False, without a generation, that names each disk that failed; None where the machine has none of these disks.
+    """Return DisksReady=False that names each disk that failed; None where the machine has none of these disks.
 
     Args:
         vm: the machine as it is stored.
@@ -34,7 +34,7 @@ def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None
         return None
     message = "; ".join(f"disk {each.disk!r}: {FULL if each.full else FAILS}; {IGNORED if each.ignored else TOLD}" for each in found)
     reason = conditions.DISK_FULL if any(each.full for each in found) else conditions.DISK_FAILS
-    return {"type": conditions.DISKS_READY, "status": "False", "reason": reason, "message": one_line(message, MAX_MESSAGE)}
+    return objects.new_condition(vm, conditions.DISKS_READY, "False", reason, one_line(message, MAX_MESSAGE))
 
 
 def news(vm: Object, status: Object, of_plugin: str = "") -> tuple[str, str] | None:

@@ -36,8 +36,8 @@ def with_guest(vm: Object, status: Object, observed: messages.Status, now: datet
         return status, None if observed.stopping else WRITE_SECONDS
     guest = _guest(observed, known or {}, frozenset(each["name"] for each in status.get("interfaces") or ()))
     found = {**status, **({"guest": guest} if guest else {})}
-    condition = _condition(observed.agent, objects.dig(vm, "metadata", "generation") or 0)
-    found["conditions"] = objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))
+    condition = _condition(vm, observed.agent)
+    found = objects.with_status_condition(found, condition, now=times.to_rfc3339(now))
     if known is None:
         return ({**found, "guest": {**guest, "time": times.to_rfc3339(now)}} if guest else found), None
     before = objects.condition(status.get("conditions"), conditions.AGENT_CONNECTED) or {}
@@ -75,15 +75,14 @@ def _words(given: dict[str, str]) -> Object:
     return {key: value for key, value in cut.items() if value}
 
 
-def _condition(agent: messages.AgentStatus, generation: int) -> Object:
+def _condition(vm: Object, agent: messages.AgentStatus) -> Object:
     if not agent.connected:
         found = ("False", "NotConnected", "no QEMU guest agent runs in the guest")
     elif agent.problem:
         found = ("False", "NotAnswering", f"the QEMU guest agent does not answer: {one_line(agent.problem, MAX_PROBLEM)}")
     else:
         found = ("True", "Connected", "")
-    state, reason, message = found
-    return {"type": conditions.AGENT_CONNECTED, "status": state, "reason": reason, "message": message, "observedGeneration": generation}
+    return objects.new_condition(vm, conditions.AGENT_CONNECTED, *found)
 
 
 def _has_just_arrived(observed: messages.Status, now: datetime) -> bool:

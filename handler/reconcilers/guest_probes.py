@@ -38,11 +38,8 @@ def unready(vm: Object, verdict: Verdict) -> str:
 def ending(vm: Object, status: Object, verdict: Verdict, now: datetime) -> Object:
     """Return the status that ends the attempt of a guest that is not alive: virt-handler then asks it to shut down."""
     message = one_line(f"the liveness probe failed: {verdict.dead}", MAX_MESSAGE)
-    generation = objects.dig(vm, "metadata", "generation") or 0
-    ready: Object = {"type": conditions.READY, "status": "False", "reason": conditions.LIVENESS_FAILED, "message": message}
-    ready["observedGeneration"] = generation
-    found = phases.enter(status, phases.STOPPING, now)
-    return {**found, "conditions": objects.with_condition(status.get("conditions"), ready, now=times.to_rfc3339(now))}
+    ready = objects.new_condition(vm, conditions.READY, "False", conditions.LIVENESS_FAILED, message)
+    return objects.with_status_condition(phases.enter(status, phases.STOPPING, now), ready, now=times.to_rfc3339(now))
 
 
 def became_unready(vm: Object, status: Object) -> str:

@@ -106,11 +106,10 @@ def running(
     domain = observed.domain
     if domain is None:
         return dict(old)
-    generation = objects.dig(vm, "metadata", "generation") or 0
     stamp = times.to_rfc3339(now)
     phase = phases.STOPPING if observed.stopping else phases.RUNNING
     status = phases.enter(old, phase, now)
-    status["observedGeneration"] = generation
+    status["observedGeneration"] = objects.generation_of(vm)
     status["domain"] = {"state": domain.state, "reason": one_line(domain.reason, MAX_REASON), "type": domain.type}
     chosen = chosen_cpu.chosen(vm)
     if chosen is not None and (domain.type, domain.cpu_model) == ("kvm", chosen.model):
@@ -127,34 +126,26 @@ def running(
         status["vsock"] = {"cid": domain.cid}
     status["attempts"] = _with_running_time(vm, old, stamp)
     barrier = observed.not_migratable or _plugin_barrier(vm, interfaces)
-    for condition in _conditions(observed, domain, generation, barrier, guest_probes.unready(vm, verdict)):
+    for condition in _conditions(vm, observed, domain, barrier, guest_probes.unready(vm, verdict)):
         if condition["type"] == conditions.MIGRATABLE and not barrier and _is_held_by_claims(old):
             continue  # this side knows nothing of claims
-        status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
+        status = objects.with_status_condition(status, condition, now=stamp)
     if silent := _silent_servers(vm, observed.servers_silent):
         message = printable(f"{silent}; what the guest reads and writes there waits, or fails, until it does")
-        away: Object = {"type": conditions.DISKS_READY, "status": "False", "reason": conditions.DISK_SERVER_SILENT, "message": message}
-        away["observedGeneration"] = generation
-        return {**status, "conditions": objects.with_condition(status.get("conditions"), away, now=stamp)}
+        away = objects.new_condition(vm, conditions.DISKS_READY, "False", conditions.DISK_SERVER_SILENT, message)
+        return objects.with_status_condition(status, away, now=stamp)
     if failing := disk_faults.condition(vm, observed.disk_faults):
-        failing["observedGeneration"] = generation
-        return {**status, "conditions": objects.with_condition(status.get("conditions"), failing, now=stamp)}
-    return _with_disks_found(status, generation, stamp)
+        return objects.with_status_condition(status, failing, now=stamp)
+    return _with_disks_found(vm, status, stamp)
 
 
-def _with_disks_found(status: Object, generation: int, stamp: str) -> Object:
+def _with_disks_found(vm: Object, status: Object, stamp: str) -> Object:
     """Take back that a disk was in the way."""
     known = objects.condition(status.get("conditions"), conditions.DISKS_READY)
     if known is None or known.get("status") == "True":
         return status
-    found = {
-        "type": conditions.DISKS_READY,
-        "status": "True",
-        "reason": conditions.DISKS_FOUND,
-        "message": "",
-        "observedGeneration": generation,
-    }
-    return {**status, "conditions": objects.with_condition(status.get("conditions"), found, now=stamp)}
+    found = objects.new_condition(vm, conditions.DISKS_READY, "True", conditions.DISKS_FOUND, "")
+    return objects.with_status_condition(status, found, now=stamp)
 
 
 def _interface(interface: Interface) -> Object:
@@ -191,7 +182,7 @@ def _is_held_by_claims(status: Object) -> bool:
     return found is not None and (found.get("status"), found.get("reason")) == ("False", conditions.DISKS_NOT_SHARED)
 
 
-def _conditions(observed: messages.Status, domain: messages.DomainStatus, generation: int, barrier: str, unready: str) -> list[Object]:
+def _conditions(vm: Object, observed: messages.Status, domain: messages.DomainStatus, barrier: str, unready: str) -> list[Object]:
     paused = domain.state in ("paused", "pmsuspended")
     if observed.stopping:
         ready = ("False", "Stopping", "the guest was asked to shut down")
@@ -204,10 +195,7 @@ def _conditions(observed: messages.Status, domain: messages.DomainStatus, genera
     pause = ("True", *_pause(domain)) if paused else ("False", "Running", "")
     migratable = ("False", "NotMigratable", printable(barrier)) if barrier else ("True", "Migratable", "")
     found = {conditions.READY: ready, conditions.PAUSED: pause, conditions.MIGRATABLE: migratable}
-    return [
-        {"type": kind, "status": state, "reason": reason, "message": message, "observedGeneration": generation}
-        for kind, (state, reason, message) in found.items()
-    ]
+    return [objects.new_condition(vm, kind, *told) for kind, told in found.items()]
 
 
 def _pause(domain: messages.DomainStatus) -> tuple[str, str]:
@@ -223,9 +211,8 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
     """Return the status after the current attempt ended."""
     old = vm.get("status") or {}
     stamp = times.to_rfc3339(now)
-    generation = objects.dig(vm, "metadata", "generation") or 0
     status = phases.without_guest(phases.enter(old, power.PHASES[end.result], now))
-    status["observedGeneration"] = generation
+    status["observedGeneration"] = objects.generation_of(vm)
     number = power.current_attempt(vm)
     status["attempts"] = [
         {**each, "endTime": stamp, "result": end.result, "message": end.message}
@@ -233,24 +220,16 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
         else dict(each)
         for each in old.get("attempts") or ()
     ]
-    ready: Object = {
-        "type": conditions.READY,
-        "status": "False",
-        "reason": end.reason,
-        "message": end.message,
-        "observedGeneration": generation,
-    }
-    return {**status, "conditions": objects.with_condition(status["conditions"], ready, now=stamp)}
+    ready = objects.new_condition(vm, conditions.READY, "False", end.reason, end.message)
+    return objects.with_status_condition(status, ready, now=stamp)
 
 
 def not_understood(vm: Object, why: str, now: datetime) -> Object:
     """Return the status of a machine whose launcher is not understood here; the same content as before when it already says so."""
     rest = "no guest can be started there" if phases.phase_of(vm) == phases.SCHEDULED else "its guest goes on, and a restart ends that"
     message = f"nothing is known of the machine: {printable(why)}; {rest}"
-    told: Object = {"type": conditions.READY, "status": "Unknown", "reason": conditions.LAUNCHER_NOT_UNDERSTOOD, "message": message}
-    told["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
-    old = vm.get("status") or {}
-    return {**old, "conditions": objects.with_condition(old.get("conditions"), told, now=times.to_rfc3339(now))}
+    told = objects.new_condition(vm, conditions.READY, "Unknown", conditions.LAUNCHER_NOT_UNDERSTOOD, message)
+    return objects.with_status_condition(vm.get("status") or {}, told, now=times.to_rfc3339(now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,16 +246,13 @@ def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: da
     if fault is None and (known is None or known.get("status") == "True"):
         return status
     told = ("False", fault.reason, printable(fault.message)) if fault is not None else ("True", "Ready", "")
-    condition: Object = dict(zip(("type", "status", "reason", "message"), (conditions.NETWORK_READY, *told), strict=True))
-    condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
-    return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
+    return objects.with_status_condition(status, objects.new_condition(vm, conditions.NETWORK_READY, *told), now=times.to_rfc3339(now))
 
 
 def with_disks_fault(vm: Object, status: Object, reason: str, message: str, now: datetime) -> Object:
     """Return the status with what is wrong with a disk, whether its guest runs or cannot start on this node yet."""
-    condition: Object = {"type": conditions.DISKS_READY, "status": "False", "reason": reason, "message": printable(message)}
-    condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
-    return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
+    told = objects.new_condition(vm, conditions.DISKS_READY, "False", reason, printable(message))
+    return objects.with_status_condition(status, told, now=times.to_rfc3339(now))
 
 
 def waiting_for_disks(vm: Object, names: Sequence[str], message: str, now: datetime, *, full: bool) -> Object:
@@ -332,11 +308,10 @@ def is_news_of_disks(vm: Object, status: Object) -> bool:
 def waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
     """Return the status while the start waits for a disk, for this reason of DisksReady=False."""
     old = vm.get("status") or {}
-    generation, stamp = objects.dig(vm, "metadata", "generation") or 0, times.to_rfc3339(now)
+    stamp = times.to_rfc3339(now)
     status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)
     for kind, why in ((conditions.DISKS_READY, reason), (conditions.READY, conditions.DISKS_NOT_READY)):
-        condition = {"type": kind, "status": "False", "reason": why, "message": message, "observedGeneration": generation}
-        status["conditions"] = objects.with_condition(status.get("conditions"), condition, now=stamp)
+        status = objects.with_status_condition(status, objects.new_condition(vm, kind, "False", why, message), now=stamp)
     return status
 
 
@@ -357,5 +332,4 @@ def _missing_images(vm: Object, names: Sequence[str]) -> str:
 
 def with_disks_found(vm: Object, now: datetime) -> Object:
     """Return the status once the images are there and the guest is not yet: from now on the start has a time limit again."""
-    generation = objects.dig(vm, "metadata", "generation") or 0
-    return _with_disks_found(dict(vm.get("status") or {}), generation, times.to_rfc3339(now))
+    return _with_disks_found(vm, dict(vm.get("status") or {}), times.to_rfc3339(now))

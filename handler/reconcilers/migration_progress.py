@@ -73,7 +73,7 @@ def plan(
     status = {**old, "progress": figures(known, now)}
     condition = _condition(migration, known, course)
     if condition is not None:
-        status["conditions"] = objects.with_condition(old.get("conditions"), condition, now=times.to_rfc3339(now))
+        status = objects.with_status_condition(status, condition, now=times.to_rfc3339(now))
     if condition is None and _without_time(status["progress"]) == _without_time(old.get("progress") or {}):
         return Step(course)
     if course.tried is not None and (left := course.tried + write_seconds - seconds) > 0:
@@ -160,8 +160,7 @@ def _condition(migration: Mapping[str, Any], known: messages.MigrationStatus, co
 
 
 def _made(migration: Mapping[str, Any], status: str, reason: str, message: str) -> Object:
-    generation = int(objects.dig(migration, "metadata", "generation") or 0)
-    return {"type": progress.CONVERGING, "status": status, "reason": reason, "message": message, "observedGeneration": generation}
+    return objects.new_condition(migration, progress.CONVERGING, status, reason, message)
 
 
 def amounts(known: messages.MigrationStatus) -> tuple[int, int, int]:

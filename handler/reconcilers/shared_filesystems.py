@@ -31,9 +31,8 @@ def with_filesystems(vm: Object, status: Object, observed: messages.Status, now:
     state, reason, message = ("True", "Served", "")
     if lost:
         state, reason, message = ("False", conditions.FILESYSTEM_LOST, f"file system {', '.join(lost)}: {LOST}")
-    condition: Object = {"type": conditions.FILESYSTEMS_READY, "status": state, "reason": reason, "message": message}
-    condition["observedGeneration"] = objects.dig(vm, "metadata", "generation") or 0
-    return {**status, "conditions": objects.with_condition(status.get("conditions"), condition, now=times.to_rfc3339(now))}
+    told = objects.new_condition(vm, conditions.FILESYSTEMS_READY, state, reason, message)
+    return objects.with_status_condition(status, told, now=times.to_rfc3339(now))
 
 
 def loss(vm: Object, status: Object) -> str:

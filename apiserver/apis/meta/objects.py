@@ -62,6 +62,11 @@ def resource_version_of(obj: Mapping[str, Any]) -> str:
     return dig(obj, "metadata", "resourceVersion") or ""
 
 
+def generation_of(obj: Mapping[str, Any]) -> int:
+    """Return ``metadata.generation``: which version of the spec this is; 0 where there is none."""
+    return int(dig(obj, "metadata", "generation") or 0)
+
+
 def labels_of(obj: Mapping[str, Any]) -> dict[str, str]:
     """Return ``metadata.labels``, not to be written to."""
     return dig(obj, "metadata", "labels") or {}
@@ -128,6 +133,11 @@ def is_true(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> bool:
     return found is not None and found.get("status") == "True"
 
 
+def new_condition(obj: Mapping[str, Any], type_: str, status: str, reason: str, message: str) -> Object:
+    """Return a condition about the present generation of an object, as :func:`with_condition` takes it: without times."""
+    return {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": generation_of(obj)}
+
+
 def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[str, Any], *, now: str) -> list[Object]:
     """Return the list with ``new`` in place of the condition of its type, or at its end.
 
@@ -143,6 +153,11 @@ def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[
             return result
     placed["lastTransitionTime"] = now
     return [*result, placed]
+
+
+def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, now: str) -> Object:
+    """Return a status with ``new`` among its conditions, as of :func:`with_condition`."""
+    return {**status, "conditions": with_condition(status.get("conditions"), new, now=now)}
 
 
 def without_condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> list[Object]:

@@ -36,7 +36,5 @@ def withheld(migration: Mapping[str, Any], message: str, now: datetime) -> dict[
 
 
 def _with(migration: Mapping[str, Any], state: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
-    status = dict(migration.get("status") or {})
-    generation = int(objects.dig(migration, "metadata", "generation") or 0)
-    new = {"type": RELEASED, "status": state, "reason": reason, "message": message, "observedGeneration": generation}
-    return {**status, "conditions": objects.with_condition(status.get("conditions"), new, now=times.to_rfc3339(now))}
+    new = objects.new_condition(migration, RELEASED, state, reason, message)
+    return objects.with_status_condition(migration.get("status") or {}, new, now=times.to_rfc3339(now))

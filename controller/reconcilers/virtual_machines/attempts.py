@@ -12,7 +12,7 @@ from typing import Final
 
 from apiserver.apis.meta import backoff, times
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, condition, dig
+from apiserver.apis.meta.objects import Object, condition, dig, generation_of
 from apiserver.apis.virt import conditions, phases, power
 from controller.reconcilers.pods import pod_state
 
@@ -38,7 +38,7 @@ def is_stopped(vm: Object) -> bool:
 
 def is_outdated(vm: Object) -> bool:
     """True if the spec was edited since the newest attempt was begun, and no guest of it was started: its pod is of the spec before."""
-    return phases.phase_of(vm) == phases.SCHEDULING and power.is_older(power.newest_attempt(vm), _generation(vm))
+    return phases.phase_of(vm) == phases.SCHEDULING and power.is_older(power.newest_attempt(vm), generation_of(vm))
 
 
 def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
@@ -53,7 +53,7 @@ def failed_nodes(vm: Object) -> tuple[str, ...]:
     """Return the nodes of the failed starts in a row, of the spec as it is, that came before the next one."""
     nodes: list[str] = []
     for each in reversed(_all(vm)):
-        if each.get("result") != power.RESULT_FAILED or each.get("runningTime") or power.is_older(each, _generation(vm)):
+        if each.get("result") != power.RESULT_FAILED or each.get("runningTime") or power.is_older(each, generation_of(vm)):
             break
         if each.get("nodeName"):
             nodes.append(each["nodeName"])
@@ -103,10 +103,6 @@ def _container_began(vm: Object, pod: Object) -> str | None:
 def start_seconds(vm: Object) -> int:
     """Return the time after which a start counts as failed."""
     return int(dig(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
-
-
-def _generation(vm: Object) -> int:
-    return int(dig(vm, "metadata", "generation") or 0)
 
 
 def _all(vm: Object) -> list[Object]:

@@ -20,7 +20,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, condition, dig, name_of, with_condition, without_condition
+from apiserver.apis.meta.objects import Object, condition, dig, name_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt import conditions
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.pods import pod_state
@@ -48,7 +48,7 @@ def report(seen: Observed) -> tuple[Action, ...]:
     found, known = _of_pod(seen), _known(seen)
     if found is not None and (known is None or known.get("reason") == conditions.EVICTION_ALLOWED):
         reason, message = found
-        new = statuses.new_condition(seen, conditions.DISRUPTION_TARGET, "True", reason, message)
+        new = new_condition(seen.vm, conditions.DISRUPTION_TARGET, "True", reason, message)
         changed = with_condition(dig(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
         return (WriteStatus({**statuses.status_of(seen), "conditions": changed}), Emit("Warning", reason, message))
     if found is None and known is not None and _goes_on(seen) and not _settles(seen):

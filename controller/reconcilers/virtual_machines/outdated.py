@@ -13,7 +13,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, condition, dig, with_condition, without_condition
+from apiserver.apis.meta.objects import Object, condition, dig, new_condition, with_condition, without_condition
 from apiserver.apis.virt import conditions, evictions, names, phases
 from controller.reconcilers.actions import Action, WriteStatus
 from controller.reconcilers.migrations import migratable
@@ -84,7 +84,7 @@ def marked(seen: Observed, status: Object) -> Object:
     found = way(seen.vm, seen.claims, seen.settings)
     image = one_line(image_of(pod), MAX_IMAGE)
     message = f"virt-launcher is of image {image}, and that of this release is {seen.settings.launcher_image}; {found.words}"
-    new = statuses.new_condition(seen, conditions.LAUNCHER_OUTDATED, "True", found.reason, message)
+    new = new_condition(seen.vm, conditions.LAUNCHER_OUTDATED, "True", found.reason, message)
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}
 
 

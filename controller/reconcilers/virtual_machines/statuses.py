@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, dig, with_condition
+from apiserver.apis.meta.objects import Object, dig, generation_of, new_condition, with_condition
 from apiserver.apis.virt import conditions, phases
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.virtual_machines.observed import Observed
@@ -14,27 +14,17 @@ def status_of(seen: Observed) -> Object:
     return dict(seen.vm.get("status") or {})
 
 
-def generation(seen: Observed) -> int:
-    """Return the generation of the spec that is decided on."""
-    return int(dig(seen.vm, "metadata", "generation") or 0)
-
-
-def new_condition(seen: Observed, type_: str, status: str, reason: str, message: str) -> Object:
-    """Return a condition about this generation, without times."""
-    return {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": generation(seen)}
-
-
 def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
     """Return the conditions with this Ready."""
     now = times.to_rfc3339(seen.now)
-    return with_condition(dig(seen.vm, "status", "conditions"), new_condition(seen, conditions.READY, status, reason, message), now=now)
+    return with_condition(dig(seen.vm, "status", "conditions"), new_condition(seen.vm, conditions.READY, status, reason, message), now=now)
 
 
 def report(seen: Observed, status: str, reason: str, message: str, *, warn: bool, phase: str = "") -> tuple[Action, ...]:
     """Write a Ready of this status, and an Event that says the same; once."""
     new = {**status_of(seen), "conditions": ready(seen, status, reason, message)}
     if phase:
-        new = {**phases.enter(new, phase, seen.now), "observedGeneration": generation(seen)}
+        new = {**phases.enter(new, phase, seen.now), "observedGeneration": generation_of(seen.vm)}
     return write(seen, new, Emit("Warning" if warn else "Normal", reason, message))
 
 

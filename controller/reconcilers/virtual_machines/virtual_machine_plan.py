@@ -27,8 +27,10 @@ from apiserver.apis.meta.objects import (
     condition,
     dig,
     finalizers_of,
+    generation_of,
     is_deleting,
     name_of,
+    new_condition,
     uid_of,
     with_condition,
     without_condition,
@@ -274,7 +276,7 @@ def _hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
         "podIP": next(iter(pod_state.addresses_of(pod)), ""),
         "conditions": found,
         "attempts": attempts.changed(seen.vm, power.current_attempt(seen.vm), {"nodeName": node}),
-        "observedGeneration": statuses.generation(seen),
+        "observedGeneration": generation_of(seen.vm),
     }
     told = power.newest_attempt(seen.vm).get("nodeName") == node  # and somebody edited the status since
     event = () if told else (Emit("Normal", "Scheduled", f"pod {name_of(pod)} runs on node {node}"),)
@@ -298,7 +300,7 @@ def _report_obstacle(seen: Observed, pod: Object) -> tuple[Action, ...]:
     text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands, unbound, foreign)))
     status = _without_lack(seen, pod, statuses.ready(seen, "False", reason, text))
     if unbound:
-        lacking = statuses.new_condition(seen, conditions.DISKS_READY, "False", conditions.CLAIM_NOT_BOUND, unbound)
+        lacking = new_condition(seen.vm, conditions.DISKS_READY, "False", conditions.CLAIM_NOT_BOUND, unbound)
         status["conditions"] = with_condition(status["conditions"], lacking, now=times.to_rfc3339(seen.now))
     return statuses.write(seen, status, Emit("Warning", reason, text))
 
@@ -349,11 +351,11 @@ def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 def _wait_for_networks(seen: Observed, phase: str, told: tuple[str, str], *others: Object) -> tuple[Action, ...]:
     """Say (reason, message) of a network, before there is a pod or while the kubelet tries to make its sandbox, and requeue."""
-    lacking = statuses.new_condition(seen, conditions.NETWORK_READY, "False", *told)
+    lacking = new_condition(seen.vm, conditions.NETWORK_READY, "False", *told)
     status = {
         **phases.enter(statuses.status_of(seen), phase, seen.now),
         "conditions": statuses.ready(seen, "False", *told),
-        "observedGeneration": statuses.generation(seen),
+        "observedGeneration": generation_of(seen.vm),
     }
     for each in (lacking, *others):
         status["conditions"] = with_condition(status["conditions"], each, now=times.to_rfc3339(seen.now))
@@ -400,7 +402,7 @@ def _record_end(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
         **phases.enter(statuses.status_of(seen), power.PHASES[result], seen.now),
         "conditions": statuses.ready(seen, "False", f"Attempt{result}", message),
         "attempts": attempts.changed(seen.vm, current, end),
-        "observedGeneration": statuses.generation(seen),
+        "observedGeneration": generation_of(seen.vm),
     }
     status = phases.without_guest(status)
     status["conditions"] = without_condition(status["conditions"], conditions.LAUNCHER_OUTDATED)
@@ -518,7 +520,7 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
 
 def _record_start(seen: Observed, pod: Object, attempt: int, choice: node_pool.Choice | None) -> tuple[Action, ...]:
     now = times.to_rfc3339(seen.now)
-    begun = {"number": attempt, "generation": statuses.generation(seen), "podName": name_of(pod), "startTime": now}
+    begun = {"number": attempt, "generation": generation_of(seen.vm), "podName": name_of(pod), "startTime": now}
     status = {
         **phases.enter(statuses.status_of(seen), phases.SCHEDULING, seen.now),
         "attempt": attempt,
@@ -527,12 +529,12 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: node_pool.C
             statuses.ready(seen, "False", "PodNotRunning", f"pod {name_of(pod)} was created"), _disks_ready(seen), now=now
         ),
         "attempts": [*(dig(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
-        "observedGeneration": statuses.generation(seen),
+        "observedGeneration": generation_of(seen.vm),
     }
     for kind in (conditions.DISRUPTION_TARGET, conditions.MIGRATABLE):
         status["conditions"] = without_condition(status["conditions"], kind)
     if barrier := disk_claims.not_migratable(seen.vm, seen.claims):
-        told = statuses.new_condition(seen, conditions.MIGRATABLE, "False", conditions.DISKS_NOT_SHARED, barrier)
+        told = new_condition(seen.vm, conditions.MIGRATABLE, "False", conditions.DISKS_NOT_SHARED, barrier)
         status["conditions"] = with_condition(status["conditions"], told, now=now)
     if conditions.waits_for_network(seen.vm):
         status["conditions"] = without_condition(status["conditions"], conditions.NETWORK_READY)
@@ -565,14 +567,14 @@ def _wait_for_disks(seen: Observed, reason: str, message: str) -> tuple[Action, 
     status = {
         **phases.enter(statuses.status_of(seen), phases.PENDING, seen.now),
         "conditions": _disks_lacking(seen, reason, message),
-        "observedGeneration": statuses.generation(seen),
+        "observedGeneration": generation_of(seen.vm),
     }
     return statuses.write(seen, status, Emit("Warning", reason, message))
 
 
 def _disks_lacking(seen: Observed, reason: str, message: str) -> list[Object]:
     """Return the conditions of a machine that waits for what its disks are made of."""
-    lacking = statuses.new_condition(seen, conditions.DISKS_READY, "False", reason, message)
+    lacking = new_condition(seen.vm, conditions.DISKS_READY, "False", reason, message)
     return with_condition(statuses.ready(seen, "False", conditions.DISKS_NOT_READY, message), lacking, now=times.to_rfc3339(seen.now))
 
 
@@ -589,7 +591,7 @@ def _rest(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     if decision.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
         # What would say so again is gone. If it stayed, an edit of the strategy would start the machine, days later.
         status["conditions"] = without_condition(status["conditions"], conditions.DISRUPTION_TARGET)
-    status["observedGeneration"] = statuses.generation(seen)
+    status["observedGeneration"] = generation_of(seen.vm)
     told = Emit("Normal", power.RESULT_STOPPED, f"{decision.message}: no further attempt begins")
     return statuses.write(seen, status, *((told,) if gives_up else ()))
 
@@ -604,4 +606,4 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 def _disks_ready(seen: Observed) -> Object:
     claims = disk_claims.claims_of(seen.vm)
     message = f"found {', '.join(claims)}" if claims else "no disk needs a claim"
-    return statuses.new_condition(seen, conditions.DISKS_READY, "True", conditions.DISKS_FOUND if claims else "NoClaims", message)
+    return new_condition(seen.vm, conditions.DISKS_READY, "True", conditions.DISKS_FOUND if claims else "NoClaims", message)

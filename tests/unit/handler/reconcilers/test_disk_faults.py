@@ -40,7 +40,7 @@ def with_disks(*names: str) -> dict[str, Any]:
 )
 def test_the_condition_names_the_disk_and_what_the_guest_knows(faults: list[DiskFault], reason: str, message: str) -> None:
     found = disk_faults.condition(with_disks("other", "data"), [*faults, DiskFault("forged", full=True)])
-    assert found == {"type": "DisksReady", "status": "False", "reason": reason, "message": message}
+    assert found == {"type": "DisksReady", "status": "False", "reason": reason, "message": message, "observedGeneration": 3}
 
 
 def test_of_several_the_full_one_says_the_reason_and_all_are_named() -> None:
