@@ -10,7 +10,7 @@ from apiserver.apis.virt import conditions
 from apiserver.apis.virt.v1alpha1 import types
 
 ROOT = Path(__file__).parents[2]
-OF_A_TYPE = frozenset({"condition", "without_condition", "is_true", "a_condition"})
+OF_A_TYPE = frozenset({"condition", "new_condition", "without_condition", "is_true", "a_condition"})
 """Functions whose second argument is the type of a condition."""
 
 
