@@ -160,6 +160,8 @@ class _Session:
 
     def _authorize(self, refused: Unauthorized) -> None:
         """Get what the registry wants to see."""
+        if refused.origin != self._origin:
+            raise refused  # the server of tokens that a stranger names would get the login
         login = credentials.of_registry(self._secret, self._host)
         kind, _, rest = refused.challenge.partition(" ")
         if kind.lower() == "basic" and login:

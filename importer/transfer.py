@@ -47,9 +47,11 @@ class Body:
 class Unauthorized(ImportFailed):
     """The server wants to know who asks."""
 
-    def __init__(self, message: str, challenge: str) -> None:
+    def __init__(self, message: str, challenge: str, origin: tuple[str, str, int]) -> None:
         super().__init__(message)
         self.challenge = challenge
+        self.origin = origin
+        """Who says so, to whom the first server may have redirected."""
 
 
 class Transfer:
@@ -148,7 +150,7 @@ def _checked(address: Address, connection: http.client.HTTPConnection, response:
     if response.status not in (200, 206):
         connection.close()
         if response.status == 401:
-            raise Unauthorized(f"{address} answers 401 {_HINTS[401]}", response.headers.get("WWW-Authenticate") or "")
+            raise Unauthorized(f"{address} answers 401 {_HINTS[401]}", response.headers.get("WWW-Authenticate") or "", address.origin)
         raise ImportFailed(f"{address} answers {response.status} {_HINTS.get(response.status, '')}".rstrip())
     tag = response.headers.get("ETag") or ""
     validator = tag if tag.startswith('"') and tag.isascii() and len(tag) < 256 else ""  # a weak one does not mean the same bytes

@@ -4,9 +4,9 @@ One of the two is not enough. While virt-handler lives it knows better than anyb
 wrote the opposite because the kubelet is away would be contradicted at once, for ever.
 
 The kubelet's word is the node's Ready condition (Unknown when its heartbeats do not come), virt-handler's the Lease of its node. Clocks
-of two nodes are never compared: a Lease holds for its ``leaseDurationSeconds`` from when this process saw its ``renewTime`` change, as
-in leader election. A process that has just begun grants every Lease that much. It loses leadership, and begins anew, before an API
-server that was away could make all of them look expired.
+of two nodes are never compared: a Lease holds for its ``leaseDurationSeconds``, and two minutes at most, from when this process saw its
+``renewTime`` change, as in leader election. A process that has just begun grants every Lease that much. It loses leadership, and begins
+anew, before an API server that was away could make all of them look expired.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from apiserver.client.rest import Client
 
 HOLD_SECONDS: Final = 40.0
 """The time for which a sign of life counts that is no Lease, or one without a duration."""
+MAX_HOLD_SECONDS: Final = 120.0
+"""The longest time for which a Lease counts, whatever it says: a node that was taken over says years, and is switched off."""
 BY_CONTRACT: Final = "contract"
 """Index of Leases: :data:`STRANGER`, of virt-handlers of another contract."""
 STRANGER: Final = "stranger"
@@ -81,7 +83,7 @@ class SignsOfLife:
     def lease_seen(self, lease: Object) -> None:
         """Take note of a Lease; only another ``renewTime`` than before is a sign of life."""
         name, renewed = name_of(lease), str(dig(lease, "spec", "renewTime") or "")
-        holds = float(dig(lease, "spec", "leaseDurationSeconds") or HOLD_SECONDS)
+        holds = min(float(dig(lease, "spec", "leaseDurationSeconds") or HOLD_SECONDS), MAX_HOLD_SECONDS)
         known = self._signs.get(name)
         if known is None or known.renew_time != renewed:
             self._signs[name] = _Sign(renewed, holds, self._elapsed())

@@ -76,6 +76,16 @@ def test_a_login_goes_to_the_server_of_tokens_and_to_none_that_it_redirects_to(h
     assert disk(here.volume) == IMAGE
 
 
+def test_a_server_that_the_registry_redirects_to_does_not_name_the_server_of_tokens(here: Here) -> None:
+    tokens = Files({"/token": b'{"token": "t0ken"}'})
+    with serving(tokens, here.pair) as realm:
+        elsewhere = Files(authorization="x", challenge=f'Bearer realm="{realm}/token",service="other"')
+        with serving(elsewhere, here.pair) as other, serving(Files(redirects={"/v2/disks/a/manifests/1": f"{other}/a"}), here.pair) as url:
+            assert "answers 401" in here.run(url)
+    assert sent_to(elsewhere) == [None]
+    assert not tokens.asked
+
+
 def test_a_login_is_not_sent_without_encryption(here: Here) -> None:
     tokens = Files({"/token": b'{"token": "t0ken"}'})
     with serving(tokens) as realm, here.registry(a_registry("disks/a", LAYER), realm) as url:

@@ -52,6 +52,14 @@ def test_a_lease_that_changed_in_something_else_was_not_renewed(signs: SignsOfLi
     assert signs.left("node1") == 30.0
 
 
+def test_no_lease_holds_for_longer_than_two_minutes(signs: SignsOfLife, elapsed: Elapsed) -> None:
+    signs.lease_seen(a_lease("a", leaseDurationSeconds=2**31 - 1))
+    elapsed.now += 119
+    assert signs.left("node1") == 1.0
+    elapsed.now += 1
+    assert signs.left("node1") == 0.0
+
+
 def test_an_absent_lease_says_nothing_and_a_deleted_one_nothing_any_more(signs: SignsOfLife) -> None:
     assert signs.left("node1") == 0.0
     signs.lease_seen(a_lease("a"))
