@@ -19,6 +19,7 @@ WAIT_SECONDS: Final = 30.0
 """Of one reader; the launcher gives whoever it asks itself less."""
 FRESH_SECONDS: Final = 5.0
 """An answer is everybody's for so long: a refusal, too. Two kinds of the longest texts stay below what a launcher may say."""
+MIN_FORGET_SECONDS: Final = 0.1
 MAX_REFUSAL: Final = 512
 RETRY_SECONDS: Final = 5
 
@@ -38,6 +39,7 @@ class Reads:
         self._wait_seconds = wait_seconds
         self._fresh_seconds = fresh_seconds
         self._asked: dict[_Text, Pending] = {}
+        self._next: asyncio.TimerHandle | None = None
 
     async def read(self, pod_uid: str, what: str) -> str:
         """Return the text that the launcher of this pod tells. It is the pod's word: not to be trusted.
@@ -69,13 +71,17 @@ class Reads:
             pending = self._asked[_Text(pod_uid, what)] = connection.begin(messages.Read(what))
         except Disconnected as error:
             raise errors.ServiceUnavailable("its virt-launcher has just hung up", _AGAIN) from error
+        self._forget()
         return pending
 
     def _forget(self) -> None:
-        """Forget answers that are not fresh any more, and what was asked on connections that are gone."""
-        now = asyncio.get_running_loop().time()
-        fresh = self._fresh_seconds
+        """Forget answers that are not fresh any more, now and as long as there are others: nobody else may ever ask."""
+        loop = asyncio.get_running_loop()
+        now, fresh = loop.time(), self._fresh_seconds
         self._asked = {text: each for text, each in self._asked.items() if each.answered_at is None or now - each.answered_at < fresh}
+        if self._next is not None:
+            self._next.cancel()
+        self._next = loop.call_later(max(fresh, MIN_FORGET_SECONDS), self._forget) if self._asked else None
 
 
 _AGAIN: Final = errors.Details(retry_after_seconds=RETRY_SECONDS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, fields, is_dataclass
@@ -25,7 +26,10 @@ MAX_REPLY_BYTES: Final = 1 << 19
 MAX_CONTENT_BYTES: Final = 192 << 10
 """Of the text of a ``Content`` as JSON writes it: what virt-handler lets a launcher say in two seconds."""
 MAX_ITEMS: Final = 128
-"""In a list: twice what the longest of them holds, and what virt-handler keeps of a status that a hostile pod made up stays small."""
+"""In a list: twice what the longest of them holds."""
+MAX_HELD_BYTES: Final = 1 << 19
+"""Memory of the texts of a status, of which virt-handler keeps one of each pod of its node. A hostile launcher makes four times as much of
+a line by one character, and sixteen thousand texts by lists of lists; an honest one takes two thirds of this at most."""
 
 MAX_INTEGER: Final = (1 << 63) - 1
 MAX_RELEASE: Final = 64
@@ -143,8 +147,23 @@ def _decode_from_launcher(line: bytes) -> messages.FromLauncher:
     document = _parse(line)
     if document.get("type") == messages.Hello.__name__:
         _check_version(document.get("body"))
-    message: messages.FromLauncher = _checked(_kind(document, _FROM_LAUNCHER), document.get("body"), "body")
+    body = document.get("body")
+    message: messages.FromLauncher = _checked(_kind(document, _FROM_LAUNCHER), body, "body")
+    if isinstance(message, messages.Content):
+        if len(message.text) > MAX_CONTENT_BYTES:
+            raise ProtocolError(f"body.text: more than {MAX_CONTENT_BYTES} characters")
+    elif _held(body) > MAX_HELD_BYTES:
+        raise ProtocolError(f"the texts of a line take more than {MAX_HELD_BYTES} bytes of memory")
     return message
+
+
+def _held(value: object) -> int:
+    """Return the bytes of memory that the texts of a JSON document take, of which names of members are not kept."""
+    if isinstance(value, str):
+        return sys.getsizeof(value)
+    if isinstance(value, dict):
+        return sum(map(_held, value.values()))
+    return sum(map(_held, value)) if isinstance(value, list) else 0
 
 
 def _check_version(hello: object) -> None:

@@ -44,8 +44,8 @@ class Scene:
         self.targets = {"uid-1": Target(POD), "uid-off": Target(POD, "the guest does not run")}
         tls = ServerTls(self.authority.node("n"), clients=ssl.CERT_REQUIRED)
         lookup = lambda _machine, uid: self.targets.get(uid)  # noqa: E731 - as the agent's
-        asking = Reads(self.links, wait_seconds=wait_seconds, fresh_seconds=fresh_seconds)
-        answers = Reading(asking.read, {"song": json.loads})
+        self.asking = Reads(self.links, wait_seconds=wait_seconds, fresh_seconds=fresh_seconds)
+        answers = Reading(self.asking.read, {"song": json.loads})
         self.server = Server(lookup, tls, host="127.0.0.1", port=0, kubelet=root, reads=answers)
 
     @asynccontextmanager
@@ -96,6 +96,13 @@ async def test_an_answer_that_is_not_fresh_any_more_is_asked_for_again(scene: Sc
     scene.launcher.texts["song"] = '{"lo": 2}'
 
     assert await scene.get() == (200, {"lo": 2})
+
+
+@pytest.mark.parametrize("scene", [{"fresh_seconds": 0.2}], indirect=True)
+async def test_an_answer_for_which_nobody_asks_again_is_not_kept(scene: Scene) -> None:
+    await scene.get()
+    assert scene.asking._asked
+    await eventually(lambda: not scene.asking._asked)
 
 
 async def test_only_virt_api_reads(scene: Scene) -> None:

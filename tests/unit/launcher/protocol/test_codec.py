@@ -174,7 +174,7 @@ def test_a_long_line_is_refused_although_its_end_came_with_it() -> None:
 def a_hello(**status: Any) -> bytes:
     document = json.loads(encode(messages.Hello(messages.PROTOCOL, "x", messages.Status(1))))
     document["body"]["status"] |= status
-    return json.dumps(document).encode() + b"\n"
+    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
 
 def test_a_launcher_has_shorter_lines_and_lists() -> None:
@@ -187,6 +187,27 @@ def test_a_launcher_has_shorter_lines_and_lists() -> None:
         codec.replies().receive(a_hello(interfaces=[*most, most[0]]))
     with pytest.raises(ProtocolError, match="would take"):
         encode(messages.Hello(messages.PROTOCOL, "x" * MAX_REPLY_BYTES, messages.Status(1)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"not_migratable": "a" * (300 << 10) + "\U0001f600"},
+        {"interfaces": [{"name": "", "mac": "", "ip_addresses": ["aa"] * MAX_ITEMS}] * MAX_ITEMS},
+    ],
+)
+def test_texts_that_take_much_more_memory_than_their_line_are_refused(body: dict[str, Any]) -> None:
+    line = a_hello(**body)
+    assert len(line) < MAX_REPLY_BYTES
+    with pytest.raises(ProtocolError, match="bytes of memory"):
+        codec.replies().receive(line)
+
+
+def test_a_text_that_was_asked_for_is_as_long_as_a_launcher_may_send_it_and_no_longer() -> None:
+    for length, refusal in ((codec.MAX_CONTENT_BYTES, ""), (codec.MAX_CONTENT_BYTES + 1, "characters")):
+        line = encode(messages.Content(1, "x" * length))
+        with pytest.raises(ProtocolError, match=refusal) if refusal else contextlib.nullcontext():
+            assert codec.replies().receive(line)
 
 
 def test_the_longest_honest_status_fits() -> None:
