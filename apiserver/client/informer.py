@@ -33,6 +33,7 @@ from apiserver.client import watching
 from apiserver.client.backoff import Backoff
 from apiserver.client.rest import Client, TransportError
 from apiserver.client.store import Callback, Indexer, Store
+from apiserver.client.turns import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ INITIAL_IDLE_SECONDS: Final = 30.0
 """A server that ignores ``sendInitialEvents`` sends no bookmark: after this silence it gets a list."""
 SHORT_WATCH_SECONDS: Final = 1.0
 TURN_SECONDS: Final = 0.01
-"""For objects that came at once, before others have a turn."""
+"""For objects that came at once, before others have a turn of the event loop: whoever may make objects makes many."""
 _CHANGES: Final = (watching.ADDED, watching.MODIFIED, watching.DELETED)
 _EXPIRED: Final = (errors.Expired, errors.Gone)
 _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllowed, errors.NotAcceptable)
@@ -176,8 +177,10 @@ class Informer:
             self.resource, self._namespace, label_selector=self._label_selector, field_selector=self._field_selector
         )
         sound: builtins.list[Object] = []
-        async for each in _in_turns(listed["items"]):
+        turn = Turn(TURN_SECONDS)
+        for each in listed["items"]:
             sound += self._sound([each])
+            await turn.rest()
         await self._replace(sound, resource_version_of(listed))
         await self._watch()
 
@@ -200,8 +203,10 @@ class Informer:
 
     async def _replace(self, objects: builtins.list[Object], resource_version: str) -> None:
         """Take in all there is, after the indexers, which take longest of all."""
-        async for each in _in_turns(objects):
+        turn = Turn(TURN_SECONDS)
+        for each in objects:
             self._store.prepare(each)
+            await turn.rest()
         self._store.replace(objects, resource_version)
         self._resource_version = resource_version
         self._backoff.reset()
@@ -235,16 +240,6 @@ class Informer:
     def _fault(self, what: str, obj: Object) -> None:
         self._faults += 1
         logger.error(what, extra={"resource": self.resource.plural, "metadata": ascii(obj.get("metadata"))[:200]})
-
-
-async def _in_turns(objects: Iterable[Object]) -> AsyncGenerator[Object, None]:
-    """Yield objects; whoever works on them lets others have a turn of the event loop meanwhile: whoever may make objects makes many."""
-    until = time.monotonic() + TURN_SECONDS
-    for each in objects:
-        yield each
-        if time.monotonic() >= until:
-            await asyncio.sleep(0)
-            until = time.monotonic() + TURN_SECONDS
 
 
 def _has_identity(obj: Object) -> bool:

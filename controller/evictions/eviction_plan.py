@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, assert_never
 
 from apiserver.apis.meta import times
@@ -248,8 +248,8 @@ def _rest(history: History, now: datetime) -> str:
 
 
 def _next_in(pause: float, since: datetime, now: datetime, why: str) -> str:
-    left = since + timedelta(seconds=pause) - now
-    return f"{why}; the next begins in {max(1, round(left.total_seconds()))} s" if left > timedelta() else ""
+    left = min(pause - (now - since).total_seconds(), pause)
+    return f"{why}; the next begins in {max(1, round(left))} s" if left > 0 else ""
 
 
 def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> Decision | None:

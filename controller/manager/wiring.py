@@ -47,7 +47,7 @@ from controller.reconcilers.pods import ownership
 from controller.reconcilers.pods.absences import Absences
 from controller.reconcilers.upgrades import workload_updates
 from controller.reconcilers.virtual_machines import validation
-from controller.reconcilers.virtual_machines.endings import Endings
+from controller.reconcilers.virtual_machines.gathering import Gathering
 from controller.reconcilers.virtual_machines.reconciler import VirtualMachines
 from controller.runtime.clock import Clock
 from controller.runtime.leaderelection import LeaderElector
@@ -159,20 +159,19 @@ class Machines:
     """The informers, and the loops that read them."""
 
     def __init__(self, environment: Environment) -> None:
-        client, options = environment.client, environment.options
+        client, recorder, clock, elapsed = environment.client, environment.recorder, environment.clock, environment.elapsed
+        options, settings = environment.options, environment.options.settings
         lease_namespace = options.node_lease_namespace or names.node_lease_namespace(environment.namespace)
-        self._informers = _informers(client, lease_namespace)
-        ports = (client, environment.recorder, environment.clock, options.settings, self._informers)
-        informers = self._informers
-        reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed)
-        targets = Absences(environment.elapsed)
-        memory = Absences(environment.elapsed), Endings(environment.elapsed), targets
-        machines = VirtualMachines(*ports, reports, *memory)
-        moves = Migrations(*ports, reports, targets, options.migrations)
-        updates = workload_updates.WorkloadUpdates(*ports, options.migrations)
+        informers = self._informers = _informers(client, lease_namespace)
+        reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, elapsed)
+        targets = Absences(elapsed)
+        gathering = Gathering(client, clock, settings, informers, reports, targets=targets, elapsed=elapsed)
+        machines = VirtualMachines(client, recorder, settings, informers, reports, gathering)
+        moves = Migrations(client, recorder, clock, settings, informers, reports, targets=targets, limits=options.migrations)
+        updates = workload_updates.WorkloadUpdates(client, recorder, clock, settings, informers, options.migrations)
         sound = (
-            Validated(machines, informers.vms, environment.recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
-            Validated(moves, informers.migrations, environment.recorder, MIGRATIONS, structure.of_migration),
+            Validated(machines, informers.vms, recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
+            Validated(moves, informers.migrations, recorder, MIGRATIONS, structure.of_migration),
         )
         self._loops = (
             Controller("virtualmachines", sound[0], workers=options.workers, observer=environment.metrics),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
@@ -18,6 +17,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import NamespacedName
 from apiserver.client.rest import TransportError
+from apiserver.client.turns import Turn
 from controller.runtime.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 RECONCILE_SECONDS: Final = 120.0
 """One pass that takes longer hangs on something: it is cancelled and tried again, so that it does not hold a worker for ever."""
 TURN_SECONDS: Final = 0.05
-"""For passes that wait for nobody, one after the other, before others have a turn of the event loop."""
+"""For passes that wait for nobody, one after the other, before others have a turn of the event loop, in which a lease is renewed, too."""
 MAX_MESSAGE: Final = 1000
 
 Outcome: TypeAlias = Literal["done", "requeued", "conflict", "error", "terminal"]
@@ -87,8 +87,7 @@ class Controller:
         self._reconciler = reconciler
         self._workers = workers
         self._observer = observer
-        self._turn_seconds = turn_seconds
-        self._turn_ends = 0.0
+        self._turn = Turn(turn_seconds)
 
     def enqueue(self, request: Request) -> None:
         """Have an object reconciled."""
@@ -109,16 +108,7 @@ class Controller:
     async def _work(self) -> None:
         while True:
             await self._process(await self.queue.get())
-            await self._rest()
-
-    async def _rest(self) -> None:
-        """Let others have a turn of the event loop if this one has lasted.
-
-        A pass that waits for nobody is followed by the next one, and a lease is to be renewed in this event loop, too.
-        """
-        if time.monotonic() >= self._turn_ends:
-            await asyncio.sleep(0)
-            self._turn_ends = time.monotonic() + self._turn_seconds
+            await self._turn.rest()
 
     async def _process(self, request: Request) -> None:
         began = asyncio.get_running_loop().time()

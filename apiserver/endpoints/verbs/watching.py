@@ -19,14 +19,15 @@ import orjson
 from apiserver.apis.meta import fields
 from apiserver.apis.meta.errors import BadRequest, Expired, Timeout
 from apiserver.apis.meta.objects import Object
+from apiserver.client.turns import Turn
 from apiserver.endpoints import queries
 from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.messages import Response
 from apiserver.endpoints.negotiation import PARTIAL, TABLE, Representation
 from apiserver.endpoints.presenting import ONE, Include, include_of
 from apiserver.endpoints.verbs.framing import frames_of
+from apiserver.endpoints.verbs.reading import TURN_SECONDS
 from apiserver.endpoints.verbs.served import Served
-from apiserver.endpoints.verbs.turns import Turn
 from apiserver.endpoints.watchmeters import WatchMeter, WatchMeters
 from apiserver.metrics.instruments import Tally
 from apiserver.registry.cacher.changes import Event, EventBatch, EventType
@@ -296,7 +297,7 @@ class _Stream:
 
     async def _write_all(self, snapshot: Sequence[Item]) -> None:
         """Write the objects there are, in pieces."""
-        turn, frames = Turn(_SLICE), list[bytes]()
+        turn, frames = Turn(TURN_SECONDS, _SLICE), list[bytes]()
         for item in snapshot:
             if turn.is_over():
                 await self._write(frames)

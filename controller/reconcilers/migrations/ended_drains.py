@@ -71,6 +71,7 @@ def end(migration: Object, now: datetime) -> tuple[Action, ...]:
     new = {"type": SUCCEEDED, "status": "False", "reason": REASON, "message": message, "observedGeneration": generation}
     status = {
         **phases.enter(migration.get("status") or {}, phases.FAILED, now),
+        "observedGeneration": generation,
         "endTime": times.to_rfc3339(now),
         "message": message,
         "conditions": with_condition(dig(migration, "status", "conditions"), new, now=times.to_rfc3339(now)),

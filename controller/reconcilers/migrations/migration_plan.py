@@ -561,8 +561,7 @@ def _report(seen: Observed, phase: str, reason: str, message: str, **fields: str
 
 
 def _conditions(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
-    generation = int(dig(seen.migration, "metadata", "generation") or 0)
-    new = {"type": SUCCEEDED, "status": status, "reason": reason, "message": message, "observedGeneration": generation}
+    new = {"type": SUCCEEDED, "status": status, "reason": reason, "message": message, "observedGeneration": _generation(seen)}
     return with_condition(dig(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
 
 
@@ -581,4 +580,9 @@ def _without_obstacle(seen: Observed) -> Object:
 
 
 def _status(seen: Observed) -> Object:
-    return dict(seen.migration.get("status") or {})
+    """Return the status, to be changed, as one of the generation that is decided on."""
+    return {**(seen.migration.get("status") or {}), "observedGeneration": _generation(seen)}
+
+
+def _generation(seen: Observed) -> int:
+    return int(dig(seen.migration, "metadata", "generation") or 0)

@@ -55,8 +55,9 @@ class Migrations:
         settings: Settings,
         informers: Informers,
         reports: NodeReports,
+        *,
         targets: Absences,
-        limits: MigrationLimits | None = None,
+        limits: MigrationLimits,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -64,7 +65,7 @@ class Migrations:
         self._informers = informers
         self._reports = reports
         self._targets = targets
-        self._limits = limits or MigrationLimits()
+        self._limits = limits
         self._turns = MigrationTurns(informers, self._limits, clock)
         self._recorder = recorder
         self._applier = Applier(client, recorder, MIGRATIONS, informers.migrations, informers.pods)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -40,22 +41,23 @@ class Gathering:
         settings: Settings,
         informers: Informers,
         reports: NodeReports,
-        absences: Absences,
-        endings: Endings,
+        *,
         targets: Absences,
+        elapsed: Callable[[], float],
     ) -> None:
+        """``targets`` are those of the migrations' loop; ``elapsed`` returns seconds that only grow, since whenever."""
         self._client = client
         self._clock = clock
         self._settings = settings
         self._informers = informers
         self._reports = reports
-        self._absences = absences
-        self._endings = endings
+        self._own_pods = Absences(elapsed)
         self._targets = targets
+        self._endings = Endings(elapsed)
 
     def forget(self, key: NamespacedName) -> None:
         """Remember nothing of a machine that is gone."""
-        self._absences.forget(key)
+        self._own_pods.forget(key)
         self._endings.forget(key)
 
     async def gather(self, vm: Object) -> Observed:
@@ -185,12 +187,12 @@ class Gathering:
 
     def _lingers(self, vm: Object, own: Reference | None, pods: tuple[Object, ...]) -> float:
         if own is None or not own.uid or not planning.is_handled(vm):
-            self._absences.forget(key_of(vm))
+            self._own_pods.forget(key_of(vm))
             return 0.0
         if (found := next((pod for pod in pods if uid_of(pod) == own.uid), None)) is not None:
-            self._absences.present(vm, found)
+            self._own_pods.present(vm, found)
             return 0.0
-        return self._absences.left(vm, own.uid, launcher_pod.grace_seconds(vm))
+        return self._own_pods.left(vm, own.uid, launcher_pod.grace_seconds(vm))
 
     def _references(self, vm: Object, migrations: list[Object]) -> tuple[Reference, ...]:
         """Return every pod in which a guest of this machine may run: those that are written down, and the targets that were let go."""

@@ -15,14 +15,11 @@ from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused
 from controller.reconcilers.copies import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import ownership, pod_state, readiness
-from controller.reconcilers.pods.absences import Absences
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines import validation
 from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
-from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.gathering import Gathering
 from controller.reconcilers.virtual_machines.observed import Observed
-from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
 
@@ -36,22 +33,13 @@ class VirtualMachines:
     """The reconciler of ``virtualmachines``."""
 
     def __init__(
-        self,
-        client: Client,
-        recorder: Recorder,
-        clock: Clock,
-        settings: Settings,
-        informers: Informers,
-        reports: NodeReports,
-        absences: Absences,
-        endings: Endings,
-        targets: Absences,
+        self, client: Client, recorder: Recorder, settings: Settings, informers: Informers, reports: NodeReports, gathering: Gathering
     ) -> None:
         self._recorder = recorder
         self._times = settings.times
         self._informers = informers
         self._reports = reports
-        self._gathering = Gathering(client, clock, settings, informers, reports, absences, endings, targets)
+        self._gathering = gathering
         self._warned: dict[NamespacedName, frozenset[str]] = {}
         """By machine: the uids of its unwatched pods, of which was told."""
         self._applier = Applier(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from apiserver.apis.meta.objects import Object
-from apiserver.endpoints.verbs import turns
+from apiserver.endpoints.verbs.reading import MOST, TURN_SECONDS
 from apiserver.server import running
 from apiserver.server.running import Kinds
 from storage.memory import MemoryStorage
@@ -296,14 +296,14 @@ class Slow(Noting):
     """Makes rows each of which takes all the time that there is for many."""
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        time.sleep(turns.SECONDS)
+        time.sleep(TURN_SECONDS)
         return super().cells(obj, now)
 
 
 @pytest.mark.parametrize("strategy", [Noting()])
 async def test_a_long_table_is_made_in_pieces_between_which_others_are_served(api: Api, strategy: Noting) -> None:
     """docs/differences.md; the answer is what single pieces would be."""
-    count = 3 * turns.MOST
+    count = 3 * MOST
     async with asyncio.TaskGroup() as tasks:
         for number in range(count):
             tasks.create_task(api.make(widget(f"w{number:03}", size=number)))
@@ -314,14 +314,14 @@ async def test_a_long_table_is_made_in_pieces_between_which_others_are_served(ap
         table, small = [(await api.get("", Accept=each)).json for each in (TABLE, partial)]
         yaml = await api.get("", Accept=TABLE.replace("json", "yaml"))
         busy.cancel()
-    assert max(Counter(strategy.seen[:count]).values()) <= turns.MOST
+    assert max(Counter(strategy.seen[:count]).values()) <= MOST
     for whole, accept, part in ((table, TABLE, "rows"), (small, partial, "items")):
         pages, page, token = list[Any](), {}, ""
         while len(pages) < 3:  # each is one piece
-            page = (await api.get(f"?limit={turns.MOST}&continue={token}", Accept=accept)).json
+            page = (await api.get(f"?limit={MOST}&continue={token}", Accept=accept)).json
             token = page["metadata"].get("continue", "")
             pages.append(page[part])
-        assert [len(each) for each in pages] == [turns.MOST] * 3
+        assert [len(each) for each in pages] == [MOST] * 3
         for row in (*whole[part], *(row for each in pages for row in each)):
             row.get("cells", [""]).pop()  # its age
         assert [row for each in pages for row in each] == whole[part]

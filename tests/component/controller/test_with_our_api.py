@@ -94,6 +94,7 @@ async def test_a_machine_starts_migrates_and_goes(tmp_path: Path) -> None:
         await world.start_pod({"metadata": {"name": target}}, "node2")
         prepared = await world.migration_phase("PreparingTarget")
         assert (prepared["status"]["sourceNode"], prepared["status"]["targetNode"]) == ("node1", "node2")
+        assert prepared["status"]["observedGeneration"] == prepared["metadata"]["generation"] == 1
 
         await client.delete(MIGRATIONS, "move", "ns")
         await world.gone(MIGRATIONS, "move")

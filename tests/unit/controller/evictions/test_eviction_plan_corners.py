@@ -9,7 +9,8 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import uid_of
-from controller.evictions.eviction_plan import ALLOWED, Limits
+from controller.evictions.eviction_plan import ALLOWED, FIRST_PAUSE_SECONDS, REST_SECONDS, Limits
+from controller.evictions.outcomes import Ended, History
 from tests.unit.controller.evictions.test_eviction_plan import NOW, a_running_vm, elsewhere, evacuation, judged
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm, an_attempt
 
@@ -183,3 +184,13 @@ def of_the_drain() -> dict[str, Any]:
     made = elsewhere(1, "node1")
     made["metadata"]["labels"]["kubevirt.io/drain"] = "true"
     return made
+
+
+@pytest.mark.parametrize(("moment", "told"), [("9999-12-31T23:59:59Z", "; the next begins in {} s"), ("0001-01-01T00:00:00Z", "")])
+def test_no_moment_is_too_far_away_to_count_a_pause_from(moment: str, told: str) -> None:
+    at = times.parse(moment)
+    failed, moved = History((Ended("1", at, "no node"),)), History(moved=at)
+    for known, pause in ((failed, FIRST_PAUSE_SECONDS), (moved, REST_SECONDS)):
+        decision = judged(history=known, node=None)
+        assert told.format(pause) in decision.message
+        assert (decision.migration is None) == bool(told)

@@ -130,6 +130,7 @@ def test_the_end_says_why() -> None:
     words = "node node1 was uncordoned before the migration began: its drain is over"
     assert (write.status["phase"], write.status["endTime"], write.status["message"]) == ("Failed", ago(0), words)
     assert write.status["startTime"] == ago(9), "what was written stays"
+    assert write.status["observedGeneration"] == 3
     said = condition(write.status["conditions"], "Succeeded") or {}
     assert (said["status"], said["reason"], said["message"], said["observedGeneration"]) == ("False", "DrainEnded", words, 3)
     assert event == Emit("Normal", "DrainEnded", words)

@@ -134,6 +134,7 @@ def test_what_is_begun_is_written_down(node: str) -> None:
     assert write.status.pop("phaseTransitionTimestamps")[-1]["phase"] == "Scheduling"
     assert write.status == {
         "phase": "Scheduling",
+        "observedGeneration": 1,
         "startTime": "2026-01-01T00:00:30Z",
         "sourceNode": node or "node1",
         "sourcePod": SOURCE,
@@ -145,6 +146,13 @@ def test_what_is_begun_is_written_down(node: str) -> None:
     }
     assert event == Emit("Normal", "SuccessfulCreate", f"created target pod {TARGET}")
     assert written(plan(seen(a_migration(), target=None)))["startTime"] == NOW_TEXT
+
+
+@pytest.mark.parametrize("phase", ["", "Scheduling", "Running"])
+def test_of_a_deletion_a_status_tells_as_of_the_generation_that_it_made(phase: str) -> None:
+    migration = a_migration(phase=phase, deleting=True, **({**SIDES, "observedGeneration": 1} if phase else {}))
+    migration["metadata"]["generation"] = 2
+    assert written(plan(seen(migration)))["observedGeneration"] == 2
 
 
 def test_a_target_that_is_refused_is_said_once() -> None:

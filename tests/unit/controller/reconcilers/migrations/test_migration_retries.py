@@ -125,7 +125,7 @@ def test_no_attempt_begins_while_anything_may_run_in_the_target_of_the_last(phas
     assert status["message"] == f"attempt 1 of 3 failed: the connection broke; the next one waits for the end of target pod {TARGET}"
     going = a_target(deleting=True)
     going["metadata"] |= {"deletionTimestamp": ago(0), "deletionGracePeriodSeconds": GRACE_SECONDS}
-    waiting = {"attempts": [BROKE], "message": status["message"]}
+    waiting = {"attempts": [BROKE], **{key: status[key] for key in ("message", "observedGeneration")}}
     assert plan(seen(phase, status=waiting, target=going)) == (Requeue(END_SECONDS),)
     going["metadata"]["deletionGracePeriodSeconds"] = 120
     assert DeletePod(TARGET, f"uid-of-{TARGET}", GRACE_SECONDS) in plan(seen(phase, status=waiting, target=going))

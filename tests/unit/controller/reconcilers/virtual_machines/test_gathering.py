@@ -45,11 +45,11 @@ def known(*machines: Object) -> Informers:
 
 
 def files_in_use(vm: Object, *others: Object, node: str = "node1") -> tuple[str, ...]:
-    return Gathering(NONE, NONE, NONE, known(vm, *others), NONE, NONE, NONE, NONE)._files_in_use(vm, a_pod(node=node))
+    return Gathering(NONE, NONE, NONE, known(vm, *others), NONE, targets=NONE, elapsed=NONE)._files_in_use(vm, a_pod(node=node))
 
 
 def rivals(vm: Object, *others: Object) -> list[str]:
-    found = Gathering(NONE, NONE, NONE, known(*others), NONE, NONE, NONE, NONE)._rivals(vm)
+    found = Gathering(NONE, NONE, NONE, known(*others), NONE, targets=NONE, elapsed=NONE)._rivals(vm)
     return [name_of(each) for each in found]
 
 
@@ -106,7 +106,7 @@ def test_a_guest_that_runs_has_no_rivals() -> None:
 
 def woken(old: Object | None, new: Object | None) -> list[str]:
     waits = [a_machine("for-data", claim()), a_machine("for-other", claim("other"))]
-    machines = VirtualMachines(NONE, NONE, NONE, Settings(launcher_image="i"), known(*waits), NONE, NONE, NONE, NONE)
+    machines = VirtualMachines(NONE, NONE, Settings(launcher_image="i"), known(*waits), NONE, NONE)
     return [name_of(each) for each in machines._who_may_wait_for_its_disks(old, new)]
 
 

@@ -1,12 +1,15 @@
-"""Turns of the event loop in which many things are made."""
+"""Turns of the event loop in which many things are done."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
-from apiserver.endpoints.verbs.turns import MOST, SECONDS, Turn
+from apiserver.client.turns import Turn
+
+SECONDS, MOST = 0.004, 128
 
 
 class Clock:
@@ -19,7 +22,7 @@ class Clock:
         return self.now
 
 
-async def made_in_turns(count: int, seconds: float, most: int = MOST) -> list[int]:
+async def made_in_turns(count: int, seconds: float, most: float = MOST, *, asked_after: bool = False) -> list[int]:
     """Make things of which each takes so long; return how many were made in each turn of the event loop."""
     clock, made = Clock(), [0]
 
@@ -31,12 +34,14 @@ async def made_in_turns(count: int, seconds: float, most: int = MOST) -> list[in
     async with asyncio.TaskGroup() as tasks:
         busy = tasks.create_task(others())
         await asyncio.sleep(0)
-        turn = Turn(most, clock)
+        turn = Turn(SECONDS, most, clock)
         for _ in range(count):
-            if turn.is_over():
-                await turn.another()
+            if not asked_after:
+                await turn.rest()
             made[-1] += 1
             clock.now += seconds
+            if asked_after:
+                await turn.rest()
         busy.cancel()
     return [each for each in made if each]
 
@@ -59,3 +64,10 @@ async def test_a_turn_is_over_when_enough_is_made_or_its_time_has_passed(count: 
 
 async def test_whoever_makes_what_is_cheap_may_make_more_of_it_in_a_turn() -> None:
     assert await made_in_turns(2 * MOST, 0, 2 * MOST) == [2 * MOST]
+
+
+@pytest.mark.parametrize("asked_after", [False, True])
+async def test_where_time_alone_counts_it_is_the_same_before_and_after_each_thing(asked_after: bool) -> None:
+    assert await made_in_turns(9 * MOST, 0, math.inf, asked_after=asked_after) == [9 * MOST]
+    assert await made_in_turns(5, SECONDS / 1.5, math.inf, asked_after=asked_after) == [2, 2, 1]
+    assert await made_in_turns(3, 9, math.inf, asked_after=asked_after) == [1, 1, 1]
