@@ -60,6 +60,7 @@ from handler.reconcilers import (
 )
 from handler.reconcilers import limits as loop_limits
 from handler.reconcilers.pod_networks import PodNetworks
+from handler.reconcilers.trimming import trim_machine, trim_migration
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
 from handler.relays.running import Relays
@@ -115,10 +116,9 @@ class Agent:
         self._detection = detection
         clock = SystemClock()
         name = options.node_name
-        trim = objects.without_managed_fields
-        self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={name}", trim=trim)
-        self.leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={name}", trim=trim)
-        self.coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={name}", trim=trim)
+        self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={name}", trim=trim_machine)
+        self.leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={name}", trim=trim_migration)
+        self.coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={name}", trim=trim_migration)
         self.metrics = Metrics()
         self.metrics.verdict(detection.verdict)
         detection.subscribe(self.metrics.verdict)

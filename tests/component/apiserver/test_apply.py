@@ -154,6 +154,17 @@ async def test_ssa_10_status_and_the_rest_are_owned_through_their_own_endpoints(
     assert (await applied(api, "c", body(), path="absent/status")).code == 404
 
 
+async def test_ssa_10_what_a_write_to_status_leaves_out_stays_there_and_whose_it_was(api: Api) -> None:
+    """As of controllers that keep no more of an object than they read."""
+    labelled = {**body(size=1), "metadata": {"name": "s", "labels": {"a": "b"}, "annotations": {"c": "d"}}}
+    made = (await applied(api, "a", labelled)).json
+    short = {**made, "metadata": {key: made["metadata"][key] for key in ("name", "uid", "resourceVersion")}, "status": {"phase": "Up"}}
+    written = (await api.call("PUT", "s/status?fieldManager=c", {**short, "spec": {}})).json
+    assert (written["metadata"]["labels"], written["metadata"]["annotations"]) == ({"a": "b"}, {"c": "d"})
+    assert (written["spec"], written["status"]) == (made["spec"], {"phase": "Up"})
+    assert owners(written) == {**owners(made), ("c", "Update", "status"): {"f:status": {".": {}, "f:phase": {}}}}
+
+
 async def test_ssa_11_a_scale_owns_the_replicas_of_its_object(api: Api) -> None:
     await applied(api, "a", body(size=1, replicas=2))
     scaled = await api.patch("s/scale?fieldManager=hpa", {"spec": {"replicas": 5}})

@@ -1,0 +1,25 @@
+"""What virt-handler keeps of machines and Migrations."""
+
+from __future__ import annotations
+
+from handler.reconcilers.trimming import trim_machine, trim_migration
+
+LONG = {"x": "y" * 1000}
+METADATA = {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "7", "generation": 2, "finalizers": ["f"]}
+
+
+def test_of_a_machine_all_is_kept_but_metadata_that_nobody_reads() -> None:
+    vm = {
+        "metadata": {**METADATA, "annotations": LONG, "labels": LONG, "managedFields": [LONG]},
+        "spec": {"domain": {}},
+        "status": {"attempt": 1},
+    }
+    assert trim_machine(vm) == {"metadata": METADATA, "spec": {"domain": {}}, "status": {"attempt": 1}}
+    assert trim_machine({}) == {}
+
+
+def test_of_a_migration_the_spec_says_whose_it_is() -> None:
+    spec = {"selector": {"name": "vm", "other": "x"}, "nodeSelector": LONG}
+    migration = {"metadata": {**METADATA, "annotations": LONG}, "spec": spec, "status": {"phase": "Running"}}
+    assert trim_migration(migration) == {"metadata": METADATA, "spec": {"selector": {"name": "vm"}}, "status": {"phase": "Running"}}
+    assert trim_migration({"metadata": METADATA, "spec": "?"}) == {"metadata": METADATA, "spec": {"selector": {"name": None}}}
