@@ -43,6 +43,7 @@ from apiserver.apis.meta.objects import (
     key_of,
     name_of,
     namespace_of,
+    new_condition,
     uid_of,
     with_condition,
 )
@@ -198,13 +199,8 @@ def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
     found = dig(vm, "status", "conditions")
     if is_true(found, conditions.DISRUPTION_TARGET):
         return ALLOWED
-    new = {
-        "type": conditions.DISRUPTION_TARGET,
-        "status": "True",
-        "reason": conditions.EVICTION_ALLOWED,
-        "message": f"pod {name_of(pod)} on node {pod_state.node_of(pod)} was to be evicted, as by kubectl drain",
-        "observedGeneration": int(dig(vm, "metadata", "generation") or 0),
-    }
+    message = f"pod {name_of(pod)} on node {pod_state.node_of(pod)} was to be evicted, as by kubectl drain"
+    new = new_condition(vm, conditions.DISRUPTION_TARGET, "True", conditions.EVICTION_ALLOWED, message)
     status = {**(vm.get("status") or {}), "conditions": with_condition(found, new, now=times.to_rfc3339(seen.now))}
     return Decision(allowed=True, status=status)
 

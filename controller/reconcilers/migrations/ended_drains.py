@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, condition, dig, labels_of, with_condition
+from apiserver.apis.meta.objects import Object, condition, dig, generation_of, labels_of, new_condition, with_condition
 from apiserver.apis.virt import evictions, phases
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.migrations import migration_bounds, migration_queue
@@ -67,11 +67,10 @@ def may_end(migration: Object) -> bool:
 def end(migration: Object, now: datetime) -> tuple[Action, ...]:
     """Return what ends a Migration that has not begun."""
     message = f"node {evictions.node_left_by(migration)} was uncordoned before the migration began: its drain is over"
-    generation = int(dig(migration, "metadata", "generation") or 0)
-    new = {"type": SUCCEEDED, "status": "False", "reason": REASON, "message": message, "observedGeneration": generation}
+    new = new_condition(migration, SUCCEEDED, "False", REASON, message)
     status = {
         **phases.enter(migration.get("status") or {}, phases.FAILED, now),
-        "observedGeneration": generation,
+        "observedGeneration": generation_of(migration),
         "endTime": times.to_rfc3339(now),
         "message": message,
         "conditions": with_condition(dig(migration, "status", "conditions"), new, now=times.to_rfc3339(now)),

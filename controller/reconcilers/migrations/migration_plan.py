@@ -23,9 +23,11 @@ from apiserver.apis.meta.objects import (
     condition,
     dig,
     finalizers_of,
+    generation_of,
     is_deleting,
     name_of,
     namespace_of,
+    new_condition,
     uid_of,
     with_condition,
     without_condition,
@@ -561,7 +563,7 @@ def _report(seen: Observed, phase: str, reason: str, message: str, **fields: str
 
 
 def _conditions(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
-    new = {"type": SUCCEEDED, "status": status, "reason": reason, "message": message, "observedGeneration": _generation(seen)}
+    new = new_condition(seen.migration, SUCCEEDED, status, reason, message)
     return with_condition(dig(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
 
 
@@ -581,8 +583,4 @@ def _without_obstacle(seen: Observed) -> Object:
 
 def _status(seen: Observed) -> Object:
     """Return the status, to be changed, as one of the generation that is decided on."""
-    return {**(seen.migration.get("status") or {}), "observedGeneration": _generation(seen)}
-
-
-def _generation(seen: Observed) -> int:
-    return int(dig(seen.migration, "metadata", "generation") or 0)
+    return {**(seen.migration.get("status") or {}), "observedGeneration": generation_of(seen.migration)}

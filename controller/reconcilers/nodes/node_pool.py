@@ -23,6 +23,8 @@ PROCESSORS: Final = "processors"
 """Member of a Node as it is kept here: the keys of its labels of processors (a frozenset), which many nodes share."""
 MAX_PROCESSORS: Final = 2 * cpu.MAX_LABELS
 """Labels of processors that a Node may have: virt-handler writes half as many at most, and a kubelet whatever it likes."""
+MAX_REQUIREMENTS: Final = 512
+"""Labels and values that a machine may ask of a node: all of them are compared with those of every node, at each try to make its pod."""
 HOST_PASSTHROUGH: Final = "host-passthrough"
 _MAX_TEXT: Final = 300
 
@@ -67,6 +69,10 @@ def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choic
         asked: the fields of the pod's spec by which it is placed.
         said: names of the features of which the machine says something itself.
     """
+    if _requirements(asked) > MAX_REQUIREMENTS:
+        return Choice(
+            None, f"nodeSelector and nodeAffinity have more than {MAX_REQUIREMENTS} labels and values: no pool of nodes is looked for"
+        )
     pool = [each for each in nodes if _is_candidate(each) and matches(each, asked)]
     if not pool:
         return Choice(None, "no node that the machine may run on offers KVM and has labels of CPU models")
@@ -90,6 +96,12 @@ def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choic
     besides = frozenset(said)
     features = (each for each in cpu_models.PROTECTIONS if names.CPU_FEATURE_LABELS + each in common and each not in besides)
     return Choice(Chosen(model, tuple(features)))
+
+
+def _requirements(asked: Object) -> int:
+    required = dig(asked, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms") or ()
+    expressions = [each for term in required for field in ("matchExpressions", "matchFields") for each in term.get(field) or ()]
+    return len(asked.get("nodeSelector") or ()) + sum(1 + len(each.get("values") or ()) for each in expressions)
 
 
 def _is_candidate(node: Object) -> bool:

@@ -158,6 +158,18 @@ def test_a_selector_asks_for_all_of_its_labels() -> None:
     assert not matches(node, {"nodeName": "A"})
 
 
+def test_of_a_machine_that_asks_for_more_than_anybody_needs_no_pool_is_looked_for() -> None:
+    """Every label of every node was compared with each of thousands, in one turn of the event loop."""
+    labels = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(200)]
+    names_of = {"key": "k", "operator": "NotIn", "values": [str(number) for number in range(310)]}
+    terms = [{"matchExpressions": [*labels, names_of], "matchFields": []}]
+    asked = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
+    assert model(a_node("a", MILAN), **asked) == "EPYC-Milan"
+    terms[0]["matchFields"] = [{"key": "metadata.name", "operator": "In", "values": ["a"]}]
+    assert "more than 512 labels and values" in why_none(a_node("a", MILAN), **asked)
+    assert "more than 512" in why_none(a_node("a", MILAN), nodeSelector={f"k{number}": "" for number in range(513)})
+
+
 def test_labels_of_processors_are_kept_once_for_all_nodes_of_a_kind() -> None:
     one, other = (a_node(name, MILAN, ssd="true")["metadata"] for name in "ab")
     assert one[node_pool.PROCESSORS] is other[node_pool.PROCESSORS]

@@ -1,0 +1,30 @@
+"""Conditions of objects, as the API conventions have them."""
+
+from __future__ import annotations
+
+from apiserver.apis.meta.objects import generation_of, new_condition, with_condition, with_status_condition
+
+OBJ = {"metadata": {"name": "a", "generation": 3}}
+NEW = {"type": "Ready", "status": "True", "reason": "Here", "message": "it is", "observedGeneration": 3}
+EARLIER, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def test_a_condition_is_about_the_generation_of_its_object() -> None:
+    assert new_condition(OBJ, "Ready", "True", "Here", "it is") == NEW
+    assert generation_of({}) == new_condition({}, "Ready", "True", "", "")["observedGeneration"] == 0
+
+
+def test_a_condition_takes_the_place_of_the_one_of_its_type_and_has_a_new_time_only_if_its_status_is_new() -> None:
+    others = [
+        {"type": "A", "status": "True"},
+        {"type": "Ready", "status": "True", "lastTransitionTime": EARLIER},
+        {"type": "B", "status": "True"},
+    ]
+    status = {"phase": "Running", "conditions": others}
+    found = with_status_condition(status, NEW, now=NOW)
+    assert found == {"phase": "Running", "conditions": [others[0], {**NEW, "lastTransitionTime": EARLIER}, others[2]]}
+    changed = with_status_condition(status, {**NEW, "status": "False"}, now=NOW)
+    assert changed["conditions"][1]["lastTransitionTime"] == NOW
+    assert status["conditions"] == others
+    assert with_status_condition({}, NEW, now=NOW) == {"conditions": with_condition(None, NEW, now=NOW)}
+    assert with_condition([], NEW, now=NOW) == [{**NEW, "lastTransitionTime": NOW}]
