@@ -271,7 +271,7 @@ class Told:
 
 
 CASES: Final = (*cases(a_full_virtual_machine()), *cases(a_full_migration()))
-MOST: Final = 350
+MOST: Final = 200
 """Cases that one test judges at most: each test has a limit of time, and a machine may have ten other things to do."""
 
 
