@@ -94,18 +94,30 @@ def _of_platform(manifests: Any) -> str:  # noqa: ANN401  # JSON of a stranger's
     raise ImportFailed(f"the image is for other platforms than {'/'.join(PLATFORM)}")
 
 
+_MAX_EMPTY_READS: Final = 2
+"""At the end of an archive that has no block to mark it."""
+
+
 class _Stream:
     """An iterator of pieces as a file that is read once."""
 
     def __init__(self, given: Iterator[bytes]) -> None:
         self._pieces = given
         self._left = b""
+        self._empty_reads = 0
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, fewer at the end."""
+        """Return so many bytes, fewer at the end.
+
+        Raises:
+            tarfile.ReadError: ``tarfile`` reads on after the end, as often as a header's size has blocks.
+        """
         while len(self._left) < size and (piece := next(self._pieces, b"")):
             self._left += piece
         found, self._left = self._left[:size], self._left[size:]
+        self._empty_reads += not found
+        if self._empty_reads > _MAX_EMPTY_READS:
+            raise tarfile.ReadError("it ends before the files that it names")
         return found
 
     def drain(self) -> None:

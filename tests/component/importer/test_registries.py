@@ -141,6 +141,14 @@ def test_a_layer_whose_headers_make_no_sense_is_told(here: Here, headers: bytes)
         assert f"the layer {digest_of(layer)} is no archive" in here.run(url)
 
 
+def test_a_layer_that_ends_before_its_files_is_told(here: Here) -> None:
+    """``tarfile`` would look for the next header behind each of its 2**53 blocks."""
+    member = tarfile.TarInfo("other/file")
+    member.size = 1 << 62
+    with here.registry(a_registry("disks/a", gzip.compress(member.tobuf(format=tarfile.GNU_FORMAT)))) as url:
+        assert "is no archive: it ends before" in here.run(url)
+
+
 def test_what_is_no_plain_file_is_no_disk(here: Here) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from handler.reconcilers.trimming import trim_machine, trim_migration
 
+SCHEDULING = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
 LONG = {"x": "y" * 1000}
 METADATA = {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "7", "generation": 2, "finalizers": ["f"]}
 
@@ -11,11 +12,12 @@ METADATA = {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "7", "
 def test_of_a_machine_all_is_kept_but_metadata_that_nobody_reads() -> None:
     vm = {
         "metadata": {**METADATA, "annotations": LONG, "labels": LONG, "managedFields": [LONG]},
-        "spec": {"domain": {}},
+        "spec": {"domain": {}, **dict.fromkeys(SCHEDULING, LONG)},
         "status": {"attempt": 1},
     }
     assert trim_machine(vm) == {"metadata": METADATA, "spec": {"domain": {}}, "status": {"attempt": 1}}
     assert trim_machine({}) == {}
+    assert trim_machine({"metadata": METADATA, "spec": "?"}) == {"metadata": METADATA, "spec": "?"}
 
 
 def test_of_a_migration_the_spec_says_whose_it_is() -> None:
