@@ -190,7 +190,7 @@ def test_a_launcher_has_shorter_lines_and_lists() -> None:
 
 
 def test_the_longest_honest_status_fits() -> None:
-    """64 interfaces of 16 addresses with names of 256 characters of four bytes: launcher.hypervisor.facts cuts there."""
+    """64 interfaces of 16 addresses with names of 256 characters of four bytes: launcher.hypervisor.translation cuts there."""
     name, address = "\U0001f600" * 256, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
     interface = messages.InterfaceStatus(name, name, name, (address,) * 16)
     agent = messages.AgentStatus(True, name, name, name, name, name, name)
