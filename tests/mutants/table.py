@@ -52,7 +52,7 @@ MODULES: Final = (
     _module("importer/addresses.py", "importer/test_addresses.py"),
     _module("controller/reconcilers/virtual_machines/endings.py", "controller/reconcilers/virtual_machines/test_endings.py"),
     _module("controller/reconcilers/precedence.py", "controller/reconcilers/test_precedence.py"),
-    _module("controller/reconcilers/nodes/node_pool.py", "controller/reconcilers/nodes/test_node_pool.py"),
+    _module("controller/reconcilers/nodes/baseline_cpu.py", "controller/reconcilers/nodes/test_baseline_cpu.py"),
     _module("controller/reconcilers/pods/readiness.py", "controller/reconcilers/pods/test_readiness.py"),
     _module("controller/reconcilers/virtual_machines/disruptions.py", "controller/reconcilers/virtual_machines/test_disruptions.py"),
     _module(
