@@ -35,7 +35,7 @@ MODULES: Final = (
         "apiserver/registry/virt/test_disk_claims.py",
     ),
     _module("apiserver/apis/virt/migration_policies.py", "apiserver/apis/virt/test_migration_policies.py"),
-    _module("apiserver/apis/virt/podrestriction.py", "apiserver/apis/virt/test_podrestriction.py"),
+    _module("apiserver/apis/virt/pod_rights.py", "apiserver/apis/virt/test_pod_rights.py"),
     _module(
         "controller/evictions/eviction_plan.py",
         "controller/evictions/test_eviction_plan_corners.py",
