@@ -21,13 +21,13 @@ from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect, Read
 from apiserver.registry.virt.domainxml import DomainXML
 from apiserver.registry.virt.guestinfo import GuestInfo
+from apiserver.registry.virt.handler_locator import HandlerLocator, handler_pods
 from apiserver.registry.virt.handlers import Handlers
 from apiserver.registry.virt.migration_policies import MigrationPolicyStrategy
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
 from apiserver.registry.virt.pod_restriction import PodRestriction
 from apiserver.registry.virt.revoking import RevokedNodes, trust_config
-from apiserver.registry.virt.streaming import HandlerLocator, handler_pods
 from apiserver.registry.virt.streams import HandlerStream
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from apiserver.server import running
