@@ -96,7 +96,9 @@ def runnables(environment: Environment) -> Sequence[Runnable]:
         environment.client, environment.namespace, policy=environment.options.certificates, consumers=webhook
     )
     lifetime = environment.options.certificates.node
-    signing = node_certificates.Signing(environment.client, environment.namespace, lifetime, environment.clock, environment.metrics)
+    signing = node_certificates.Signing(
+        environment.client, environment.namespace, lifetime, environment.clock, environment.metrics.loops
+    )
     environment.metrics.watch_queue(signing.loop)
     parts: tuple[Runnable, ...] = (
         certificates,
@@ -175,9 +177,9 @@ class Machines:
             Validated(moves, informers.migrations, environment.recorder, MIGRATIONS, structure.of_migration),
         )
         self._loops = (
-            Controller("virtualmachines", sound[0], workers=options.workers, observer=environment.metrics),
-            Controller("migrations", sound[1], workers=options.workers, observer=environment.metrics),
-            Controller("workloadupdates", updates, workers=1, observer=environment.metrics),
+            Controller("virtualmachines", sound[0], workers=options.workers, observer=environment.metrics.loops),
+            Controller("migrations", sound[1], workers=options.workers, observer=environment.metrics.loops),
+            Controller("workloadupdates", updates, workers=1, observer=environment.metrics.loops),
         )
         machines.subscribe(self._loops[0])
         moves.subscribe(self._loops[1])
