@@ -96,9 +96,7 @@ def runnables(environment: Environment) -> Sequence[Runnable]:
         environment.client, environment.namespace, policy=environment.options.certificates, consumers=webhook
     )
     lifetime = environment.options.certificates.node
-    signing = node_certificates.Signing(
-        environment.client, environment.namespace, lifetime, environment.clock, environment.metrics.loops
-    )
+    signing = node_certificates.Signing(environment.client, environment.namespace, lifetime, environment.clock, environment.metrics.loops)
     environment.metrics.watch_queue(signing.loop)
     parts: tuple[Runnable, ...] = (
         certificates,
