@@ -1,7 +1,8 @@
 """Objects as they can be created again: ``kubectl get vms,migrationpolicies -A -o json | python examples/backup.py > objects.json``.
 
 What of a machine follows from its uid, which another object does not have, is written into its spec. A machine that is off stays off. What
-no field can say is told on standard error. It needs what ``pip install .`` installs for the kubectl plugin; docs/operating.md explains it.
+no field can say is told on standard error. It needs what ``pip install .`` installs for the kubectl plugin;
+docs/operating/releases.md explains it.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ import contextlib
 import logging
 import signal
 import sys
-from typing import Final
 
 import uvloop
 
+from apiserver import logs
 from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client
 from handler import options
@@ -18,24 +18,6 @@ from handler.agent import DEFAULT_LIMITS, Agent, Limits
 from handler.devices.detection import Detection
 
 logger = logging.getLogger("handler")
-
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-
-class Formatter(logging.Formatter):
-    """One line a message, with what was given as ``extra`` behind it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        extra = " ".join(f"{key}={value!r}" for key, value in vars(record).items() if key not in _STANDARD)
-        return f"{super().format(record)} {extra}".rstrip()
-
-
-def set_up_logging(level: str) -> None:
-    """Log to standard error."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
 async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -66,7 +48,7 @@ async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_L
 def main(arguments: list[str] | None = None) -> int:
     """Run virt-handler; return its exit status."""
     given = options.parse(arguments)
-    set_up_logging(given.log_level)
+    logs.configure(given.log_level)
     try:
         config = Config.load(given.kubeconfig)
     except ConfigError as error:

@@ -170,7 +170,7 @@ class Agent:
             "progress": report_progress.ReportProgress(source),
         }
         # A pass may wait for a launcher that its guest has taken over: each object has a worker of its own.
-        return {name: Controller(name, reconciler, workers=None, observer=self.metrics) for name, reconciler in reconcilers.items()}
+        return {name: Controller(name, reconciler, workers=None, observer=self.metrics.loops) for name, reconciler in reconcilers.items()}
 
     async def run(self) -> None:
         """Work until cancelled."""

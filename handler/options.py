@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from apiserver import logs
 from apiserver.apis.meta import flags, quantity
 from apiserver.apis.virt import names, plugins, streams
 from apiserver.apis.virt.hardware import host_disks
@@ -90,9 +91,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     _cluster(parser.add_argument, environ)
     for each in (_devices, _plugins, _host_disks, _ports):
         each(parser.add_argument)
-    parser.add_argument(
-        "--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO", help="least important messages to print"
-    )
+    logs.add_level_flag(parser.add_argument)
     return parser
 
 

@@ -31,10 +31,11 @@ def main() -> int:
     sys.modules["ssl"] = None  # type: ignore[assignment]  # the import system's way to say "not there"
     import asyncio  # after the line above
 
-    from launcher.main import logs, process
+    from apiserver import logs
+    from launcher.main import process
 
     os.umask(0o077)
-    logs.configure()
+    logs.configure("info")
     return asyncio.run(_to_the_end(process.run))
 
 

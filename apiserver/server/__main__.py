@@ -12,6 +12,7 @@ from typing import get_args
 
 import uvloop
 
+from apiserver import logs
 from apiserver.apis.virt import names
 from apiserver.apis.virt.streams import Stream
 from apiserver.apis.virt.v1alpha1.allowed import Allowed
@@ -20,16 +21,16 @@ from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect, Read
 from apiserver.registry.virt.domainxml import DomainXML
 from apiserver.registry.virt.guestinfo import GuestInfo
+from apiserver.registry.virt.handler_locator import HandlerLocator, handler_pods
 from apiserver.registry.virt.handlers import Handlers
 from apiserver.registry.virt.migration_policies import MigrationPolicyStrategy
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
 from apiserver.registry.virt.pod_restriction import PodRestriction
 from apiserver.registry.virt.revoking import RevokedNodes, trust_config
-from apiserver.registry.virt.streaming import HandlerLocator, handler_pods
 from apiserver.registry.virt.streams import HandlerStream
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
-from apiserver.server import log, running
+from apiserver.server import running
 from apiserver.server.admitting import OwnPlugin
 from apiserver.server.assembly import now
 from apiserver.server.options import Options, parse
@@ -97,7 +98,7 @@ async def serve(options: Options) -> None:
 def main() -> None:
     """Read the flags, serve, and say in one line why it cannot."""
     options = parse()
-    log.configure(options.log_level, options.log_format)
+    logs.configure(options.log_level, options.log_format)
     gc.set_threshold(50_000, 20, 20)
     code = 0
     try:

@@ -21,7 +21,8 @@ from typing import Final
 
 import uvloop
 
-from apiserver.server import log, options
+from apiserver import logs
+from apiserver.server import options
 from apiserver.server.__main__ import serve as serve_virtual_machines
 from certs.files import write_file
 from certs.issuing import Profile, issue, new_authority
@@ -170,7 +171,7 @@ async def run(directory: Path, port: int, binary: Path | None, more: Sequence[st
     async with contextlib.AsyncExitStack() as stack:
         url = await stack.enter_async_context(etcd(binary, directory)) if binary is not None else ""
         given = options.parse([*server_arguments(paths, port, url), *more])
-        log.configure(given.log_level, given.log_format)
+        logs.configure(given.log_level, given.log_format)
         print(f"export KUBECONFIG={paths.kubeconfig.resolve()}\nkubectl get {plural}", flush=True)  # noqa: T201 - what the user asked for
         await serve(given)
 

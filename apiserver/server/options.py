@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from apiserver import logs
 from apiserver.admission import plugins
 from apiserver.apis.meta import flags
 from apiserver.apis.virt import plugins as named_plugins
@@ -218,9 +219,9 @@ def _bounds(serving: argparse._ArgumentGroup) -> None:
 
 
 def _logging(parser: argparse.ArgumentParser) -> None:
-    logs = parser.add_argument_group("logging")
-    logs.add_argument("--log-level", choices=["debug", "info", "warning", "error"], type=str.lower, default="info", help="least severity")
-    logs.add_argument("--log-format", choices=["json", "text"], default="json", help="json for programs, text for people")
+    group = parser.add_argument_group("logging")
+    logs.add_level_flag(group.add_argument)
+    group.add_argument("--log-format", choices=["json", "text"], default="json", help="json for programs, text for people")
 
 
 def _storage(parser: argparse.ArgumentParser) -> None:

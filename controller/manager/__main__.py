@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import signal
 import sys
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Final
 
 import uvloop
 
+from apiserver import logs
 from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client
 from controller.manager import options, wiring
@@ -22,25 +20,6 @@ from controller.runtime.leaderelection import LeadershipLost
 from controller.runtime.recorder import Recorder
 
 logger = logging.getLogger("virt-controller")
-
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-
-class JSONFormatter(logging.Formatter):
-    """One object a line: time, level, logger, message, and what ``extra`` holds."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **{key: value for key, value in vars(record).items() if key not in _STANDARD},
-        }
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
 
 
 async def run(given: options.Options) -> None:
@@ -69,9 +48,7 @@ async def run(given: options.Options) -> None:
 def main() -> None:
     """Run the process; exit code 0 after a signal, 1 when the lease was lost, 2 when it cannot be configured."""
     given = options.parse()
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JSONFormatter())
-    logging.basicConfig(level=given.log_level.upper(), handlers=[handler])
+    logs.configure(given.log_level)
     code = 0
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
@@ -14,26 +14,18 @@ from prometheus_client.registry import Collector
 
 from apiserver.apis.virt import phases
 from apiserver.client.informer import Informer
-from controller.runtime.reconciling import Controller, Outcome
+from controller.runtime.reconciling import Controller
+from controller.serving.reconcile_metrics import ReconcileMetrics
 
 
 class Metrics:
-    """Counts passes of the loops (an ``Observer``), and shows queues and leadership."""
+    """The figures of this process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-        self._total = Counter(
-            "kubevirt_reconcile_total", "Passes of a reconcile loop by outcome.", ["controller", "outcome"], registry=self.registry
-        )
-        self._seconds = Histogram(
-            "kubevirt_reconcile_duration_seconds",
-            "How long a pass took.",
-            ["controller"],
-            buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10, 60),
-            registry=self.registry,
-        )
+        self.loops = ReconcileMetrics(self.registry)
         self._depth = Gauge("kubevirt_workqueue_depth", "Objects that wait to be looked at.", ["controller"], registry=self.registry)
         self._faults = Gauge(
             "kubevirt_informer_faults", "Objects that could not be taken in or told of: see the log.", registry=self.registry
@@ -44,11 +36,6 @@ class Metrics:
             registry=self.registry,
         )
         self.leader = Gauge("kubevirt_leader", "1 while this process leads.", registry=self.registry)
-
-    def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:
-        """Count one pass."""
-        self._total.labels(name, outcome).inc()
-        self._seconds.labels(name).observe(seconds)
 
     def watch_queue(self, controller: Controller) -> None:
         """Show how many requests wait in the loop's queue."""

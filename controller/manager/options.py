@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from apiserver import logs
 from apiserver.apis.meta import flags, quantity
 from apiserver.apis.virt import evictions, migration_policies
 from apiserver.apis.virt.migration_policies import Defaults
@@ -153,7 +154,7 @@ def _work(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workers", type=flags.positive, default=8, help="objects of one kind that are worked on at the same time")
     parser.add_argument("--health-port", type=int, default=8080, help="port of /livez and /readyz (plain HTTP); 0 takes a free one")
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    logs.add_level_flag(parser.add_argument)
 
 
 def _metrics(parser: argparse.ArgumentParser) -> None:

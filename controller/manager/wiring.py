@@ -37,7 +37,7 @@ from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
-from controller.reconcilers import copies, trimming
+from controller.reconcilers import indexes, trimming
 from controller.reconcilers.certificates import node_certificates
 from controller.reconcilers.certificates.rotate_certificates import CertificateRotation
 from controller.reconcilers.migrations import migration_turns
@@ -96,7 +96,7 @@ def runnables(environment: Environment) -> Sequence[Runnable]:
         environment.client, environment.namespace, policy=environment.options.certificates, consumers=webhook
     )
     lifetime = environment.options.certificates.node
-    signing = node_certificates.Signing(environment.client, environment.namespace, lifetime, environment.clock, environment.metrics)
+    signing = node_certificates.Signing(environment.client, environment.namespace, lifetime, environment.clock, environment.metrics.loops)
     environment.metrics.watch_queue(signing.loop)
     parts: tuple[Runnable, ...] = (
         certificates,
@@ -110,18 +110,18 @@ def runnables(environment: Environment) -> Sequence[Runnable]:
     return parts
 
 
-def _informers(client: Client, lease_namespace: str) -> copies.Informers:
+def _informers(client: Client, lease_namespace: str) -> indexes.Informers:
     """Return the copies of the cluster that the loops read; leases are those of virt-handlers."""
-    return copies.Informers(
+    return indexes.Informers(
         vms=Informer(
             client,
             VIRTUAL_MACHINES,
             indexers={
-                copies.BY_STORAGE: copies.storage_of_vm,
-                copies.BY_HELD_STORAGE: copies.held_storage_of_vm,
-                copies.BY_MAC: copies.macs_of_vm,
-                copies.BY_WANTED_NODE: copies.wanted_node_of_vm,
-                copies.BY_AGE: copies.age_of_vm,
+                indexes.BY_STORAGE: indexes.storage_of_vm,
+                indexes.BY_HELD_STORAGE: indexes.held_storage_of_vm,
+                indexes.BY_MAC: indexes.macs_of_vm,
+                indexes.BY_WANTED_NODE: indexes.wanted_node_of_vm,
+                indexes.BY_AGE: indexes.age_of_vm,
             },
             trim=trimming.trim_object,
         ),
@@ -129,8 +129,8 @@ def _informers(client: Client, lease_namespace: str) -> copies.Informers:
             client,
             MIGRATIONS,
             indexers={
-                copies.BY_MACHINE: copies.machine_of,
-                copies.BY_STATE: migration_turns.state_of,
+                indexes.BY_MACHINE: indexes.machine_of,
+                indexes.BY_STATE: migration_turns.state_of,
                 workload_updates.BY_UPDATE: workload_updates.update_of,
             },
             trim=trimming.trim_migration,
@@ -139,7 +139,7 @@ def _informers(client: Client, lease_namespace: str) -> copies.Informers:
             client,
             PODS,
             label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}",
-            indexers={copies.BY_OWNER: ownership.owners_of, copies.BY_NODE: copies.node_of_pod},
+            indexers={indexes.BY_OWNER: ownership.owners_of, indexes.BY_NODE: indexes.node_of_pod},
             trim=trimming.trim_pod,
         ),
         claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=trimming.trim_claim),
@@ -174,14 +174,14 @@ class Machines:
             Validated(moves, informers.migrations, recorder, MIGRATIONS, structure.of_migration),
         )
         self._loops = (
-            Controller("virtualmachines", sound[0], workers=options.workers, observer=environment.metrics),
-            Controller("migrations", sound[1], workers=options.workers, observer=environment.metrics),
-            Controller("workloadupdates", updates, workers=1, observer=environment.metrics),
+            Controller("virtualmachines", sound[0], workers=options.workers, observer=environment.metrics.loops),
+            Controller("migrations", sound[1], workers=options.workers, observer=environment.metrics.loops),
+            Controller("workloadupdates", updates, workers=1, observer=environment.metrics.loops),
         )
         machines.subscribe(self._loops[0])
         moves.subscribe(self._loops[1])
         updates.subscribe(self._loops[2])
-        environment.metrics.watch_outdated(lambda: sum(1 for _ in informers.vms.by_index(copies.BY_AGE, copies.OUTDATED)))
+        environment.metrics.watch_outdated(lambda: sum(1 for _ in informers.vms.by_index(indexes.BY_AGE, indexes.OUTDATED)))
         for loop in self._loops:
             environment.metrics.watch_queue(loop)
         environment.metrics.watch_informers(

@@ -8,7 +8,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig
 from apiserver.apis.virt import evictions, layout, names, structure
 from controller.reconcilers.launcher_pods import downward_api
-from controller.reconcilers.nodes import emptied_nodes, node_pool
+from controller.reconcilers.nodes import baseline_cpu, emptied_nodes
 from controller.reconcilers.pods import ownership, readiness
 
 _OF_POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -141,7 +141,7 @@ def trim_node(node: Object) -> Object:
     return {
         "metadata": {
             **{key: value for key, value in (node.get("metadata") or {}).items() if key in kept},
-            **node_pool.trim_labels(node),
+            **baseline_cpu.trim_labels(node),
         },
         "spec": emptied_nodes.trim(node),
         "status": {

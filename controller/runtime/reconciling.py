@@ -28,7 +28,8 @@ TURN_SECONDS: Final = 0.05
 """For passes that wait for nobody, one after the other, before others have a turn of the event loop, in which a lease is renewed, too."""
 MAX_MESSAGE: Final = 1000
 
-Outcome: TypeAlias = Literal["done", "requeued", "conflict", "error", "terminal"]
+Outcome: TypeAlias = Literal["success", "requeue_after", "conflict", "error", "terminal"]
+"""Of a pass; ``success``, ``requeue_after`` and ``error`` are controller-runtime's words, to which the other two are errors."""
 
 
 Request: TypeAlias = NamespacedName
@@ -143,8 +144,8 @@ class Controller:
         self.queue.forget(request)
         if result.requeue_after is not None:
             self.queue.add_after(request, result.requeue_after)
-            return "requeued"
-        return "done"
+            return "requeue_after"
+        return "success"
 
 
 def _message_of(error: Exception) -> str:

@@ -21,6 +21,8 @@ from xml.etree.ElementTree import Element, fromstring, tostring
 
 import libvirt
 
+from apiserver import logs
+
 logger = logging.getLogger(__name__)
 
 DEVICE: Final = Path("/dev/kvm")
@@ -65,7 +67,7 @@ def host_model(capabilities: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the file, or say why there is none; the status is 0 either way."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logs.configure("info")
     (path,) = (Path(each) for each in arguments)
     path.unlink(missing_ok=True)
     if not DEVICE.exists():

@@ -18,7 +18,7 @@ import libvirt_qemu
 
 from apiserver.apis.virt.domainxml.chardevs import AGENT_CHANNEL
 from launcher.domain.states import ACTIVE, State, reason_of, state_of
-from launcher.hypervisor import eventloop, facts
+from launcher.hypervisor import conversion, eventloop
 from launcher.hypervisor.agents import Agents
 from launcher.hypervisor.disk_faults import DiskFaults
 from launcher.hypervisor.occurrences import Occurrences
@@ -174,8 +174,8 @@ class LibvirtHypervisor:
                 watchdogs=self._watchdogs.of(name),
                 agent_connected=self._agents.is_connected(name),
                 disk_errors=_disk_errors(domain) if (state, reason) == (State.PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR) else (),
-                disk_faults=self._disk_faults.of(name, facts.targets_by_alias(document)),
-                cid=facts.cid(document),
+                disk_faults=self._disk_faults.of(name, conversion.targets_by_alias(document)),
+                cid=conversion.cid(document),
             )
 
         try:
@@ -208,7 +208,7 @@ class LibvirtHypervisor:
         """See the port."""
 
         def keep(connection: libvirt.virConnect) -> None:
-            connection.secretDefineXML(facts.secret_xml(uuid, usage)).setValue(value)
+            connection.secretDefineXML(conversion.secret_xml(uuid, usage)).setValue(value)
 
         await self._call(f"keep secret {uuid}", keep)
 
@@ -265,7 +265,7 @@ class LibvirtHypervisor:
             domain = connection.lookupByName(name)
             # QEMU keeps what an earlier migration of the domain was given.
             domain.migrateSetMaxDowntime(terms.max_downtime_milliseconds or DOWNTIME_MILLISECONDS)
-            parameters, flags = facts.migration_parameters(terms, disks)
+            parameters, flags = conversion.migration_parameters(terms, disks)
             domain.migrateToURI3(libvirt_uri, {libvirt.VIR_MIGRATE_PARAM_URI: data_uri, **parameters}, _MIGRATE_FLAGS | flags)
 
         try:
@@ -295,7 +295,7 @@ class LibvirtHypervisor:
             )
         except (DomainNotFound, OperationInvalid):
             return None
-        return facts.progress(stats)
+        return conversion.progress(stats)
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
         """See the port."""
@@ -310,7 +310,7 @@ class LibvirtHypervisor:
             with errors(doing):
                 domain = connection.lookupByName(name)
                 try:
-                    return facts.agent_answer(self._agent_command(domain, question))
+                    return conversion.agent_answer(self._agent_command(domain, question))
                 except (ValueError, TypeError, RecursionError) as error:  # the guest chose these words; it must not choose our end
                     raise AgentRefused(f"{doing}: it talks nonsense") from error
 

@@ -18,7 +18,11 @@ from tests.testbed import kubectl as testbed_kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-SHOWN = {"virt-controller": "kubevirt_reconcile_total", "virt-handler": "kubevirt_launcher_links", "virt-api": "apiserver_request_total"}
+SHOWN = {
+    "virt-controller": "controller_runtime_reconcile_total",
+    "virt-handler": "kubevirt_launcher_links",
+    "virt-api": "apiserver_request_total",
+}
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def all_present_another_certificate(system: Kubectl, old: str) -> bool:
 
 @contextmanager
 def revoked(system: Kubectl, node: str) -> Iterator[None]:
-    """Revoke a node with the command of docs/operating.md; pardon it afterwards."""
+    """Revoke a node with the command of docs/operating/nodes.md; pardon it afterwards."""
     patch = ("patch", "configmap", "kubevirt-trust", "--type=merge", "--patch")
     system(*patch, json.dumps({"data": {f"revoked.{node}": "lost"}}))
     try:

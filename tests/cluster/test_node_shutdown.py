@@ -18,7 +18,7 @@ from tests.testbed.logind import Logind
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SETTINGS = {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "30s"}
-"""Those of docs/operating.md, with more time: guests are emulated."""
+"""Those of docs/operating/nodes.md, with more time: guests are emulated."""
 DEAF_SECONDS = 20
 """The time of a guest that hears neither power button nor agent: virt-handler must not go before it is over."""
 

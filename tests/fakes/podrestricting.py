@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from apiserver.apis.meta.errors import Forbidden
 from apiserver.apis.meta.objects import dig, namespace_of
-from apiserver.apis.virt import podrestriction
+from apiserver.apis.virt import pod_rights
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from tests.fakes.kubeapi import FakeAPI, Object
 
@@ -24,14 +24,14 @@ def judge(api: FakeAPI) -> Callable[[str, str, Object, Object], None]:
         name, uid = (str(dig(new, "status", each) or "") for each in _FIELDS[collection])
         addresses = dig(new, "status", "targetPodIPs") or []
         if addresses and addresses != dig(old, "status", "targetPodIPs"):
-            found = podrestriction.strange_addresses(api.objects.get((_PODS, namespace_of(new), name)), uid, addresses)
+            found = pod_rights.strange_addresses(api.objects.get((_PODS, namespace_of(new), name)), uid, addresses)
             if found:
                 raise Forbidden(f"is forbidden: {found}")
         if not uid or uid == dig(old, "status", _FIELDS[collection][1]):
             return
         namespace = namespace_of(new)
         machine = new if collection == _MACHINES else api.get(_MACHINES, namespace, dig(new, "spec", "selector", "name"))
-        if found := podrestriction.objections(machine, api.objects.get((_PODS, namespace, name)), name, uid):
+        if found := pod_rights.objections(machine, api.objects.get((_PODS, namespace, name)), name, uid):
             raise Forbidden(f"is forbidden: {found}")
 
     return judged

@@ -35,7 +35,7 @@ MODULES: Final = (
         "apiserver/registry/virt/test_disk_claims.py",
     ),
     _module("apiserver/apis/virt/migration_policies.py", "apiserver/apis/virt/test_migration_policies.py"),
-    _module("apiserver/apis/virt/podrestriction.py", "apiserver/apis/virt/test_podrestriction.py"),
+    _module("apiserver/apis/virt/pod_rights.py", "apiserver/apis/virt/test_pod_rights.py"),
     _module(
         "controller/evictions/eviction_plan.py",
         "controller/evictions/test_eviction_plan_corners.py",
@@ -52,7 +52,7 @@ MODULES: Final = (
     _module("importer/addresses.py", "importer/test_addresses.py"),
     _module("controller/reconcilers/virtual_machines/endings.py", "controller/reconcilers/virtual_machines/test_endings.py"),
     _module("controller/reconcilers/precedence.py", "controller/reconcilers/test_precedence.py"),
-    _module("controller/reconcilers/nodes/node_pool.py", "controller/reconcilers/nodes/test_node_pool.py"),
+    _module("controller/reconcilers/nodes/baseline_cpu.py", "controller/reconcilers/nodes/test_baseline_cpu.py"),
     _module("controller/reconcilers/pods/readiness.py", "controller/reconcilers/pods/test_readiness.py"),
     _module("controller/reconcilers/virtual_machines/disruptions.py", "controller/reconcilers/virtual_machines/test_disruptions.py"),
     _module(

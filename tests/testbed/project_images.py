@@ -43,7 +43,9 @@ PROCESSES = (
     Process("virt-controller", "controller", ("controller", "apiserver", "certs"), "controller.manager.__main__"),
     Process("virt-handler", "handler", ("handler", "controller", "apiserver", "launcher", "certs"), "handler.__main__"),
     # Beside the guest there is only what the launcher itself imports; its libvirt binding is Debian's.
-    Process("virt-launcher", None, ("launcher", "importer", "apiserver/__init__.py", "apiserver/apis"), "launcher.__main__"),
+    Process(
+        "virt-launcher", None, ("launcher", "importer", "apiserver/__init__.py", "apiserver/logs.py", "apiserver/apis"), "launcher.__main__"
+    ),
 )
 NAMES = (*(process.name for process in PROCESSES), "etcd", "testguest")
 ON_REQUEST = ("debian",)

@@ -10,7 +10,8 @@ import gc
 
 import uvloop
 
-from apiserver.server import log, options, running
+from apiserver import logs
+from apiserver.server import options, running
 from apiserver.server.running import Kinds
 from tests.twin import flunders
 
@@ -20,7 +21,7 @@ def main() -> None:
     parser.add_argument("--api-group", default=flunders.GROUP)
     own, rest = parser.parse_known_args()
     given = options.parse(rest)
-    log.configure(given.log_level, given.log_format)
+    logs.configure(given.log_level, given.log_format)
     gc.set_threshold(50_000, 20, 20)
     uvloop.run(running.run(given, lambda _: Kinds(flunders.strategies(own.api_group))))
 

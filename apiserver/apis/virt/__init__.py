@@ -3,7 +3,7 @@
 To begin with: ``phases``, ``power`` (whether a machine should be on) and ``conditions`` are the words of a status, ``names``, ``layout``,
 ``network`` and ``streams`` those by which the processes find each other. ``v1alpha1`` has the models and rules that virt-api serves by,
 ``hardware`` what ``spec.domain`` means where it says nothing, ``domainxml`` reads ``spec.domainXML``, and ``described`` puts both together.
-``noderestriction`` and ``podrestriction`` are what a node and a status may say. Each of the other modules is one subject: evictions,
+``node_rights`` and ``pod_rights`` are what a node and a status may say. Each of the other modules is one subject: evictions,
 imports, probes, release, trust.
 
 No I/O and nothing of other packages but :mod:`apiserver.apis`. pydantic is for ``v1alpha1``, which virt-api alone imports; everybody else

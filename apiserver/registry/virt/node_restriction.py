@@ -6,7 +6,7 @@ in its TokenReview for those who come directly. Nobody else can: only the front 
 such an ``extra`` takes the right to impersonate it.
 
 Whatever a write is (an update, any kind of patch, an apply, a dry run), the object that it would store is held against the object that it
-would replace (:mod:`apiserver.apis.virt.noderestriction`), at the revision at which that happens, and again when somebody else wrote in
+would replace (:mod:`apiserver.apis.virt.node_rights`), at the revision at which that happens, and again when somebody else wrote in
 between. What else it has to be held against is read as of now. That is no transaction with the write, and need not be: what was true of an
 unfinished Migration when it was read is what its parties were allowed to do then.
 """
@@ -25,7 +25,7 @@ from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError, shortened
 from apiserver.apis.virt import forms, names, phases
-from apiserver.apis.virt.noderestriction import machines, migrations
+from apiserver.apis.virt.node_rights import machines, migrations
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.registry.generic import metadata
 from apiserver.registry.generic.admission import Attributes, Operation

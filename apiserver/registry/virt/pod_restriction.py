@@ -1,7 +1,7 @@
 """PodRestriction: a status names only pods that are the machine's.
 
 virt-handler puts a guest into the pod whose uid a status says, so who may write statuses could otherwise have a machine run in any pod, of
-any namespace, beside whatever that mounts (:mod:`apiserver.apis.virt.podrestriction`). A write that gives a VirtualMachine another
+any namespace, beside whatever that mounts (:mod:`apiserver.apis.virt.pod_rights`). A write that gives a VirtualMachine another
 ``podUID``, or a Migration another ``targetPodUID``, is held against the pod itself, for which kube-apiserver is asked: nobody else says
 where a pod is and what it mounts. A Migration's ``targetPodIPs`` have to be that pod's. That is one request for each start and two for each
 migration; other writes cost a comparison.
@@ -24,7 +24,7 @@ from apiserver.apis.meta.names import subdomain_errors
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import Path, forbidden, shortened
-from apiserver.apis.virt import names, podrestriction
+from apiserver.apis.virt import names, pod_rights
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client, TransportError
 from apiserver.registry.generic import metadata
@@ -83,7 +83,7 @@ class PodRestriction:
         same_pod = uid == str(dig(attributes.old, "status", _FIELDS[MIGRATIONS.plural][1]) or "")
         if not given or (same_pod and given == dig(attributes.old, "status", _ADDRESSES)):
             return
-        if found := podrestriction.strange_addresses(await self._pod(attributes, name), uid, given):
+        if found := pod_rights.strange_addresses(await self._pod(attributes, name), uid, given):
             raise _refusal(attributes, _ADDRESSES, found)
 
     async def _validate_pod(self, attributes: Attributes) -> None:
@@ -94,7 +94,7 @@ class PodRestriction:
         if machine is None:
             return
         pod = await self._pod(attributes, pod_name)
-        if found := podrestriction.objections(machine, pod, pod_name, pod_uid):
+        if found := pod_rights.objections(machine, pod, pod_name, pod_uid):
             raise _refusal(attributes, _FIELDS[attributes.resource.plural][1], found)
 
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
@@ -107,7 +107,7 @@ class PodRestriction:
         namespace = objects.namespace_of(obj)
         if attributes.resource.plural == VIRTUAL_MACHINES.plural:
             migration = await self._read(MIGRATIONS, namespace, str(dig(obj, "status", "migration", "name") or ""))
-            return None if migration is not None and podrestriction.brings(migration, obj, pod_uid) else obj
+            return None if migration is not None and pod_rights.brings(migration, obj, pod_uid) else obj
         machine = await self._read(VIRTUAL_MACHINES, namespace, str(dig(obj, "spec", "selector", "name") or ""))
         if machine is None:
             raise _refusal(attributes, _FIELDS[attributes.resource.plural][1], ["the virtual machine of the Migration is not there"])

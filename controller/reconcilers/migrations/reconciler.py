@@ -16,7 +16,7 @@ from apiserver.apis.virt.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUA
 from apiserver.client.rest import Client
 from controller.reconcilers.actions import Action
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
-from controller.reconcilers.copies import Informers, claims_for
+from controller.reconcilers.indexes import Informers, claims_for
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.migrations import ended_drains, migration_history
 from controller.reconcilers.migrations import migration_plan as planning

@@ -20,7 +20,7 @@ from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, lab
 from apiserver.apis.virt import evictions, names, structure
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
-from controller.reconcilers.copies import BY_AGE, OUTDATED, Informers, age_of_vm, claims_for
+from controller.reconcilers.indexes import BY_AGE, OUTDATED, Informers, age_of_vm, claims_for
 from controller.reconcilers.migrations import migration_bounds, migration_queue
 from controller.reconcilers.pods import ownership
 from controller.reconcilers.settings import FIELD_MANAGER, MigrationLimits, Settings

@@ -13,7 +13,7 @@ from apiserver.apis.virt import chosen_cpu, names, phases, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import disk_claims, precedence
-from controller.reconcilers.copies import Informers, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
+from controller.reconcilers.indexes import Informers, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.nodes.node_reports import NodeReports, strangers
 from controller.reconcilers.pods import ownership, pod_state

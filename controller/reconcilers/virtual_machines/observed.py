@@ -66,7 +66,7 @@ class Observed:
     strangers: Mapping[str, str] = field(default_factory=dict)
     """Nodes whose virt-handlers speak another contract (:mod:`apiserver.apis.virt.contract`), and the words for each."""
     nodes: tuple[Object, ...] = ()
-    """All nodes, where a CPU may have to be chosen for the machine (:mod:`controller.reconcilers.nodes.node_pool`)."""
+    """All nodes, where a CPU may have to be chosen for the machine (:mod:`controller.reconcilers.nodes.baseline_cpu`)."""
 
 
 def own_pod(seen: Observed, pods: tuple[Object, ...]) -> Object | None:

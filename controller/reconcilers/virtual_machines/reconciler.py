@@ -12,7 +12,7 @@ from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import precedence
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
-from controller.reconcilers.copies import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
+from controller.reconcilers.indexes import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import ownership, pod_state, readiness
 from controller.reconcilers.settings import Settings

@@ -49,7 +49,7 @@ from controller.reconcilers.actions import (
     WriteStatus,
 )
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
-from controller.reconcilers.nodes import node_pool
+from controller.reconcilers.nodes import baseline_cpu
 from controller.reconcilers.pods import absences, ownership, pod_state
 from controller.reconcilers.virtual_machines import (
     attempts,
@@ -505,12 +505,12 @@ def _avoided(seen: Observed) -> tuple[str, ...]:
     return tuple(sorted({*attempts.failed_nodes(seen.vm), *rejecting}))
 
 
-def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> node_pool.Choice | None:
+def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu.Choice | None:
     """Return which CPU the guest of this attempt has; None: the machine says it, or no node has a say in it."""
     if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
         return None
     said = (str(each.get("name") or "") for each in dig(seen.vm, "spec", "domain", "cpu", "features") or ())
-    return node_pool.choose(seen.nodes, scheduling.scheduling(seen.vm, placement), said)
+    return baseline_cpu.choose(seen.nodes, scheduling.scheduling(seen.vm, placement), said)
 
 
 def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bool:
@@ -518,7 +518,7 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
     return len(alive) == 1 and not is_deleting(alive[0]) and name_of(alive[0]) == names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
 
 
-def _record_start(seen: Observed, pod: Object, attempt: int, choice: node_pool.Choice | None) -> tuple[Action, ...]:
+def _record_start(seen: Observed, pod: Object, attempt: int, choice: baseline_cpu.Choice | None) -> tuple[Action, ...]:
     now = times.to_rfc3339(seen.now)
     begun = {"number": attempt, "generation": generation_of(seen.vm), "podName": name_of(pod), "startTime": now}
     status = {

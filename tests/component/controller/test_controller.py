@@ -19,7 +19,7 @@ from apiserver.apis.virt import attachments, names, power, summary
 from apiserver.client.rest import Client
 from controller.manager import options, wiring
 from controller.manager.metrics import Metrics
-from controller.reconcilers.copies import MAX_NAMESAKES
+from controller.reconcilers.indexes import MAX_NAMESAKES
 from controller.reconcilers.settings import Times
 from controller.runtime.clock import SystemClock
 from controller.runtime.recorder import Recorder

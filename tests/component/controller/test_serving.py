@@ -118,7 +118,7 @@ async def test_health_tells_the_kubelet_and_nothing_else() -> None:
 async def test_metrics_are_told_over_tls_to_whoever_may_get_them(tmp_path: Path) -> None:
     api, metrics = FakeAPI(), Metrics()
     reviewer = Reviewer(api)
-    metrics.reconciled("virtualmachines", "done", 0.01)
+    metrics.loops.reconciled("virtualmachines", "success", 0.01)
     loop = Controller("virtualmachines", Idle())
     metrics.watch_queue(loop)
     loop.enqueue(Request("ns", "vm"))
@@ -131,7 +131,8 @@ async def test_metrics_are_told_over_tls_to_whoever_may_get_them(tmp_path: Path)
         code, text = await ask("Bearer prometheus")
 
     assert code == 200
-    assert 'kubevirt_reconcile_total{controller="virtualmachines",outcome="done"} 1.0' in text
+    assert 'controller_runtime_reconcile_total{controller="virtualmachines",result="success"} 1.0' in text
+    assert 'controller_runtime_reconcile_time_seconds_bucket{controller="virtualmachines",le="0.025"} 1.0' in text
     assert 'kubevirt_workqueue_depth{controller="virtualmachines"} 1.0' in text
     shown = dict(re.findall(r'^kubevirt_migrations{phase="(\w+)"} (\S+)$', text, re.MULTILINE))
     assert shown == {"Pending": "2.0", "Scheduling": "0.0", "PreparingTarget": "0.0", "TargetReady": "0.0", "Running": "1.0"}

@@ -166,7 +166,7 @@ def options(kubelet: Path) -> Options:
         health_port=0,
         metrics_port=0,
         stream_limits=DEFAULTS,
-        log_level="INFO",
+        log_level="info",
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from apiserver.apis.meta.errors import Forbidden
 from apiserver.apis.meta.objects import Object, dig, key_of, namespace_of
 from apiserver.apis.meta.validation import raise_if_any
-from apiserver.apis.virt.noderestriction import machines, migrations
+from apiserver.apis.virt.node_rights import machines, migrations
 from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import status_validation
 from apiserver.client.config import Config

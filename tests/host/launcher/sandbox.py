@@ -58,7 +58,8 @@ def install(target: Path) -> None:
     top = Path(launcher.__file__).parents[1]
     for name in ("launcher", "importer", "apiserver/apis"):
         shutil.copytree(top / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(top / "apiserver/__init__.py", target / "apiserver")
+    for name in ("apiserver/__init__.py", "apiserver/logs.py"):
+        shutil.copy(top / name, target / name)
     for path in Path(libvirt.__file__).parent.glob("libvirt*"):
         if path.is_file():
             shutil.copy(path, target)

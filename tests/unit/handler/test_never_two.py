@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from apiserver.apis.virt import names, phases, release
-from apiserver.apis.virt.noderestriction import migrations as restriction
+from apiserver.apis.virt.node_rights import migrations as restriction
 from controller.reconcilers.actions import DeletePod, WriteStatus
 from controller.reconcilers.migrations import migration_plan as controlling
 from controller.reconcilers.settings import Settings

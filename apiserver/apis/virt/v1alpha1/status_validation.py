@@ -4,7 +4,7 @@ virt-handler makes paths of uids, dials addresses, and people read messages in t
 them. A value that does not change is not judged again (ratcheting, as Kubernetes does: KEP-4008), so that an object that is older than a
 rule can still be written. Elements of lists are held against their predecessor by key, or, in a list without keys, against their equals.
 
-Who may write which field is another question (:mod:`apiserver.apis.virt.noderestriction`).
+Who may write which field is another question (:mod:`apiserver.apis.virt.node_rights`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import evictions, names
-from controller.reconcilers.copies import node_of_pod
+from controller.reconcilers.indexes import node_of_pod
 from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.nodes import emptied_nodes
 from controller.reconcilers.pods import ownership, pod_state, readiness

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from launcher.hypervisor import facts
+from launcher.hypervisor import conversion
 from launcher.hypervisor.disk_faults import NEWS_SECONDS, DiskFaults
 from launcher.hypervisor.port import NO_SPACE, DiskFault
 
@@ -70,4 +70,4 @@ def test_an_error_of_nobody_is_nobodys() -> None:
 def test_disks_are_found_by_their_aliases_while_the_domain_is_active() -> None:
     disks = "<disk><target dev='vda'/><alias name='virtio-disk0'/></disk><disk><alias name='ua-b'/><target dev='vdb'/></disk>"
     off = "<disk><target dev='vdc'/></disk><disk><alias name='ua-c'/></disk>"
-    assert facts.targets_by_alias(ET.fromstring(f"<domain><devices>{disks}{off}</devices></domain>")) == TARGETS
+    assert conversion.targets_by_alias(ET.fromstring(f"<domain><devices>{disks}{off}</devices></domain>")) == TARGETS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor import facts
+from launcher.hypervisor import conversion
 from launcher.hypervisor.port import (
     Disks,
     HypervisorError,
@@ -420,7 +420,7 @@ async def test_disks_that_the_pod_alone_has_leave_with_the_guest(world: World, o
 )
 def test_terms_that_no_virt_api_admitted_stay_within_those_of_qemu(request_: messages.Migrate, terms: Terms) -> None:
     assert outgoing_migration.terms_of(request_) == terms
-    parameters, _ = facts.migration_parameters(terms)
+    parameters, _ = conversion.migration_parameters(terms)
     assert parameters.get("bandwidth", 0) <= codec.MAX_INTEGER >> 20
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import attachments, network, podrestriction
+from apiserver.apis.virt import attachments, network, pod_rights
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_vm
@@ -25,7 +25,7 @@ def a_pod(annotations: dict[str, str] | None = None) -> dict[str, Any]:
 
 
 def objections(pod: dict[str, Any], vm: dict[str, Any] = NETWORKS) -> list[str]:
-    return podrestriction.objections(vm, pod, pod["metadata"]["name"], "uid-1")
+    return pod_rights.objections(vm, pod, pod["metadata"]["name"], "uid-1")
 
 
 def test_the_pod_asks_for_each_network_by_a_link_of_its_own_and_with_the_guests_address() -> None:

@@ -9,7 +9,7 @@ import pytest
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.client.informer import Informer
 from apiserver.client.store import Store
-from controller.reconcilers.copies import BY_HELD_STORAGE, BY_STORAGE, MAX_NAMESAKES, Informers, held_storage_of_vm, storage_of_vm
+from controller.reconcilers.indexes import BY_HELD_STORAGE, BY_STORAGE, MAX_NAMESAKES, Informers, held_storage_of_vm, storage_of_vm
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.gathering import Gathering
 from controller.reconcilers.virtual_machines.reconciler import VirtualMachines

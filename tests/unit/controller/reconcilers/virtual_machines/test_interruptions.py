@@ -1,4 +1,4 @@
-"""A guest that ends because something in the cluster ends its pod goes on in another one; the table of docs/operating.md, line by line."""
+"""A guest that ends because something in the cluster ends its pod goes on in another, as the table of docs/operating/migrations.md says."""
 
 from __future__ import annotations
 

@@ -325,7 +325,7 @@ def test_many_elements_are_judged_one_by_one() -> None:
 
 
 def test_words_are_those_of_the_parts_that_write_them() -> None:
-    from apiserver.apis.virt.noderestriction import machines
+    from apiserver.apis.virt.node_rights import machines
 
     assert set(typing.get_args(messages.Accelerator)) == set(status_validation.DOMAIN_TYPES)
     assert set(power.PHASES) == set(machines.RESULTS.values()) == set(power.RESULTS)

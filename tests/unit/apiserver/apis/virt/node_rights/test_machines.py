@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt import phases
-from apiserver.apis.virt.noderestriction import machines
-from apiserver.apis.virt.noderestriction.machines import validate
+from apiserver.apis.virt.node_rights import machines
+from apiserver.apis.virt.node_rights.machines import validate
 from apiserver.apis.virt.v1alpha1 import types
 from handler.network.binding import Interface
 from handler.reconcilers import guest_status

@@ -20,8 +20,8 @@ from apiserver.apis.meta.validation import FieldError, forbidden
 from apiserver.apis.virt import conditions, migration_attempts, phases, power
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
-from apiserver.apis.virt.noderestriction import differences
-from apiserver.apis.virt.noderestriction.differences import PHASE_FIELDS, STATUS, shown
+from apiserver.apis.virt.node_rights import differences
+from apiserver.apis.virt.node_rights.differences import PHASE_FIELDS, STATUS, shown
 
 Object = Mapping[str, Any]
 

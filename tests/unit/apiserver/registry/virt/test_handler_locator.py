@@ -9,7 +9,7 @@ import pytest
 from apiserver.apis.meta.errors import ServiceUnavailable
 from apiserver.apis.virt import names, streams
 from apiserver.client.rest import Client
-from apiserver.registry.virt.streaming import HandlerLocator, handler_pods
+from apiserver.registry.virt.handler_locator import HandlerLocator, handler_pods
 from tests.fakes.kubeapi import FakeAPI
 
 PODS = "/api/v1/pods"

@@ -8,24 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.hypervisor import connection, facts
+from launcher.hypervisor import connection, conversion
 from launcher.hypervisor.port import Disks, Progress, Terms
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
 def test_the_answer_of_an_agent_is_what_it_returned(value: object) -> None:
-    assert facts.agent_answer(json.dumps({"return": value})) == value
+    assert conversion.agent_answer(json.dumps({"return": value})) == value
 
 
-@pytest.mark.parametrize("text", ["", "1", "[]", "{}", '{"error": {}}', '{"return": ', " " * facts.MAX_ANSWER + '{"return": 1}'], ids=len)
+@pytest.mark.parametrize(
+    "text", ["", "1", "[]", "{}", '{"error": {}}', '{"return": ', " " * conversion.MAX_ANSWER + '{"return": 1}'], ids=len
+)
 def test_what_is_no_answer_is_told(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - json's own among them
-        facts.agent_answer(text)
+        conversion.agent_answer(text)
 
 
 def test_an_answer_that_is_nested_too_deeply_is_told() -> None:
     with pytest.raises(RecursionError):
-        facts.agent_answer('{"return": ' + "[" * 100_000 + "]" * 100_000 + "}")
+        conversion.agent_answer('{"return": ' + "[" * 100_000 + "]" * 100_000 + "}")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_an_answer_that_is_nested_too_deeply_is_told() -> None:
     ],
 )
 def test_the_address_of_sockets_is_the_one_that_libvirt_chose(devices: str, expected: int) -> None:
-    assert facts.cid(ET.fromstring(f"<domain><devices>{devices}</devices></domain>")) == expected
+    assert conversion.cid(ET.fromstring(f"<domain><devices>{devices}</devices></domain>")) == expected
 
 
 def test_figures_of_a_migration() -> None:
@@ -52,8 +54,8 @@ def test_figures_of_a_migration() -> None:
         "memory_iteration": 4,
         "downtime": 5,
     }
-    assert facts.progress(stats) == Progress(12, 3, 2, 1, 4, 5)
-    assert facts.progress({"type": 0}) is None
+    assert conversion.progress(stats) == Progress(12, 3, 2, 1, 4, 5)
+    assert conversion.progress({"type": 0}) is None
 
 
 def test_rates_of_a_migration_are_in_bytes_whatever_libvirt_counts_in() -> None:
@@ -67,7 +69,7 @@ def test_rates_of_a_migration_are_in_bytes_whatever_libvirt_counts_in() -> None:
         "memory_dirty_rate": 3,
         "memory_page_size": 4096,
     }
-    found = facts.progress(stats)
+    found = conversion.progress(stats)
     assert found is not None
     assert (found.data_total_bytes, found.data_processed_bytes, found.data_remaining_bytes) == (30, 20, 10)
     assert (found.bytes_per_second, found.dirty_bytes_per_second) == (7, 3 * 4096)
@@ -75,31 +77,31 @@ def test_rates_of_a_migration_are_in_bytes_whatever_libvirt_counts_in() -> None:
 
 def test_the_rate_of_disks_follows_from_what_was_copied_until_memory_moves() -> None:
     copying = {"time_elapsed": 500, "disk_processed": 1000, "data_processed": 1000}
-    found = facts.progress(copying)
+    found = conversion.progress(copying)
     assert found is not None
     assert found.bytes_per_second == 2000
-    found = facts.progress({**copying, "memory_total": 10, "memory_bps": 7})
+    found = conversion.progress({**copying, "memory_total": 10, "memory_bps": 7})
     assert found is not None
     assert found.bytes_per_second == 7
-    assert facts.progress({"time_elapsed": 0, "disk_processed": 1}) is not None
+    assert conversion.progress({"time_elapsed": 0, "disk_processed": 1}) is not None
 
 
 @pytest.mark.parametrize(("shallow", "flag"), [(True, libvirt.VIR_MIGRATE_NON_SHARED_INC), (False, libvirt.VIR_MIGRATE_NON_SHARED_DISK)])
 def test_disks_that_are_copied_are_named_and_have_a_way_of_their_own(shallow: bool, flag: int) -> None:
     disks = Disks(("vda", "vdc"), shallow, uri="unix:///disks")
-    assert facts.migration_parameters(Terms(), disks) == ({"migrate_disks": ["vda", "vdc"], "disks_uri": "unix:///disks"}, flag)
-    assert facts.migration_parameters(Terms(), Disks(uri="unix:///disks")) == ({}, 0)
+    assert conversion.migration_parameters(Terms(), disks) == ({"migrate_disks": ["vda", "vdc"], "disks_uri": "unix:///disks"}, flag)
+    assert conversion.migration_parameters(Terms(), Disks(uri="unix:///disks")) == ({}, 0)
 
 
 @pytest.mark.parametrize(
     ("bandwidth", "copied", "share"), [(8 << 20, (), 8), (8 << 20, ("vda",), 8), (8 << 20, ("vda", "vdb"), 4), (1, ("vda", "vdb"), 1)]
 )
 def test_disks_share_the_bandwidth_that_libvirt_gives_to_each(bandwidth: int, copied: tuple[str, ...], share: int) -> None:
-    parameters, _ = facts.migration_parameters(Terms(bandwidth), Disks(copied))
+    parameters, _ = conversion.migration_parameters(Terms(bandwidth), Disks(copied))
     assert parameters["bandwidth"] == share
 
 
 def test_libvirt_judges_disks_by_itself_unless_there_are_shared_ones_that_were_judged() -> None:
-    assert facts.migration_parameters(Terms(), Disks(shared=True)) == ({}, libvirt.VIR_MIGRATE_UNSAFE)
-    assert facts.migration_parameters(Terms(), Disks()) == ({}, 0)
+    assert conversion.migration_parameters(Terms(), Disks(shared=True)) == ({}, libvirt.VIR_MIGRATE_UNSAFE)
+    assert conversion.migration_parameters(Terms(), Disks()) == ({}, 0)
     assert not connection._MIGRATE_FLAGS & libvirt.VIR_MIGRATE_UNSAFE

@@ -10,8 +10,8 @@ from apiserver.apis.virt import names
 from apiserver.apis.virt.chosen_cpu import Chosen
 from apiserver.apis.virt.hardware import cpu_models
 from apiserver.apis.virt.v1alpha1.domain import cpu_names
-from controller.reconcilers.nodes import node_pool
-from controller.reconcilers.nodes.node_pool import Choice, choose, matches
+from controller.reconcilers.nodes import baseline_cpu
+from controller.reconcilers.nodes.baseline_cpu import Choice, choose, matches
 from tests.unit.controller.reconcilers.processors import CASCADELAKE, MILAN, ROME, SKYLAKE, a_node
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -172,18 +172,18 @@ def test_of_a_machine_that_asks_for_more_than_anybody_needs_no_pool_is_looked_fo
 
 def test_labels_of_processors_are_kept_once_for_all_nodes_of_a_kind() -> None:
     one, other = (a_node(name, MILAN, ssd="true")["metadata"] for name in "ab")
-    assert one[node_pool.PROCESSORS] is other[node_pool.PROCESSORS]
+    assert one[baseline_cpu.PROCESSORS] is other[baseline_cpu.PROCESSORS]
     assert one["labels"] == {"kubernetes.io/hostname": "a", "ssd": "true"}
     assert "annotations" not in one
 
 
 def test_a_node_with_more_labels_than_virt_handler_writes_is_in_no_pool_and_fills_no_memory() -> None:
     host, models, features = MILAN
-    room = node_pool.MAX_PROCESSORS - 1 - len(models) - len(features)
+    room = baseline_cpu.MAX_PROCESSORS - 1 - len(models) - len(features)
     most, more = (a_node("a", (host, models, (*features, *(f"x{each}" for each in range(count))))) for count in (room, room + 1))
-    assert len(most["metadata"][node_pool.PROCESSORS]) == node_pool.MAX_PROCESSORS
+    assert len(most["metadata"][baseline_cpu.PROCESSORS]) == baseline_cpu.MAX_PROCESSORS
     assert model(most) == "EPYC-Milan"
-    assert more["metadata"] == {"name": "a", "uid": "a", "labels": {"kubernetes.io/hostname": "a"}, node_pool.PROCESSORS: frozenset()}
+    assert more["metadata"] == {"name": "a", "uid": "a", "labels": {"kubernetes.io/hostname": "a"}, baseline_cpu.PROCESSORS: frozenset()}
     assert model(more, a_node("b", ROME)) == "EPYC-Rome-v2"
 
 

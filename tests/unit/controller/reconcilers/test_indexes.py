@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from apiserver.apis.meta.objects import NamespacedName
 from apiserver.apis.virt.evictions import machine_of
-from controller.reconcilers import copies, disk_claims
-from controller.reconcilers.copies import Mac, NodeFile, ServerDisk
+from controller.reconcilers import disk_claims, indexes
+from controller.reconcilers.indexes import Mac, NodeFile, ServerDisk
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm, an_attempt
 
 CLAIM = {"name": "a", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
@@ -14,7 +14,7 @@ FILE = {"name": "c", "type": "HostDisk", "source": {"path": "/srv/a"}}
 def test_storage_is_found_by_what_it_is() -> None:
     vm = a_vm(domain={"devices": {"disks": [CLAIM, SERVER, FILE]}})
     (digest,) = disk_claims.servers_of(vm)
-    assert copies.storage_of_vm(vm) == [NamespacedName("default", "data"), ServerDisk("default", digest), NodeFile("/srv/a")]
+    assert indexes.storage_of_vm(vm) == [NamespacedName("default", "data"), ServerDisk("default", digest), NodeFile("/srv/a")]
 
 
 def test_storage_of_one_kind_is_none_of_another_whatever_it_is_called() -> None:
@@ -23,23 +23,23 @@ def test_storage_of_one_kind_is_none_of_another_whatever_it_is_called() -> None:
 
 def test_a_machine_that_is_not_sound_is_in_no_index() -> None:
     vm = a_vm(domain={"devices": {"disks": "text", "interfaces": "text"}})
-    assert (copies.storage_of_vm(vm), copies.macs_of_vm(vm)) == ([], [])
+    assert (indexes.storage_of_vm(vm), indexes.macs_of_vm(vm)) == ([], [])
 
 
 def test_storage_is_held_by_whoever_has_a_pod_or_is_to_have_one_again() -> None:
     domain = {"devices": {"disks": [CLAIM]}}
     ran = [an_attempt(1, result="Failed", runningTime="2026-01-01T00:00:10Z")]
-    assert copies.held_storage_of_vm(a_vm(domain=domain)) == []
-    assert copies.held_storage_of_vm(a_vm(domain=domain, phase="Running")) == [NamespacedName("default", "data")]
-    assert copies.held_storage_of_vm(a_vm(domain=domain, phase="Failed", attempts=ran)) == [NamespacedName("default", "data")]
+    assert indexes.held_storage_of_vm(a_vm(domain=domain)) == []
+    assert indexes.held_storage_of_vm(a_vm(domain=domain, phase="Running")) == [NamespacedName("default", "data")]
+    assert indexes.held_storage_of_vm(a_vm(domain=domain, phase="Failed", attempts=ran)) == [NamespacedName("default", "data")]
 
 
 def test_an_address_is_one_however_it_is_written() -> None:
     vm = a_vm(domain={"devices": {"interfaces": [{"name": "default", "mac": "02-AB-00-00-00-01"}]}})
-    assert copies.macs_of_vm(vm) == [Mac("default", "02:ab:00:00:00:01")]
+    assert indexes.macs_of_vm(vm) == [Mac("default", "02:ab:00:00:00:01")]
 
 
 def test_a_migration_is_found_by_its_machine() -> None:
-    assert copies.machine_of(a_migration()) == [NamespacedName("default", "testvm")]
+    assert indexes.machine_of(a_migration()) == [NamespacedName("default", "testvm")]
     assert str(machine_of(a_migration())) == "default/testvm"
     assert str(NamespacedName("", "node1")) == "node1"

@@ -1,4 +1,4 @@
-"""libvirt's dictionaries of figures as our dataclasses, and the answers of guest agents that it passes on."""
+"""Conversion between libvirt's forms (figures of jobs, typed parameters, XML, answers of guest agents) and our values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The copies of objects that the loops read, and the indexes by which they find them."""
+"""Indexes of the objects that the loops read, and the informers that keep them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Mac(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Informers:
-    """The copies that the loops of machines, migrations and upgrades read."""
+    """What the loops of machines, migrations and upgrades read."""
 
     vms: Informer
     migrations: Informer

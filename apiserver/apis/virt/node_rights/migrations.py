@@ -30,8 +30,8 @@ from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import dig
 from apiserver.apis.meta.validation import FieldError, forbidden
 from apiserver.apis.virt import forms, migration_attempts, phases, progress, release, streams
-from apiserver.apis.virt.noderestriction import differences
-from apiserver.apis.virt.noderestriction.differences import PHASE_FIELDS, STATUS, shown
+from apiserver.apis.virt.node_rights import differences
+from apiserver.apis.virt.node_rights.differences import PHASE_FIELDS, STATUS, shown
 
 Object = Mapping[str, Any]
 Role = Literal["source", "target"]

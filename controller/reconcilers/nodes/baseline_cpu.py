@@ -1,4 +1,4 @@
-"""Choose the CPU of a machine with KVM that names none: the best model that every node of its pool has. Pure.
+"""Baseline CPU: that of a machine with KVM that names none, the best model that every node of its pool has. Pure.
 
 Its pool are the nodes that offer KVM, bear labels of their processors (:mod:`handler.cpu`), and have what its pod asks of a node: what
 its author wrote, and the features that it requires or forbids. Taints are not looked at, nor whether a node is ready or cordoned: that

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import podrestriction
-from apiserver.apis.virt.podrestriction import Content
+from apiserver.apis.virt import pod_rights
+from apiserver.apis.virt.pod_rights import Content
 from controller.reconcilers import disk_claims
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
@@ -62,7 +62,7 @@ def made(vm: Object) -> tuple[Object, Object]:
 
 
 def objections(vm: Object, pod: Object | None, name: str = "", uid: str = "uid-1") -> list[str]:
-    return podrestriction.objections(vm, pod, name or (pod or {"metadata": {"name": "p"}})["metadata"]["name"], uid)
+    return pod_rights.objections(vm, pod, name or (pod or {"metadata": {"name": "p"}})["metadata"]["name"], uid)
 
 
 def a_full_machine() -> Object:
@@ -88,14 +88,14 @@ def test_what_a_machine_names_is_all_that_its_pod_mounts() -> None:
         *(Content("Secret", each) for each in ("answers", "first", "net", "keys", "login", "chap")),
         *(Content("ConfigMap", each) for each in ("settings", "authorities")),
     }
-    assert podrestriction.named_by(VM) == mounted
+    assert pod_rights.named_by(VM) == mounted
     pod = made(VM)[0]
     for each in mounted:
         assert str(each).rpartition(" ")[2] in str(pod["spec"]["volumes"])
 
 
 def test_what_a_machine_names_as_file_systems_its_pod_may_mount() -> None:
-    assert podrestriction.named_by(FILESYSTEMS) == {
+    assert pod_rights.named_by(FILESYSTEMS) == {
         *(Content("PersistentVolumeClaim", each) for each in ("shared", "other")),
         Content("ConfigMap", "settings"),
         Content("Secret", "passwords"),
@@ -106,12 +106,12 @@ def test_what_a_machine_names_as_file_systems_its_pod_may_mount() -> None:
 
 
 def test_a_machine_without_disks_names_nothing() -> None:
-    assert podrestriction.named_by(a_vm()) == podrestriction.named_by({"metadata": {"name": "x"}}) == frozenset()
+    assert pod_rights.named_by(a_vm()) == pod_rights.named_by({"metadata": {"name": "x"}}) == frozenset()
 
 
 def test_xml_that_names_no_disk_names_nothing_and_other_xml_is_no_error() -> None:
     for text in (XML, "<domain", ""):
-        assert podrestriction.named_by(a_vm(domainXML=text)) == frozenset()
+        assert pod_rights.named_by(a_vm(domainXML=text)) == frozenset()
 
 
 Change = Callable[[Object], Any]
@@ -188,10 +188,10 @@ def test_a_token_is_of_the_service_account_that_the_machine_names() -> None:
 
 def test_a_source_of_several_kinds_is_looked_at_whole() -> None:
     """Kubernetes takes one kind in each source; what other than it may say here is not believed to be so."""
-    allowed = [podrestriction.Content("ServiceAccount", "default"), podrestriction.Content("DownwardAPI", "")]
+    allowed = [pod_rights.Content("ServiceAccount", "default"), pod_rights.Content("DownwardAPI", "")]
     for first in ("downwardAPI", "serviceAccountToken"):
         source = {first: {}, "secret": {"name": "stolen"}}
-        assert list(podrestriction._excess_projected(source, "default", allowed)) == [("Secret stolen", NAMED_BY_NOBODY)]
+        assert list(pod_rights._excess_projected(source, "default", allowed)) == [("Secret stolen", NAMED_BY_NOBODY)]
 
 
 def test_a_volume_of_several_kinds_is_looked_at_whole() -> None:
@@ -231,7 +231,7 @@ def test_a_pod_of_another_namespace_name_or_uid_is_not_the_one(change: Change) -
 
 def test_a_pod_that_is_not_there_is_refused() -> None:
     assert objections(VM, None) == [f'no pod "p" in namespace "{VM["metadata"]["namespace"]}" has this uid']
-    assert podrestriction.objections({"metadata": {}}, None, "", "") == ['no pod "" in namespace "" has this uid']
+    assert pod_rights.objections({"metadata": {}}, None, "", "") == ['no pod "" in namespace "" has this uid']
 
 
 @pytest.mark.parametrize(
@@ -265,14 +265,14 @@ def a_move(made: str, uid: str = "uid-2", phase: str = "Running", name: str = "v
 def test_a_guest_arrives_by_an_unfinished_migration_of_its_own_machine() -> None:
     vm = {"metadata": {"name": "vm1", "creationTimestamp": "2001-02-03T04:05:06Z"}}
     same, later, earlier = "2001-02-03T04:05:06Z", "2001-02-03T10:05:06Z", "2001-02-03T04:05:05Z"
-    assert podrestriction.brings(a_move(same), vm, "uid-2")
-    assert podrestriction.brings(a_move(later), vm, "uid-2")
-    assert not podrestriction.brings(a_move(later), vm, "uid-3")
-    assert not podrestriction.brings(a_move(later, phase="Failed"), vm, "uid-2")
-    assert not podrestriction.brings(a_move(later, name="vm2"), vm, "uid-2")
-    assert not podrestriction.brings(a_move(later, name="vm0"), vm, "uid-2")
-    assert not podrestriction.brings(a_move(later), vm, "uid-1")
-    assert not podrestriction.brings(a_move(earlier), vm, "uid-2"), "it was of a machine that had this name before"
+    assert pod_rights.brings(a_move(same), vm, "uid-2")
+    assert pod_rights.brings(a_move(later), vm, "uid-2")
+    assert not pod_rights.brings(a_move(later), vm, "uid-3")
+    assert not pod_rights.brings(a_move(later, phase="Failed"), vm, "uid-2")
+    assert not pod_rights.brings(a_move(later, name="vm2"), vm, "uid-2")
+    assert not pod_rights.brings(a_move(later, name="vm0"), vm, "uid-2")
+    assert not pod_rights.brings(a_move(later), vm, "uid-1")
+    assert not pod_rights.brings(a_move(earlier), vm, "uid-2"), "it was of a machine that had this name before"
 
 
 @pytest.mark.parametrize(
@@ -288,17 +288,17 @@ def test_a_guest_arrives_by_an_unfinished_migration_of_its_own_machine() -> None
 def test_connections_are_passed_on_to_addresses_of_the_target_alone(status: Object, strange: list[str]) -> None:
     pod = {"metadata": {"name": "p", "uid": "uid-1"}, "status": status}
     addresses = ["10.244.1.7", "fd00:10::7"]
-    assert podrestriction.strange_addresses(pod, "uid-1", addresses) == [f'pod "p" has no address {each}' for each in strange]
-    assert podrestriction.strange_addresses(pod, "uid-1", ["x" * 999]) == [f'pod "p" has no address \'{"x" * 79}']
+    assert pod_rights.strange_addresses(pod, "uid-1", addresses) == [f'pod "p" has no address {each}' for each in strange]
+    assert pod_rights.strange_addresses(pod, "uid-1", ["x" * 999]) == [f'pod "p" has no address \'{"x" * 79}']
     gone = ["the pod whose addresses they should be is not there"]
     for other in ({**pod, "metadata": {"name": "p", "uid": "uid-2"}}, {**pod, "metadata": {"name": "p", "uid": "uid-0"}}, None):
-        assert podrestriction.strange_addresses(other, "uid-1", addresses) == gone
-    assert podrestriction.strange_addresses(None, "", addresses) == gone
+        assert pod_rights.strange_addresses(other, "uid-1", addresses) == gone
+    assert pod_rights.strange_addresses(None, "", addresses) == gone
 
 
 def test_an_address_that_no_pod_has_is_not_the_targets_whatever_its_kubelet_says() -> None:
     stolen = ["169.254.169.254", "fd00:ec2::254", "127.0.0.1"]
     status = {"podIP": stolen[0], "podIPs": [{"ip": each} for each in [*stolen, "10.244.1.7"]]}
     pod = {"metadata": {"name": "p", "uid": "uid-1"}, "status": status}
-    found = podrestriction.strange_addresses(pod, "uid-1", [*stolen, "10.244.1.7"])
+    found = pod_rights.strange_addresses(pod, "uid-1", [*stolen, "10.244.1.7"])
     assert found == [f'pod "p" has no address {each!r}' for each in stolen]
