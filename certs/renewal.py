@@ -40,15 +40,13 @@ class Policy:
     """Of the certificates of nodes, which are issued on request; as all, they end with their authority at the latest."""
 
     def __post_init__(self) -> None:
-        """Refuse lifetimes with which a leaf could be cut short by its authority for ever."""
+        """Refuse lifetimes with which a leaf could be cut short by its authority for ever, or end before its successor is with everyone."""
         if not timedelta(0) < self.leaf <= self.authority / 3:
             raise ValueError(f"a leaf's lifetime ({self.leaf}) must be above zero and at most a third of an authority's ({self.authority})")
-        if self.node <= timedelta(0):
-            raise ValueError(f"the lifetime of a node's certificate ({self.node}) must be above zero")
-        if self.spread * 2 > self.authority / 3:
-            raise ValueError(
-                f"twice the time to spread ({self.spread}) must fit into the last third of an authority's life ({self.authority})"
-            )
+        if self.spread > self.leaf / 3:
+            raise ValueError(f"the time to spread ({self.spread}) must fit into the last third of a leaf's lifetime ({self.leaf})")
+        if self.node < max(self.spread, timedelta(seconds=1)):
+            raise ValueError(f"the lifetime of a node's certificate ({self.node}) must be no less than the time to spread ({self.spread})")
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:

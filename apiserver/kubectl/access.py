@@ -9,12 +9,15 @@ import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from apiserver.kubectl import kubeconfig
 from apiserver.kubectl.messages import Failure, describe
+
+DISTRIBUTION: Final = "kubevirt-python"
 
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -78,7 +81,7 @@ async def load(selection: Selection, environ: Mapping[str, str] = os.environ) ->
     return Access(
         server=server,
         namespace=selection.namespace or namespace or "default",
-        headers=_headers(configuration, selection),
+        headers=(("User-Agent", f"kubectl-virt/{version()}"), *_headers(configuration, selection)),
         tls=tls,
         server_hostname=configuration.tls_server_name,
         proxy=configuration.proxy,
@@ -134,6 +137,14 @@ async def _kubernetes_asyncio(library: kubeconfig.Reader, named: str, selection:
     await loader.load_and_set(configuration)
     context = loader.current_context or {}
     return configuration, str((context.get("context") or {}).get("namespace") or "")
+
+
+def version() -> str:
+    """Return the release of the plugin; ``unknown`` where it runs without being installed."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def _exists(path: str) -> bool:

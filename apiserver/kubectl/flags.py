@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from apiserver.apis.meta import times
 from apiserver.apis.virt import layout
-from apiserver.kubectl.access import Selection
+from apiserver.kubectl.access import Selection, version
 from apiserver.kubectl.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         parents=[_shared()],
         allow_abbrev=False,
     )
+    program.add_argument("--version", action="version", version=f"kubectl-virt {version()}", help="print the release of this plugin")
     commands = Commands(program)
     _add_console(commands)
     _add_vnc(commands)

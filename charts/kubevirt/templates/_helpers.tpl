@@ -127,3 +127,9 @@ for a claim's class, a volume's node and its path cannot change, and data must n
 {{- define "kubevirt.plugins" -}}
 {{- join "," (concat .Values.plugins.network .Values.plugins.storage) -}}
 {{- end -}}
+
+{{/* The whole seconds of a Go duration. */}}
+{{- define "kubevirt.seconds" -}}
+{{- $now := now -}}
+{{- sub ($now | mustDateModify (print "+" .) | unixEpoch) ($now | unixEpoch) -}}
+{{- end }}

@@ -80,8 +80,11 @@ def test_lifetimes_that_could_never_settle_are_refused() -> None:
     with pytest.raises(ValueError, match="spread"):
         Policy(leaf=timedelta(seconds=1), authority=timedelta(seconds=30), spread=timedelta(seconds=6))
     with pytest.raises(ValueError, match="node's certificate"):
-        Policy(node=timedelta(0))
-    assert Policy(leaf=timedelta(seconds=3), authority=timedelta(seconds=30), spread=timedelta(seconds=2)).leaf.seconds == 3
+        Policy(node=timedelta(minutes=9))
+    with pytest.raises(ValueError, match="last third of a leaf"):
+        Policy(leaf=timedelta(minutes=29))
+    assert Policy(leaf=timedelta(minutes=30), node=timedelta(minutes=10)).leaf.seconds == 1800
+    assert Policy(leaf=timedelta(seconds=6), authority=timedelta(seconds=30), spread=timedelta(seconds=2)).leaf.seconds == 6
 
 
 def test_private_keys_do_not_show_in_logs() -> None:

@@ -100,6 +100,10 @@ def test_what_it_renders_is_what_was_reviewed() -> None:
         ("acceleration=fast", "acceleration"),
         ("virtApi.replicas=0", "replicas"),
         ("certificates.spread=ten", "spread"),
+        ("certificates.leafLifetime=29m", "leafLifetime must be three times spread"),
+        ("certificates.leafLifetime=24h,certificates.authorityLifetime=71h", "a third of authorityLifetime"),
+        ("certificates.nodeLifetime=9m59s", "nodeLifetime must be no less"),
+        ("virtApi.resources.limits.memory=lots", "memory"),
         ("etcd.storage.size=4", "size"),
         ("virtApi.streams.perUser=-1", "perUser"),
         ("virtHandler.streams.perUser=1", "perUser"),
@@ -114,6 +118,19 @@ def test_a_typo_is_refused_and_named(setting: str, named: str) -> None:
 
     assert done.returncode != 0
     assert named in done.stderr
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "certificates.leafLifetime=30m,certificates.nodeLifetime=10m",
+        "certificates.leafLifetime=24h,certificates.authorityLifetime=72h",
+        "virtApi.resources.limits.memory=1.5Gi,virtApi.resources.limits.cpu=100m,virtApi.resources.requests.cpu=2",
+    ],
+)
+def test_values_at_their_bounds_are_taken(setting: str) -> None:
+    done = helm("template", "kubevirt", str(CHART), "--set", NODE, "--set", setting)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_value_is_in_the_schema_and_explained() -> None:

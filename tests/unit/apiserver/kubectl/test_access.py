@@ -6,6 +6,7 @@ import contextlib
 import json
 import ssl
 from datetime import UTC, datetime, timedelta
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from apiserver.kubectl.messages import Failure
 from certs.issuing import Pair, Profile, issue, new_authority
 
 HOUR = timedelta(hours=1)
+AGENT = ("User-Agent", f"kubectl-virt/{metadata.version('kubevirt-python')}")
+"""By which audit logs and managed fields name the plugin."""
 NOW = datetime.now(UTC)
 
 
@@ -106,7 +109,7 @@ async def test_what_a_flag_says_goes_before_what_the_environment_and_the_file_sa
     given = Selection(kubeconfig=meant, namespace="mine", token="given", impersonate_user="jane", impersonate_uid="7")
     found = await access.load(given, {"KUBECONFIG": other})
     assert (found.server, found.namespace) == ("https://one.example", "mine")
-    assert found.headers == (("Authorization", "Bearer given"), ("Impersonate-User", "jane"), ("Impersonate-Uid", "7"))
+    assert found.headers == (AGENT, ("Authorization", "Bearer given"), ("Impersonate-User", "jane"), ("Impersonate-Uid", "7"))
 
 
 async def test_a_cluster_and_a_user_are_enough_without_a_context(tmp_path: Path) -> None:
@@ -114,7 +117,7 @@ async def test_a_cluster_and_a_user_are_enough_without_a_context(tmp_path: Path)
     config = json.loads(Path(path).read_text())
     Path(path).write_text(json.dumps({**config, "current-context": "", "contexts": []}))
     found = await access.load(Selection(kubeconfig=path, cluster="one", user="me"), {})
-    assert (found.server, found.namespace, found.headers) == ("https://one.example", "default", (("Authorization", "Bearer mine"),))
+    assert (found.server, found.namespace, found.headers) == ("https://one.example", "default", (AGENT, ("Authorization", "Bearer mine")))
 
 
 async def test_in_a_pod_a_kubeconfig_that_is_named_and_absent_is_no_reason_to_be_the_pods_account() -> None:

@@ -35,7 +35,7 @@ def test_each_lifetime_is_that_of_its_flag() -> None:
         ("--certificate-lifetime=soon", "--certificate-lifetime"),
         ("--authority-lifetime=8760h", "must be above zero and at most a third"),
         ("--node-certificate-lifetime=0s", "the lifetime of a node's certificate"),
-        ("--authority-spread=80000h", "twice the time to spread"),
+        ("--authority-spread=80000h", "the time to spread"),
         ("--acceleration=maybe", "--acceleration"),
     ],
 )
