@@ -147,15 +147,18 @@ def _is_absent(path: Path) -> bool:
 
 def _inside(path: Path, root: str, origin: Origin) -> Path:
     """Return ``path`` if it is a regular file and no link leads out of its volume."""
+    named = path.relative_to(root)
     try:
         real = path.resolve(strict=True)
         mode = real.stat().st_mode
     except OSError as error:
-        raise DiskUnusable(f"disk {origin.name!r}: {path.name}: {error.strerror or error}") from error
+        lacks = origin.image and isinstance(error, FileNotFoundError)
+        why = f"its image has no file {named}" if lacks else f"{named}: {error.strerror or error}"
+        raise DiskUnusable(f"disk {origin.name!r}: {why}") from error
     except RuntimeError as error:
-        raise DiskUnusable(f"disk {origin.name!r}: {path.name} is a loop of links") from error
+        raise DiskUnusable(f"disk {origin.name!r}: {named} is a loop of links") from error
     if not real.is_relative_to(Path(root).resolve()) or not stat.S_ISREG(mode):
-        raise DiskUnusable(f"disk {origin.name!r}: {path.name} is no regular file inside its volume")
+        raise DiskUnusable(f"disk {origin.name!r}: {named} is no regular file inside its volume")
     return path
 
 
