@@ -173,7 +173,10 @@ class _Session:
     def _authorize(self, refused: Unauthorized) -> None:
         """Get what the registry wants to see."""
         if refused.origin != self._origin:
-            raise refused  # the server of tokens that a stranger names would get the login
+            # The server of tokens that a stranger names would get the login.
+            raise ImportFailed(
+                f"{self._host} redirects to a server that wants to know who asks, and none but {self._host} is told"
+            ) from refused
         login = credentials.of_registry(self._secret, self._host)
         kind, _, rest = refused.challenge.partition(" ")
         if kind.lower() == "basic" and login:

@@ -4,7 +4,7 @@ To be read from the top down. A ``config.Config`` (a kubeconfig, or the pod's se
 verbs: JSON objects out, or the errors of :mod:`apiserver.apis.meta.errors`, or ``TransportError`` where there was no answer. ``informer``
 keeps a copy of one resource by a watch (``watching``); ``store`` has its objects and indexes, and tells whoever subscribed. Promises are
 numbered in the docstring of ``informer``. ``delegated`` asks who a token is and what they may, ``backoff`` has pauses that grow,
-``credentials`` follows tokens and certificates in their files.
+``credentials`` follows tokens and certificates in their files, ``turns`` lets others have their turn of the event loop.
 
 Below that is HTTP/1.1: ``connections`` keeps connections, ``dialling`` opens them, ``exchange`` has one request and its answer on one,
 ``answers`` reads the bytes by ``httptools``, ``transport`` has the sockets' options and errors. ``buffers`` is for servers of ours.

@@ -81,7 +81,8 @@ class Reads:
         self._asked = {text: each for text, each in self._asked.items() if each.answered_at is None or now - each.answered_at < fresh}
         if self._next is not None:
             self._next.cancel()
-        self._next = loop.call_later(max(fresh, MIN_FORGET_SECONDS), self._forget) if self._asked else None
+        ages = [now - each.answered_at for each in self._asked.values() if each.answered_at is not None]
+        self._next = loop.call_later(max(fresh - max(ages, default=0.0), MIN_FORGET_SECONDS), self._forget) if self._asked else None
 
 
 _AGAIN: Final = errors.Details(retry_after_seconds=RETRY_SECONDS)

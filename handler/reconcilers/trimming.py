@@ -16,7 +16,7 @@ _OF_SCHEDULING: Final = ("affinity", "nodeSelector", "tolerations", "topologySpr
 
 
 def trim_machine(vm: Object) -> Object:
-    """Return a machine without what nobody here reads."""
+    """Return a machine without what may be long and nobody here reads."""
     return _without(_without(vm, "metadata", _UNREAD), "spec", _OF_SCHEDULING)
 
 

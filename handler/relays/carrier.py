@@ -37,9 +37,9 @@ from typing import Any, Final, NoReturn, TypeVar
 
 CHUNK_BYTES: Final = 256 << 10
 """Read at once of what a guest's memory and disks come in: from the pod at the source, from the other side at the target. A connection
-holds four of these at most."""
+holds four of these at most, and :data:`MAX_UNSENT_BYTES`."""
 BACK_BYTES: Final = 32 << 10
-"""Read at once of what comes the other way: answers, and the pages that a guest asks for which runs already."""
+"""Read at once of what comes the other way: answers."""
 MAX_UNSENT_BYTES: Final = 2 * CHUNK_BYTES
 """Encrypted, and not taken by the other side: a chunk, and OpenSSL's own answers. It has one to each request for a new key, and a peer that
 sends these without an end and reads nothing would fill the memory of all connections."""

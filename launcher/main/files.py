@@ -152,7 +152,7 @@ def _inside(path: Path, root: str, origin: Origin) -> Path:
         real = path.resolve(strict=True)
         mode = real.stat().st_mode
     except OSError as error:
-        lacks = origin.image and isinstance(error, FileNotFoundError)
+        lacks = origin.image and not origin.plugin and isinstance(error, FileNotFoundError)
         why = f"its image has no file {named}" if lacks else f"{named}: {error.strerror or error}"
         raise DiskUnusable(f"disk {origin.name!r}: {why}") from error
     except RuntimeError as error:

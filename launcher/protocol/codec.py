@@ -147,23 +147,22 @@ def _decode_from_launcher(line: bytes) -> messages.FromLauncher:
     document = _parse(line)
     if document.get("type") == messages.Hello.__name__:
         _check_version(document.get("body"))
-    body = document.get("body")
-    message: messages.FromLauncher = _checked(_kind(document, _FROM_LAUNCHER), body, "body")
+    message: messages.FromLauncher = _checked(_kind(document, _FROM_LAUNCHER), document.get("body"), "body")
     if isinstance(message, messages.Content):
         if len(message.text) > MAX_CONTENT_BYTES:
             raise ProtocolError(f"body.text: more than {MAX_CONTENT_BYTES} characters")
-    elif _held(body) > MAX_HELD_BYTES:
+    elif _held(message) > MAX_HELD_BYTES:
         raise ProtocolError(f"the texts of a line take more than {MAX_HELD_BYTES} bytes of memory")
     return message
 
 
-def _held(value: object) -> int:
-    """Return the bytes of memory that the texts of a JSON document take, of which names of members are not kept."""
+def _held(value: Any) -> int:  # noqa: ANN401  # as in _checked
+    """Return the bytes of memory that the texts of a message take. Its types bound how deep it is, which those of JSON do not."""
     if isinstance(value, str):
         return sys.getsizeof(value)
-    if isinstance(value, dict):
-        return sum(map(_held, value.values()))
-    return sum(map(_held, value)) if isinstance(value, list) else 0
+    if is_dataclass(value):
+        return sum(_held(getattr(value, item.name)) for item in fields(value))
+    return sum(map(_held, value)) if isinstance(value, tuple) else 0
 
 
 def _check_version(hello: object) -> None:

@@ -24,7 +24,7 @@ PROCESSORS: Final = "processors"
 MAX_PROCESSORS: Final = 2 * cpu.MAX_LABELS
 """Labels of processors that a Node may have: virt-handler writes half as many at most, and a kubelet whatever it likes."""
 MAX_REQUIREMENTS: Final = 512
-"""Labels and values that a machine may ask of a node: all of them are compared with those of every node, at each try to make its pod."""
+"""Terms, labels and values that a machine may ask of a node: each is compared with those of every node, at each try to make its pod."""
 HOST_PASSTHROUGH: Final = "host-passthrough"
 _MAX_TEXT: Final = 300
 
@@ -71,7 +71,8 @@ def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choic
     """
     if _requirements(asked) > MAX_REQUIREMENTS:
         return Choice(
-            None, f"nodeSelector and nodeAffinity have more than {MAX_REQUIREMENTS} labels and values: no pool of nodes is looked for"
+            None,
+            f"nodeSelector and nodeAffinity have more than {MAX_REQUIREMENTS} terms, labels and values: no pool of nodes is looked for",
         )
     pool = [each for each in nodes if _is_candidate(each) and matches(each, asked)]
     if not pool:
@@ -101,7 +102,7 @@ def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choic
 def _requirements(asked: Object) -> int:
     required = dig(asked, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms") or ()
     expressions = [each for term in required for field in ("matchExpressions", "matchFields") for each in term.get(field) or ()]
-    return len(asked.get("nodeSelector") or ()) + sum(1 + len(each.get("values") or ()) for each in expressions)
+    return len(asked.get("nodeSelector") or ()) + len(required) + sum(1 + len(each.get("values") or ()) for each in expressions)
 
 
 def _is_candidate(node: Object) -> bool:

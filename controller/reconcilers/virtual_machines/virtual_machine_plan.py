@@ -510,7 +510,9 @@ def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu
     if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
         return None
     said = (str(each.get("name") or "") for each in dig(seen.vm, "spec", "domain", "cpu", "features") or ())
-    return baseline_cpu.choose(seen.nodes, scheduling.scheduling(seen.vm, placement), said)
+    nodes = [each for each in seen.nodes if name_of(each) not in placement.never_on]
+    placement = dataclasses.replace(placement, never_on=())  # as many as an upgrade has nodes; what the machine asks has a bound
+    return baseline_cpu.choose(nodes, scheduling.scheduling(seen.vm, placement), said)
 
 
 def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bool:

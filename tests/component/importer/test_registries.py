@@ -81,7 +81,7 @@ def test_a_server_that_the_registry_redirects_to_does_not_name_the_server_of_tok
     with serving(tokens, here.pair) as realm:
         elsewhere = Files(authorization="x", challenge=f'Bearer realm="{realm}/token",service="other"')
         with serving(elsewhere, here.pair) as other, serving(Files(redirects={"/v2/disks/a/manifests/1": f"{other}/a"}), here.pair) as url:
-            assert "answers 401" in here.run(url)
+            assert "redirects to a server that wants to know who asks" in here.run(url)
     assert sent_to(elsewhere) == [None]
     assert not tokens.asked
 

@@ -103,6 +103,9 @@ def test_what_it_renders_is_what_was_reviewed() -> None:
         ("certificates.leafLifetime=29m", "leafLifetime must be three times spread"),
         ("certificates.leafLifetime=24h,certificates.authorityLifetime=71h", "a third of authorityLifetime"),
         ("certificates.nodeLifetime=9m59s", "nodeLifetime must be no less"),
+        ("certificates.spread=0s,certificates.nodeLifetime=0s", "neither may be 0"),
+        ("certificates.spread=0s,certificates.leafLifetime=0s,certificates.authorityLifetime=0s", "neither may be 0"),
+        ("certificates.spread=10m0.5s", "spread"),
         ("virtApi.resources.limits.memory=lots", "memory"),
         ("etcd.storage.size=4", "size"),
         ("virtApi.streams.perUser=-1", "perUser"),
@@ -126,6 +129,7 @@ def test_a_typo_is_refused_and_named(setting: str, named: str) -> None:
         "certificates.leafLifetime=30m,certificates.nodeLifetime=10m",
         "certificates.leafLifetime=24h,certificates.authorityLifetime=72h",
         "virtApi.resources.limits.memory=1.5Gi,virtApi.resources.limits.cpu=100m,virtApi.resources.requests.cpu=2",
+        "virtApi.resources.limits.memory=.5Gi,virtApi.resources.requests.cpu=50000u",
     ],
 )
 def test_values_at_their_bounds_are_taken(setting: str) -> None:

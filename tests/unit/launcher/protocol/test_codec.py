@@ -203,6 +203,14 @@ def test_texts_that_take_much_more_memory_than_their_line_are_refused(body: dict
         codec.replies().receive(line)
 
 
+def test_what_is_not_kept_of_a_line_does_not_count() -> None:
+    """As a later release may say it, or a hostile one: nested as deep as the parser lets it."""
+    nested: Any = "a" * (300 << 10) + "\U0001f600"
+    for _ in range(900):
+        nested = [nested]
+    assert codec.replies().receive(a_hello(of_a_later_release=nested))
+
+
 def test_a_text_that_was_asked_for_is_as_long_as_a_launcher_may_send_it_and_no_longer() -> None:
     for length, refusal in ((codec.MAX_CONTENT_BYTES, ""), (codec.MAX_CONTENT_BYTES + 1, "characters")):
         line = encode(messages.Content(1, "x" * length))
@@ -211,7 +219,7 @@ def test_a_text_that_was_asked_for_is_as_long_as_a_launcher_may_send_it_and_no_l
 
 
 def test_the_longest_honest_status_fits() -> None:
-    """64 interfaces of 16 addresses with names of 256 characters of four bytes: launcher.hypervisor.translation cuts there."""
+    """64 interfaces of 16 addresses with names of 256 characters of four bytes: apiserver.apis.virt.guestinfo has the bounds."""
     name, address = "\U0001f600" * 256, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
     interface = messages.InterfaceStatus(name, name, name, (address,) * 16)
     agent = messages.AgentStatus(True, name, name, name, name, name, name)

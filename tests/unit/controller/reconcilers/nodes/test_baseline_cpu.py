@@ -161,12 +161,14 @@ def test_a_selector_asks_for_all_of_its_labels() -> None:
 def test_of_a_machine_that_asks_for_more_than_anybody_needs_no_pool_is_looked_for() -> None:
     """Every label of every node was compared with each of thousands, in one turn of the event loop."""
     labels = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(200)]
-    names_of = {"key": "k", "operator": "NotIn", "values": [str(number) for number in range(310)]}
+    names_of = {"key": "k", "operator": "NotIn", "values": [str(number) for number in range(309)]}
     terms = [{"matchExpressions": [*labels, names_of], "matchFields": []}]
     asked = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
     assert model(a_node("a", MILAN), **asked) == "EPYC-Milan"
     terms[0]["matchFields"] = [{"key": "metadata.name", "operator": "In", "values": ["a"]}]
-    assert "more than 512 labels and values" in why_none(a_node("a", MILAN), **asked)
+    assert "more than 512 terms, labels and values" in why_none(a_node("a", MILAN), **asked)
+    empty: dict[str, Any] = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}] * 513}}}}
+    assert "more than 512" in why_none(a_node("a", MILAN), **empty)
     assert "more than 512" in why_none(a_node("a", MILAN), nodeSelector={f"k{number}": "" for number in range(513)})
 
 

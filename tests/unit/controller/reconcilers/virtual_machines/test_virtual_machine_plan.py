@@ -1069,6 +1069,12 @@ def test_the_best_cpu_of_all_nodes_is_chosen_and_written_down_with_the_pod_that_
     assert set(selector) == labels
 
 
+def test_nodes_of_another_contract_have_no_say_however_many_they_are() -> None:
+    strangers = {"node1": "another contract", **{f"other{number}": "another contract" for number in range(600)}}
+    cpu, _ = chosen(a_vm(), strangers=strangers)
+    assert cpu["model"] == "EPYC-Milan"
+
+
 def test_the_nodes_are_those_that_the_machine_asks_for_with_the_features_that_it_asks_for() -> None:
     cpu, _ = chosen(a_vm(nodeSelector={"zone": "2"}))
     assert cpu["model"] == "EPYC-Milan"
