@@ -16,7 +16,7 @@ class Turn:
 
     __slots__ = ("_clock", "_done", "_ends", "_most", "_seconds")
 
-    def __init__(self, seconds: float, most: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float, *, most: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._most = most
         self._clock = clock

@@ -35,9 +35,8 @@ def with_guest(vm: Object, status: Object, observed: messages.Status, now: datet
     if observed.stopping or (known is not None and _has_just_arrived(observed, now)):
         return status, None if observed.stopping else WRITE_SECONDS
     guest = _guest(observed, known or {}, frozenset(each["name"] for each in status.get("interfaces") or ()))
-    found = {**status, **({"guest": guest} if guest else {})}
     condition = _condition(vm, observed.agent)
-    found = objects.with_status_condition(found, condition, now=times.to_rfc3339(now))
+    found = objects.with_status_condition(status, condition, now=times.to_rfc3339(now))
     if known is None:
         return ({**found, "guest": {**guest, "time": times.to_rfc3339(now)}} if guest else found), None
     before = objects.condition(status.get("conditions"), conditions.AGENT_CONNECTED) or {}

@@ -60,7 +60,7 @@ async def in_pieces(served: Served, items: Sequence[Item], metadata: Object, rep
     presenter = served.presenter
     frame = presenter.many((), metadata, representation, include)
     parts: list[bytes] = []
-    turn = Turn(TURN_SECONDS, MOST)
+    turn = Turn(TURN_SECONDS, most=MOST)
     for item in items:
         await turn.rest()
         parts += (b",", orjson.dumps(presenter.part(served.store.shown(item), representation, include)))

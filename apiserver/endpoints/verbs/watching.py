@@ -297,7 +297,7 @@ class _Stream:
 
     async def _write_all(self, snapshot: Sequence[Item]) -> None:
         """Write the objects there are, in pieces."""
-        turn, frames = Turn(TURN_SECONDS, _SLICE), list[bytes]()
+        turn, frames = Turn(TURN_SECONDS, most=_SLICE), list[bytes]()
         for item in snapshot:
             if turn.is_over():
                 await self._write(frames)

@@ -103,6 +103,15 @@ async def test_an_answer_for_which_nobody_asks_again_is_not_kept(scene: Scene) -
     await scene.get()
     assert scene.asking._asked
     await eventually(lambda: not scene.asking._asked)
+    assert scene.asking._next is None
+
+
+async def test_one_timer_forgets_however_often_is_asked(scene: Scene) -> None:
+    await scene.get()
+    first = scene.asking._next
+    assert first is not None
+    await scene.get()
+    assert first.cancelled()
 
 
 async def test_only_virt_api_reads(scene: Scene) -> None:

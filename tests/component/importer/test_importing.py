@@ -62,7 +62,11 @@ def start(volume: Path, source: dict[str, Any], **more: Any) -> subprocess.Popen
 def run(volume: Path, source: dict[str, Any], **more: Any) -> str:
     """Return why an import failed; empty: it did not."""
     process = start(volume, source, **more)
-    output, _ = process.communicate(timeout=240)
+    try:
+        output, _ = process.communicate(timeout=240)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
     last = json.loads(output.splitlines()[-1])
     assert (process.returncode == 0) == (last["result"] == "Succeeded")
     assert process.returncode in (0, 1)

@@ -149,6 +149,12 @@ def test_a_layer_that_ends_before_its_files_is_told(here: Here) -> None:
         assert "is no archive: it ends before" in here.run(url)
 
 
+def test_an_archive_needs_no_blocks_that_mark_its_end(here: Here) -> None:
+    layer = gzip.compress(tarfile.TarInfo("other/file").tobuf())
+    with here.registry(a_registry("disks/a", layer)) as url:
+        assert "has no file below disk/" in here.run(url)
+
+
 def test_what_is_no_plain_file_is_no_disk(here: Here) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:

@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -41,10 +42,41 @@ def test_a_traceback_stays_on_the_line() -> None:
     assert json.loads(line)["exception"].endswith("ValueError: no socket")
 
 
+def test_what_another_formatter_left_behind_is_not_said() -> None:
+    made = record()
+    logging.Formatter("%(asctime)s %(message)s").format(made)
+    assert "asctime" not in json.loads(logs.JSONFormatter().format(made))
+    assert "message=" not in logs.TextFormatter().format(made)
+
+
 def test_for_people_a_line_ends_with_what_extra_holds() -> None:
     said = logs.TextFormatter().format(record(logging.WARNING, "%s is away", uid="1", failed=True)).splitlines()
     assert said[0].partition(" ")[2] == "WARNING web-1 is away uid=1"
     assert said[-1] == "ValueError: no socket"
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    """The root of the loggers, to be configured, with a handler that somebody else added."""
+    root, other = logging.getLogger(), logging.getLogger("asyncio")
+    handlers, levels = root.handlers[:], (root.level, other.level)
+    root.handlers[:] = [logging.NullHandler()]
+    try:
+        yield root
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        other.setLevel(levels[1])
+
+
+def test_a_process_logs_to_standard_error_alone(root: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    for form in (("json",), ("text",), ()):
+        logs.configure("info", *form)
+        root.debug("no")
+        logging.getLogger("asyncio").info("no")
+        root.info("here")
+        out, line = capsys.readouterr()
+        assert (out, line.count("\n"), line.startswith("{")) == ("", 1, form != ("text",))
 
 
 @pytest.mark.parametrize("level", ["debug", "INFO", "Warning", "error"])

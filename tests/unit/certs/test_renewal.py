@@ -81,6 +81,8 @@ def test_lifetimes_that_could_never_settle_are_refused() -> None:
         Policy(leaf=timedelta(seconds=1), authority=timedelta(seconds=30), spread=timedelta(seconds=6))
     with pytest.raises(ValueError, match="node's certificate"):
         Policy(node=timedelta(minutes=9))
+    with pytest.raises(ValueError, match="node's certificate"):
+        Policy(spread=timedelta(0), node=timedelta(0))
     with pytest.raises(ValueError, match="last third of a leaf"):
         Policy(leaf=timedelta(minutes=29))
     assert Policy(leaf=timedelta(minutes=30), node=timedelta(minutes=10)).leaf.seconds == 1800

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import ssl
+import sys
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
@@ -123,3 +124,12 @@ async def test_a_cluster_and_a_user_are_enough_without_a_context(tmp_path: Path)
 async def test_in_a_pod_a_kubeconfig_that_is_named_and_absent_is_no_reason_to_be_the_pods_account() -> None:
     with pytest.raises(Failure, match="there is no kubeconfig at /nonexistent"):
         await access.load(Selection(), {"KUBECONFIG": "/nonexistent", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+
+
+def test_where_it_is_not_installed_its_release_is_not_known() -> None:
+    paths = sys.path[:]
+    sys.path.clear()  # where installed releases are looked for
+    try:
+        assert access.version() == "unknown"
+    finally:
+        sys.path[:] = paths

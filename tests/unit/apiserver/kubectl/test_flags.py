@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver.kubectl import flags
+from apiserver.kubectl.access import version
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,10 @@ def test_no_other_command_takes_the_name_of_a_migration(capsys: pytest.CaptureFi
             flags.parse(arguments)
         assert ended.value.code == 1
     assert "names no virtual machine" in capsys.readouterr().err
+
+
+def test_its_release_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        flags.parse(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"kubectl-virt {version()}\n"

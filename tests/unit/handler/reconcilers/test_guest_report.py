@@ -85,3 +85,16 @@ def test_what_a_plugin_of_disks_did_not_do_is_told_once() -> None:
     assert conditions(status)["DisksReady"] == ("False", fault.reason)
     assert reasons(observed) == [fault.reason]
     assert reasons(replace(observed, vm={**a_vm("Running"), "status": status})) == []
+
+
+@pytest.mark.parametrize("network", [NetworkFault("NetworkNotReady", "no bridge"), None])
+def test_what_is_said_by_one_is_added_to_what_others_said(network: NetworkFault | None) -> None:
+    vm = a_vm("Scheduled")
+    keys = {"source": {"secret": {"secretName": "s"}}, "propagationMethod": {"qemuGuestAgent": {"users": ["u"]}}}
+    vm["spec"]["accessCredentials"] = [{"sshPublicKey": keys}]
+    vm["spec"]["domain"]["devices"]["filesystems"] = [{"name": "a", "type": "ConfigMap", "source": {"name": "c"}}]
+    launcher = a_running(dhcp=messages.DhcpStatus(1, "", "x"))
+    status, _ = guest_report.status_of(replace(seen(vm, launcher), network=network, disks=DisksFault({"root": Failed("no luck")})))
+    assert (status["phase"], status["observedGeneration"]) == ("Running", 3)
+    kinds = {"Ready", "Paused", "Migratable", "NetworkReady", "DisksReady", "AccessCredentialsSynchronized", "FilesystemsReady"}
+    assert conditions(status).keys() == {*kinds, "AgentConnected"}

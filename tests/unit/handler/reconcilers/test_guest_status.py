@@ -264,6 +264,24 @@ def test_a_guest_that_runs_has_its_disks() -> None:
         assert objects.is_true(found["conditions"], "DisksReady")
 
 
+def test_an_end_is_told_as_of_the_generation_that_ended() -> None:
+    status = guest_status.ended(a_vm("Running", observedGeneration=2), guest_status.End("Stopped", "ShutDown", "bye"), NOW)
+    assert status["observedGeneration"] == 3
+
+
+def test_of_a_launcher_that_is_not_understood_it_is_not_known_whether_the_guest_is_ready() -> None:
+    status = guest_status.not_understood(a_vm("Running"), "it speaks\nversion 9", NOW)
+    ready = objects.condition(status["conditions"], "Ready") or {}
+    assert (status["phase"], ready["status"], ready["reason"]) == ("Running", "Unknown", "LauncherNotUnderstood")
+    assert ready["message"].isprintable()
+
+
+def test_a_server_that_is_silent_goes_before_a_disk_that_failed() -> None:
+    observed = replace(a_running(), servers_silent=("data",), disk_faults=(messages.DiskFault("disk0", full=True),))
+    disks = objects.condition(guest_status.running(with_servers(), observed, WIRED, NOW)["conditions"], "DisksReady") or {}
+    assert disks["reason"] == "DiskServerSilent"
+
+
 def test_nobody_looks_for_an_image_after_the_end() -> None:
     waiting = {**a_vm(), "status": guest_status.waiting_for_images(a_vm(), ("disk0",), NOW)}
     status = guest_status.ended(waiting, guest_status.End("Stopped", "ShutDown", "not started"), NOW)

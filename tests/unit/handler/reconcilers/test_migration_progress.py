@@ -49,6 +49,12 @@ def after(known: MigrationStatus, times: int, migration: dict[str, Any] | None =
     return step
 
 
+def test_what_is_said_of_it_comes_with_the_figures() -> None:
+    status = after(BEHIND, plan.SAMPLES).status
+    assert status is not None
+    assert status["progress"]["dirtyBytesPerSecond"] == 80 * MIB
+
+
 def converging(step: Step) -> tuple[str, str] | None:
     assert step.status is not None
     found = objects.condition(step.status.get("conditions"), progress.CONVERGING)

@@ -81,7 +81,18 @@ def test_a_link_that_leads_out_of_the_volume_is_refused(volumes: Path, specifica
 
 def test_a_directory_in_place_of_an_image_is_refused(volumes: Path) -> None:
     (volumes / "images/i/disk/disk.img").mkdir()
-    with pytest.raises(DiskUnusable, match="no regular file"):
+    with pytest.raises(DiskUnusable, match=r"^disk 'i': disk/disk\.img is no regular file"):
+        files.look(IMAGE)
+
+
+def test_of_an_image_only_a_file_that_is_not_there_is_said_to_be_missing(volumes: Path) -> None:
+    (volumes / "images/i/disk/disk.img").symlink_to("disk.img")
+    with pytest.raises(DiskUnusable, match=r"^disk 'i': disk/disk\.img(: Too many levels| is a loop)"):
+        files.look(IMAGE)
+    (volumes / "images/i/disk/disk.img").unlink()
+    (volumes / "images/i/disk").rmdir()
+    (volumes / "images/i/disk").write_bytes(b"")
+    with pytest.raises(DiskUnusable, match=r"^disk 'i': disk/disk\.img: Not a directory"):
         files.look(IMAGE)
 
 

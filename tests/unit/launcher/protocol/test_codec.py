@@ -211,6 +211,16 @@ def test_what_is_not_kept_of_a_line_does_not_count() -> None:
     assert codec.replies().receive(a_hello(of_a_later_release=nested))
 
 
+def test_a_status_is_measured_whatever_brings_it_and_a_text_that_was_asked_for_is_not() -> None:
+    long = "a" * (150 << 10) + "\U0001f600"
+    status = messages.Status(1, not_migratable=long)
+    for message in (messages.StatusChanged(status), messages.Reply(1, status), messages.Refusal(1, "Failed", "", status)):
+        with pytest.raises(ProtocolError, match="bytes of memory"):
+            codec.replies().receive(encode(message))
+    assert codec.fits(long)
+    assert codec.replies().receive(encode(messages.Content(1, long)))
+
+
 def test_a_text_that_was_asked_for_is_as_long_as_a_launcher_may_send_it_and_no_longer() -> None:
     for length, refusal in ((codec.MAX_CONTENT_BYTES, ""), (codec.MAX_CONTENT_BYTES + 1, "characters")):
         line = encode(messages.Content(1, "x" * length))

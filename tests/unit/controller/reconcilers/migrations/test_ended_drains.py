@@ -122,7 +122,7 @@ def test_only_those_that_have_not_begun_end() -> None:
 
 
 def test_the_end_says_why() -> None:
-    migration = drained(phase="Pending", message="it waits", startTime=ago(9))
+    migration = drained(phase="Pending", message="it waits", startTime=ago(9), observedGeneration=2)
     migration["metadata"]["generation"] = 3
     write, event = ended_drains.end(migration, NOW)
     assert isinstance(write, WriteStatus)

@@ -156,10 +156,12 @@ def test_of_a_deletion_a_status_tells_as_of_the_generation_that_it_made(phase: s
 
 
 def test_a_target_that_is_refused_is_said_once() -> None:
-    migration = a_migration()
+    other = {"type": "TargetScheduled", "status": "True"}
+    migration = a_migration(phase="Pending", conditions=[other])
     actions = plan(seen(migration, target=None, refusal="exceeded quota"))
     assert told(actions) == ("Pending", "Unknown", "FailedCreate", "exceeded quota")
     assert events(actions) == [Emit("Warning", "FailedCreate", "exceeded quota")]
+    assert other in written(actions)["conditions"]
     assert plan(seen({**migration, "status": written(actions)}, target=None, refusal="exceeded quota")) == ()
 
 

@@ -162,7 +162,7 @@ def test_of_a_machine_that_asks_for_more_than_anybody_needs_no_pool_is_looked_fo
     """Every label of every node was compared with each of thousands, in one turn of the event loop."""
     labels = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(200)]
     names_of = {"key": "k", "operator": "NotIn", "values": [str(number) for number in range(309)]}
-    terms = [{"matchExpressions": [*labels, names_of], "matchFields": []}]
+    terms: list[dict[str, Any]] = [{"matchExpressions": [*labels, names_of], "matchFields": []}]
     asked = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
     assert model(a_node("a", MILAN), **asked) == "EPYC-Milan"
     terms[0]["matchFields"] = [{"key": "metadata.name", "operator": "In", "values": ["a"]}]
@@ -170,6 +170,12 @@ def test_of_a_machine_that_asks_for_more_than_anybody_needs_no_pool_is_looked_fo
     empty: dict[str, Any] = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}] * 513}}}}
     assert "more than 512" in why_none(a_node("a", MILAN), **empty)
     assert "more than 512" in why_none(a_node("a", MILAN), nodeSelector={f"k{number}": "" for number in range(513)})
+    assert "no node" in why_none(a_node("a", MILAN), nodeSelector={f"k{number}": "" for number in range(512)})
+    terms[:] = [{"matchExpressions": labels[:3]} for _ in range(200)]
+    assert "more than 512" in why_none(a_node("a", MILAN), **asked)
+    nodes = iter([a_node("a", MILAN)])
+    assert choose(nodes, asked, ()).chosen is None
+    assert next(nodes), "no node was compared"
 
 
 def test_labels_of_processors_are_kept_once_for_all_nodes_of_a_kind() -> None:

@@ -48,8 +48,11 @@ def test_a_lease_that_changed_in_something_else_was_not_renewed(signs: SignsOfLi
     elapsed.now += 30
     signs.lease_seen(a_lease("a", holderIdentity="somebody"))
     assert signs.left("node1") == 10.0
-    signs.lease_seen(a_lease("a", leaseDurationSeconds=60))
-    assert signs.left("node1") == 30.0
+    for seconds in (60, 50):
+        signs.lease_seen(a_lease("a", leaseDurationSeconds=seconds))
+        assert signs.left("node1") == seconds - 30.0
+    signs.lease_seen(a_lease("b", leaseDurationSeconds=None))
+    assert signs.left("node1") == 40.0
 
 
 def test_no_lease_holds_for_longer_than_two_minutes(signs: SignsOfLife, elapsed: Elapsed) -> None:
