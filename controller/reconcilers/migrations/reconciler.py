@@ -162,6 +162,11 @@ class Migrations:
         is_absent = bool(known and target.uid and found is None)
         if found is not None and phases.phase_of(migration) != phases.SUCCEEDED:
             self._targets.present(migration, found)
+        target_node = str(dig(migration, "status", "targetNode") or "") if is_absent else ""
+        silence = await self._reports.silence(node for node in (target_node,) if node)
+        lingers = self._targets.left(migration, target.uid, launcher_pod.grace_seconds(vm or {})) if is_absent else 0.0
+        if target_node in silence.of_kubelet:
+            self._targets.hold(migration)
         return planning.Observed(
             migration=migration,
             vm=vm,
@@ -173,8 +178,8 @@ class Migrations:
             source_labels=await self._labels_of_node(pod) if turn.may_begin and planning.relies_on_node(migration, vm, pod) else {},
             limits=self._limits,
             strangers=strangers(self._informers.leases),
-            lingers=self._targets.left(migration, target.uid, launcher_pod.grace_seconds(vm or {})) if is_absent else 0.0,
-            silence=await self._reports.silence(node for node in (dig(migration, "status", "targetNode"),) if node and is_absent),
+            lingers=lingers,
+            silence=silence,
         )
 
     def _note_last(self, machine: NamespacedName, pod: Object) -> None:

@@ -3,7 +3,8 @@
 A pod that is deleted by force is gone from the API at once, but its containers end when its kubelet has ended them, which takes up to the
 pod's own grace period. Until then a second pod would be a second QEMU. virt-handler of the node writes the end of the guest as soon as it
 sees it; this says how long to wait for that. Of the target of a migration nobody writes it, and the guest may have arrived there. Times are
-measured, not read from clocks; a process that has just begun waits the whole time.
+measured, not read from clocks; a process that has just begun waits the whole time, which begins anew when a kubelet that was silent is
+heard.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class _Known:
     grace_seconds: float
     is_over: bool = False
     absent_since: float | None = None
+    is_held: bool = False
+    """Its kubelet was silent at the last look: nobody ended the containers."""
 
 
 class Absences:
@@ -55,9 +58,14 @@ class Absences:
             known = self._known[key_of(obj)] = _Known(pod_uid, grace_seconds)
         if known.is_over:
             return 0.0
-        if known.absent_since is None:
-            known.absent_since = self._elapsed()
+        if known.absent_since is None or known.is_held:
+            known.absent_since, known.is_held = self._elapsed(), False
         return max(0.0, known.absent_since + known.grace_seconds + KUBELET_SECONDS - self._elapsed())
+
+    def hold(self, obj: Object) -> None:
+        """Take note that the kubelet of this absent pod is silent: the time begins anew once it is heard."""
+        if (known := self._known.get(key_of(obj))) is not None:
+            known.is_held = True
 
     def forget(self, key: NamespacedName) -> None:
         """Drop what is known of an object that has no pod any more."""

@@ -77,7 +77,15 @@ class Gathering:
         lingers = self._lingers(vm, own, pods)
         nodes = {pod_state.node_of(pod) for pod in pods if not pod_state.is_over(pod)}
         nodes |= {each.node for each in targets}
-        nodes |= {dig(vm, "status", "nodeName") if lingers else "", "" if attempts.is_open(vm) else dig(vm, "spec", "nodeName")}
+        own_node = str(dig(vm, "status", "nodeName") or "") if own is not None and self._own_pods.may_run(vm, own.uid) else ""
+        nodes |= {own_node, "" if attempts.is_open(vm) else dig(vm, "spec", "nodeName")}
+        silence = await self._reports.silence(node for node in nodes if node)
+        if own_node in silence.of_kubelet:
+            self._own_pods.hold(vm)
+        held = {each.migration for each in targets if each.node in silence.of_kubelet}
+        for each in migrations:
+            if name_of(each) in held:
+                self._targets.hold(each)
         now = self._clock.now()
         rivals = self._rivals(vm)
         return Observed(
@@ -87,7 +95,7 @@ class Gathering:
             now=now,
             settings=self._settings,
             kvm_offered=offers_kvm(self._informers.nodes),
-            silence=await self._reports.silence(node for node in nodes if node),
+            silence=silence,
             migrations=tuple(migrations),
             targets=frozenset(ownership.target_name(each) for each in migrations if ownership.held_by(each)),
             lingers=lingers,

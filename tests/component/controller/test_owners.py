@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -347,15 +348,36 @@ async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAP
 
 
 async def test_the_kubelet_of_a_forced_deletion_that_is_silent_ends_nothing(api: FakeAPI, tenant: Tenant) -> None:
+    """However long it is silent, and from when it is heard again it has the pod's grace period."""
+    looks = itertools.count()
+
+    async def nothing_happens_in(seconds: float) -> None:
+        tenant.now += seconds
+        await look()
+        await tenant.nothing_happens(tenant.vm(), [])
+
+    async def look() -> None:
+        await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(labels={"look": str(next(looks))}))
+
+    async def kubelet_is(status: str) -> None:
+        await api.edit(NODES, "", "node1", lambda obj: obj["status"]["conditions"][0].update(status=status))
+
     own = await tenant.running()
+    await api.edit(PODS, "ns", name_of(own), lambda obj: obj["spec"].update(terminationGracePeriodSeconds=30))
     place = names.node_lease_namespace("kubevirt")
     lease = {"metadata": {"name": names.handler_lease("node1"), "namespace": place, "labels": {names.COMPONENT_LABEL: names.HANDLER}}}
-    await api.put(LEASES, lease | {"spec": {"renewTime": "1990-01-01T00:00:00.000000Z", "leaseDurationSeconds": 10000}})
+    await api.put(LEASES, lease | {"spec": {"renewTime": "1990-01-01T00:00:00.000000Z", "leaseDurationSeconds": 120}})
     await asyncio.sleep(0.1)
-    await api.edit(NODES, "", "node1", lambda obj: obj["status"]["conditions"][0].update(status="Unknown"))
+    await kubelet_is("Unknown")
     await api.remove(PODS, "ns", name_of(own))
-    tenant.now += 1000
-    await tenant.nothing_happens(tenant.vm(), [])
+    await nothing_happens_in(0)
+    await nothing_happens_in(30 + KUBELET_SECONDS)
+    await kubelet_is("True")
+    await nothing_happens_in(0)
+    await nothing_happens_in(29 + KUBELET_SECONDS)
+    tenant.now += 1
+    await look()
+    await tenant.pod(2)
 
 
 # Migrations

@@ -24,6 +24,20 @@ def test_an_absent_pod_lingers_for_its_own_grace_period_whatever_the_machine_say
     assert absences.left(vm, pod["metadata"]["uid"], 15.0) == 0
 
 
+def test_the_time_begins_anew_once_a_silent_kubelet_is_heard() -> None:
+    time = Time()
+    absences, vm, pod = Absences(time), a_vm(), a_pod()
+    uid = pod["metadata"]["uid"]
+    absences.hold(vm)  # of a pod that nobody asked for nothing is known
+    for _ in range(3):
+        assert absences.left(vm, uid, 10.0) == 10 + KUBELET_SECONDS
+        absences.hold(vm)
+        time.now += 1000
+    assert absences.left(vm, uid, 10.0) == 10 + KUBELET_SECONDS
+    time.now += 4
+    assert absences.left(vm, uid, 10.0) == 6 + KUBELET_SECONDS
+
+
 def test_a_pod_that_is_there_again_was_not_absent() -> None:
     time = Time()
     absences, vm, pod = Absences(time), a_vm(), a_pod()
