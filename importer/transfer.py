@@ -51,7 +51,7 @@ class Unauthorized(ImportFailed):
         super().__init__(message)
         self.challenge = challenge
         self.origin = origin
-        """Who says so, to whom the first server may have redirected."""
+        """Origin of the server that says so, to which the first one may have redirected."""
 
 
 class Transfer:

@@ -66,7 +66,7 @@ class Mac(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Informers:
-    """What the loops of machines, migrations and upgrades read."""
+    """Informers that the loops of machines, migrations and upgrades read."""
 
     vms: Informer
     migrations: Informer

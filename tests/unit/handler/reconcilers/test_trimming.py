@@ -1,4 +1,4 @@
-"""What virt-handler keeps of machines and Migrations."""
+"""Trimming of the machines and Migrations that virt-handler keeps copies of."""
 
 from __future__ import annotations
 
