@@ -47,7 +47,7 @@ class GoProgram:
 
     def digest(self) -> str:
         """Eight hexadecimal digits that change with the recipe."""
-        content = hashlib.sha256(repr(self).encode())
+        content = hashlib.sha256(repr((self, compiling.FLAGS)).encode())
         for file in sorted(self.sources().iterdir()):
             content.update(file.name.encode() + b"\0" + file.read_bytes())
         return content.hexdigest()[:8]
@@ -55,11 +55,10 @@ class GoProgram:
     def make(self, directory: pathlib.Path, memory: Mapping[str, str] | None = None) -> None:
         """Build into ``directory``; ``memory`` has the compiler's variables for it, in place of what this machine has left."""
         given = compiling.environment() if memory is None else memory
-        # -mod=readonly: the versions are those of go.sum, never newer ones.
         progress.run(
-            ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", f"-s -w {self.linker_flags}", "-o", f"{directory}/", *self.packages],
+            ["go", "build", *compiling.FLAGS, "-ldflags", f"-s -w {self.linker_flags}", "-o", f"{directory}/", *self.packages],
             directory=self.sources(),
-            environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", **given},
+            environment={**compiling.VARIABLES, **given},
         )
         for name, target in self.links:
             (directory / name).symlink_to(target)
