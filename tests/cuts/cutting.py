@@ -168,8 +168,8 @@ def heal() -> None:
     """Undo what a run that was ended may have left: links that are cut, and kubelets that are away."""
     for node in layout.NODES:
         progress.run(["bridge", "link", "set", "dev", node.link, "isolated", "off", "state", "forwarding"])
-        if "crashLoopBackOff" not in (node.directory / "kubelet.json").read_text():
-            _end_kubelet(node.name)  # it has run since before the test bed told kubelets to start containers again soon
+        if "syncFrequency" not in (node.directory / "kubelet.json").read_text():
+            _end_kubelet(node.name)  # it has run since before the test bed told kubelets to hurry
         _start_kubelet(node)
 
 

@@ -245,5 +245,7 @@ def _kubelet_configuration(node: layout.Node) -> dict[str, object]:
         "resolvConf": "/dev/null",
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},  # tests end containers often, and do not wait for minutes
+        "syncFrequency": "10s",  # a changed Secret is in its volumes after about ten seconds, in place of one or two minutes
+        "volumeStatsAggPeriod": "10s",  # the kubelet measures volumes so often, and evicts the pod of a full one soon after
         "imageGCHighThresholdPercent": 100,  # never: an image that was collected cannot be pulled again
     }
