@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver.apis.virt import names
+from tests.given_time import LOOK_SECONDS, Deadline, guests
 
 ROOT = Path(__file__).parents[2]
 STALE_SECONDS = 75
@@ -120,13 +121,13 @@ class Kubectl:
 
 
 def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: float = 0.5) -> Any:
-    """Return the first true value of ``look()``; fail with its last value after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
+    """Return the first true value of ``look()``; fail with its last value after ``timeout`` given seconds (tests/given_time.py)."""
+    deadline = Deadline(timeout)
     while True:
         value = look()
         if value:
             return value
-        if time.monotonic() > deadline:
+        if deadline.is_over:
             raise AssertionError(f"{what}: not within {timeout:.0f} s; last seen: {value!r}")
         time.sleep(interval)
 
@@ -134,9 +135,11 @@ def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: 
 class Console:
     """A ``kubectl virt console`` in a pseudo-terminal, read like expect."""
 
-    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int, domain: str = "") -> None:
+        """Read from a terminal; of the time that the guest of the libvirt domain got on this machine is what ``timeout`` counts."""
         self.process = process
         self.text = ""
+        self._domain = domain
         self._terminal = terminal
 
     def type(self, text: str) -> None:
@@ -148,11 +151,12 @@ class Console:
 
         A pattern is searched anew after each read, of which a terminal makes many: one that begins with ``.*`` takes a square of the time.
         """
-        deadline = time.monotonic() + timeout
-        while not (found := re.search(pattern, self.text)):
-            remaining = deadline - time.monotonic()
-            if remaining <= 0 or not self._read(remaining):
-                raise AssertionError(f"console did not show {pattern!r}; last: {self.text[-800:]!r}")
+        if not (found := re.search(pattern, self.text)):
+            deadline = Deadline(timeout, lambda: guests(self._domain) if self._domain else ())
+            while not (found := re.search(pattern, self.text)):
+                remaining = deadline.left
+                if remaining <= 0 or not self._read(min(remaining, LOOK_SECONDS)):
+                    raise AssertionError(f"console did not show {pattern!r}; last: {self.text[-800:]!r}")
         self.text = self.text[found.end() :]
         return found
 
@@ -167,9 +171,10 @@ class Console:
         return found.string[: found.start()]
 
     def _read(self, timeout: float) -> bool:
+        """Read what comes within ``timeout`` seconds; return False if the console is closed."""
         ready, _, _ = select.select([self._terminal], [], [], timeout)
         if not ready:
-            return False
+            return True
         try:
             chunk = os.read(self._terminal, 65536)
         except OSError:  # EIO: the other side of the pseudo-terminal is closed
@@ -192,7 +197,7 @@ def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
     )
     os.close(terminal)
     try:
-        yield Console(process, controller)
+        yield Console(process, controller, f"{kubectl.namespace}_{vm}")
         if process.poll() is None:
             os.write(controller, b"\x1d")
             process.wait(timeout=60)

@@ -12,7 +12,7 @@ import socket
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -22,6 +22,7 @@ import libvirt
 import launcher
 from apiserver.apis.virt import layout
 from launcher.protocol import codec, messages
+from tests.given_time import LOOK_SECONDS, Deadline
 from tests.guest_kernel import KERNEL_ARGS
 from tests.host.launcher.guest import Guest
 from tests.host.launcher.image import entry_point
@@ -222,7 +223,7 @@ class Launcher:
 
     def console(self, port: int = 0) -> Viewer:
         """Connect to the console of a serial port."""
-        return Viewer(self.socket(layout.console_socket(port)))
+        return Viewer(self.socket(layout.console_socket(port)), tuple if self._first else self.qemu)
 
     def socket(self, name: str, seconds: float = 20.0) -> socket.socket:
         """Return a connection to a socket of the pod, once it is there."""
@@ -359,17 +360,23 @@ class Client:
 
     def until(self, condition: Callable[[messages.Status], Any], seconds: float = 30.0) -> messages.Status:
         """Return the first status for which ``condition`` holds."""
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         while not condition(self.status):
-            self.next(max(0.01, deadline - time.monotonic()))
+            left = deadline.left
+            if left <= 0:
+                raise TimeoutError(f"not within {seconds} s; the last status: {self.status}")
+            with suppress(TimeoutError):
+                self.next(min(left, LOOK_SECONDS))
         return self.status
 
 
 class Viewer:
     """Somebody in front of the console."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, guests: Callable[[], Iterable[int]] = tuple) -> None:
+        """Look at the console; ``guests`` returns the process ids of QEMU, which what is waited for takes time of."""
         self._socket = connection
+        self._guests = guests
         self.seen = b""
 
     def __enter__(self) -> Self:
@@ -379,15 +386,18 @@ class Viewer:
         self._socket.close()
 
     def expect(self, text: str, seconds: float = 40.0) -> str:
-        """Return everything up to ``text``."""
+        """Return everything up to ``text``; the seconds are those that the guest was given (tests/given_time.py)."""
         wanted = text.encode()
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds, self._guests)
         while wanted not in self.seen:
-            self._socket.settimeout(max(0.01, deadline - time.monotonic()))
+            left = deadline.left
+            if left <= 0:
+                raise AssertionError(f"{text!r} not seen in {self.seen[-2000:]!r}")
+            self._socket.settimeout(min(max(0.01, left), LOOK_SECONDS))
             try:
                 data = self._socket.recv(65536)
             except TimeoutError:
-                raise AssertionError(f"{text!r} not seen in {self.seen[-2000:]!r}") from None
+                continue
             if not data:
                 raise AssertionError(f"the console ended; {text!r} not seen in {self.seen[-500:]!r}")
             self.seen += data
@@ -421,10 +431,10 @@ def resident_mebibytes(pid: int) -> float:
 
 
 def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
-    """Return the first true value of ``condition``."""
-    deadline = time.monotonic() + seconds
+    """Return the first true value of ``condition``; the seconds are those that were given (tests/given_time.py)."""
+    deadline = Deadline(seconds)
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        assert not deadline.is_over, f"waited {seconds} s for {what}"
         time.sleep(0.02)
     return value
 

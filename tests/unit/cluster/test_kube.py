@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.kube import Kubectl, KubectlError
+from tests.cluster.kube import Console, Kubectl, KubectlError
 
 KUBECTL = """#!/bin/sh
 echo "$*" >>{calls}
@@ -44,3 +47,26 @@ def test_a_kind_that_is_not_served_is_an_error_that_says_why(tmp_path: Path) -> 
     with pytest.raises(KubectlError, match=r"doesn't have a resource type.*Available False since today: no endpoints"):
         kubectl("get", "vm")
     assert calls.read_text().count("get vm") == 1
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[Console, int]]:
+    """A console, and the other end of its terminal."""
+    controller, other = os.openpty()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield Console(process, controller), other
+        process.kill()
+    os.close(controller)
+
+
+def test_a_console_goes_on_reading_after_a_silence_and_ends_in_its_time(terminal: tuple[Console, int]) -> None:
+    console, other = terminal
+    os.write(other, b"one\n")
+    console.expect("one")
+    with pytest.raises(AssertionError, match=r"did not show 'two'; last: '\\r\\n'"):
+        console.expect("two", timeout=0.1)
+    os.write(other, b"two\n")
+    assert console.expect("two").string == "\r\ntwo\r\n"
+    os.close(other)
+    with pytest.raises(AssertionError, match="did not show 'three'"):
+        console.expect("three", timeout=3600)
