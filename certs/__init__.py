@@ -7,9 +7,10 @@
                  └────▶ files (atomic) ──▶ reloading (ssl contexts that follow the files) ──▶ peers (who is at the other end)
 
     requests (what others ask to be signed) ──▶ issuing
+    contexts: every TLS context of every process
 
-``reloading``, ``files``, ``peers`` and ``validity`` use the standard library alone, so that virt-handler, which only presents and checks
-certificates, does not load ``cryptography``. Nothing here knows Kubernetes: Secrets, the rotation of whole authorities and the
+``contexts``, ``reloading``, ``files``, ``peers`` and ``validity`` use the standard library alone, so that virt-handler, which only presents
+and checks certificates, does not load ``cryptography``. Nothing here knows Kubernetes: Secrets, the rotation of whole authorities and the
 signing for nodes are ``controller.reconcilers.certificates``, what a node asks for and keeps ``handler.identity``.
 
 Lifetimes (``renewal.Policy``): a leaf lives one year and is renewed after two thirds of it, an authority ten years likewise. The

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from certs import contexts
 from certs.files import DATA
 
 logger = logging.getLogger(__name__)
@@ -182,7 +183,7 @@ class ServerTls:
         self._current, self._material = self._build(files), _read(files)
 
     def _build(self, files: Files) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = contexts.server()
         context.minimum_version = self._minimum
         context.set_alpn_protocols(list(self._alpn))
         context.options |= ssl.OP_NO_TICKET
@@ -229,8 +230,7 @@ class ClientTls:
         return self._reloader.refresh()
 
     def _load(self, files: Files) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = contexts.client()
         context.load_cert_chain(files.certificate, files.key)
         if files.authorities is not None:
             context.load_verify_locations(cafile=files.authorities)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from certs import contexts
 from importer import addresses
 from importer.addresses import Address
 from importer.failures import ImportFailed
@@ -66,7 +67,7 @@ class Transfer:
         self._headers = headers
         self._seconds = seconds
         try:
-            self._tls = ssl.create_default_context(cafile=str(authorities) if authorities else None)
+            self._tls = contexts.trusting(file=str(authorities) if authorities else None)
         except (OSError, ValueError) as error:
             raise ImportFailed("the certificates of caConfigMapRef cannot be read: PEM is expected") from error
 

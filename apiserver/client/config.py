@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import Json
+from certs import contexts
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Directory into which the kubelet projects token, CA and namespace of a pod's service account."""
@@ -112,7 +113,7 @@ class Config:
             ConfigError: a file or a field holds no PEM that OpenSSL can use.
         """
         try:
-            context = ssl.create_default_context(cafile=self.ca_file, cadata=None if self.ca_file else _text(self.ca_data))
+            context = contexts.trusting(file=self.ca_file, pem=None if self.ca_file else _text(self.ca_data))
             if self.insecure:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from apiserver.kubectl import kubeconfig
 from apiserver.kubectl.messages import Failure, describe
+from certs import contexts
 
 DISTRIBUTION: Final = "kubevirt-python"
 
@@ -153,9 +154,7 @@ def _exists(path: str) -> bool:
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:  # noqa: ANN401  kubernetes_asyncio ships no types
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    # Python 3.13 asks of authorities what kubectl does not, and what those of some clusters lack.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context = contexts.trusting(file=configuration.ssl_ca_cert)
     if not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 
 from apiserver.apis.virt import names
-from certs import peers
+from certs import contexts, peers
 from certs.peers import Peer
 from handler.identity.keys import in_memory
 
@@ -24,7 +24,7 @@ def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Pe
         Unacceptable: they would not.
     """
     try:
-        server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        server, client = contexts.server(), contexts.client()
         with in_memory(certificate) as chain, in_memory(key) as private:
             for context in (server, client):
                 context.load_cert_chain(f"/proc/self/fd/{chain}", f"/proc/self/fd/{private}")

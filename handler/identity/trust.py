@@ -19,7 +19,7 @@ from apiserver.apis.virt import names, trust
 from apiserver.apis.virt.trust import Revocations
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
-from certs import peers
+from certs import contexts, peers
 from certs.peers import Peer
 from handler.identity.store import AUTHORITIES, REVOKED, Store
 
@@ -101,7 +101,7 @@ class Trust:
 
 def _are_authorities(pem: str) -> bool:
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
+        contexts.client().load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError):
         return False
     return True

@@ -295,7 +295,7 @@ def _converse(tls: Tls, channel: Channel) -> None:
 
 
 def context(order: dict[str, Any]) -> ssl.SSLContext:
-    """Return the context of one handshake, as ``certs.reloading`` makes them.
+    """Return the context of one handshake, as ``certs.contexts`` and ``certs.reloading`` make them.
 
     Raises:
         OSError: the certificate cannot be loaded.
@@ -303,6 +303,7 @@ def context(order: dict[str, Any]) -> ssl.SSLContext:
     is_client = order["server_name"] is not None
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if is_client else ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     made.verify_mode = ssl.CERT_REQUIRED
     if not is_client:
         made.set_alpn_protocols(["http/1.1"])

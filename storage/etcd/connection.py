@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from certs import contexts
 from storage.grpc import headers
 from storage.grpc.calls import RpcError
 from storage.grpc.link import Link, connect
@@ -54,8 +55,7 @@ class Tls:
         Raises:
             OSError: one of them cannot be read, or is not what it should be.
         """
-        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(self.ca_file))
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = contexts.trusting(file=str(self.ca_file))
         context.load_cert_chain(self.cert_file, self.key_file)
         context.set_alpn_protocols(["h2"])
         return context

@@ -44,7 +44,10 @@ PROCESSES = (
     Process("virt-handler", "handler", ("handler", "controller", "apiserver", "launcher", "certs"), "handler.__main__"),
     # Beside the guest there is only what the launcher itself imports; its libvirt binding is Debian's.
     Process(
-        "virt-launcher", None, ("launcher", "importer", "apiserver/__init__.py", "apiserver/logs.py", "apiserver/apis"), "launcher.__main__"
+        "virt-launcher",
+        None,
+        ("launcher", "importer", "apiserver/__init__.py", "apiserver/logs.py", "apiserver/apis", "certs/__init__.py", "certs/contexts.py"),
+        "launcher.__main__",
     ),
 )
 NAMES = (*(process.name for process in PROCESSES), "etcd", "testguest")

@@ -25,6 +25,7 @@ from apiserver.admission.webhook.registrations import DEFAULT_PORT, Address, Web
 from apiserver.apis.meta.errors import ServiceUnavailable
 from apiserver.client.connections import Connections, Origin, Response
 from apiserver.client.transport import Disconnected, ExchangeFailed, TooLong, Unreachable
+from certs import contexts
 
 USER_AGENT: Final = "kube-apiserver-admission"
 MAX_ANSWER_BYTES: Final = 8 << 20
@@ -180,16 +181,13 @@ class Caller:
 def tls(authority: str, credential: Credential = NOBODY) -> ssl.SSLContext:
     """Return a context that verifies as Go does: names from the certificate's SANs only, any given certificate is a trust anchor.
 
-    OpenSSL's strict mode stays off: it refuses what many home-made authorities lack (an authority key identifier, say), and Go does not.
-
     Raises:
         ValueError, OSError: something is no PEM.
     """
     try:
-        context = ssl.create_default_context(cadata=authority) if authority else ssl.create_default_context()
+        context = contexts.trusting(pem=authority)
         if credential.authority_file:
             context.load_verify_locations(cafile=str(credential.authority_file))
-        context.verify_flags = (context.verify_flags & ~ssl.VERIFY_X509_STRICT) | ssl.VERIFY_X509_PARTIAL_CHAIN
         context.hostname_checks_common_name = False
         if chain := credential.chain():
             with pem_file(chain) as both:

@@ -1,0 +1,73 @@
+"""One module makes TLS contexts: what it says about authorities holds for every connection of every process."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from handler.relays import carrier
+from tests.architecture.test_structure import ROOT, modules
+from tests.testbed import project_images
+
+MAKER: Final = "certs/contexts.py"
+ALONE: Final = {"handler/relays/carrier.py": "a program that is run by its path and can import nothing of ours"}
+MAKES: Final = {
+    "SSLContext",
+    "create_default_context",
+    "_create_default_https_context",
+    "_create_stdlib_context",
+    "_create_unverified_context",
+}
+"""Names of ``ssl`` that make a context."""
+
+
+def makers(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines of a module that make a context, by ``ssl`` or by a library that is told of none."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="ssl"), attr=name)) if name in MAKES:
+                yield node.lineno
+            case ast.ImportFrom(module="ssl", names=names) if MAKES & {each.name for each in names}:
+                yield node.lineno
+            case ast.keyword(arg="ssl", value=ast.Constant(value=True)):
+                yield node.value.lineno
+            case ast.Call(func=ast.Attribute(attr="HTTPSConnection") | ast.Name(id="HTTPSConnection"), keywords=given) if not any(
+                each.arg == "context" for each in given
+            ):
+                yield node.lineno
+
+
+def test_only_one_module_makes_tls_contexts() -> None:
+    paths = {str(path.relative_to(ROOT)): path for path in modules()}
+    found = {name for name, path in paths.items() if list(makers(ast.parse(path.read_text(encoding="utf-8"))))}
+
+    assert found == {MAKER, *ALONE}
+
+
+def test_every_way_to_make_a_context_is_seen() -> None:
+    ways = (
+        "ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)",
+        "ssl.create_default_context()",
+        "from ssl import SSLContext",
+        "await asyncio.open_connection('a', 1, ssl=True)",
+        "http.client.HTTPSConnection('a')",
+    )
+
+    assert [list(makers(ast.parse(each))) for each in ways] == [[1]] * len(ways)
+    assert not list(makers(ast.parse("http.client.HTTPSConnection('a', context=made)\ndef f(tls: ssl.SSLContext) -> None: ...")))
+
+
+def test_the_one_that_cannot_import_it_judges_certificates_likewise() -> None:
+    source = inspect.getsource(carrier.context)
+
+    assert "ssl.SSLContext(" in source
+    assert "verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN" in source
+
+
+def test_the_launchers_image_has_what_the_importer_makes_them_with() -> None:
+    sources = next(each.sources for each in project_images.PROCESSES if each.name == "virt-launcher")
+
+    assert any(Path(MAKER).is_relative_to(each) for each in sources)
