@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver.apis.virt import names
+from tests.cluster.api import Api
 from tests.given_time import LOOK_SECONDS, Deadline, guests
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,11 @@ class Kubectl:
         """The environment in which kubectl finds cluster and plugin. To free memory before there is much takes a fifth of its time."""
         path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off", "GOMEMLIMIT": "200MiB"}
+
+    @property
+    def api(self) -> Api:
+        """The same cluster and namespace without kubectl: cheap requests, and waits by a watch."""
+        return Api(self.kubeconfig, self.namespace)
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line; kubectl takes flags only after a plugin's name."""

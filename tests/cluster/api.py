@@ -1,0 +1,363 @@
+"""Sends a test's requests to the cluster's API, and waits by a watch.
+
+``kubectl.api`` has the kubeconfig and the namespace of its ``kubectl``. A request takes a millisecond, a run of kubectl a hundred. Errors
+are those of :mod:`apiserver.apis.meta.errors`, with the message of the Status; ``TransportError`` where there was no answer.
+
+A wait lists, then watches from there on. It lists again when the watch ends, for whatever reason: tests end the processes that serve it.
+Checks run in the caller's thread, so they may send requests themselves. A timeout counts given seconds (tests/given_time.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import functools
+import json
+import queue
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import (
+    NamespacedName,
+    Object,
+    condition,
+    dig,
+    generation_of,
+    key_of,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+    without_managed_fields,
+)
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.client import watching
+from apiserver.client.config import Config
+from apiserver.client.rest import Client, Patch, TransportError
+from tests.cluster import resources
+from tests.given_time import LOOK_SECONDS, Deadline
+
+_T = TypeVar("_T")
+Check: TypeAlias = Callable[[Object], Any]
+ListCheck: TypeAlias = Callable[[list[Object]], Any]
+
+WATCH_SECONDS: Final = 30
+"""A watch is asked to end after this long; then the wait lists again, so an event that was lost costs half a minute and no more."""
+IDLE_SECONDS: Final = 35.0
+"""A watch that is silent for longer is dead: its server was cut off, and what stands between did not notice."""
+PAUSE_SECONDS: Final = 0.25
+"""Between the end of a watch, or a refusal, and the next list."""
+
+
+def is_true(kind: str, status: str = "True") -> Check:
+    """Return a check of a condition, as ``kubectl wait`` makes it: one that was judged before the last edit does not count."""
+
+    def check(obj: Object) -> bool:
+        found = condition(dig(obj, "status", "conditions"), kind)
+        return (
+            found is not None
+            and found.get("status") == status
+            and found.get("observedGeneration", generation_of(obj)) >= generation_of(obj)
+        )
+
+    return check
+
+
+def in_phase(*phases: str) -> Check:
+    """Return a check of ``status.phase``."""
+    return lambda obj: dig(obj, "status", "phase") in phases
+
+
+@dataclass(frozen=True)
+class Api:
+    """The API server of a kubeconfig, as its user, with one default namespace. Safe for threads."""
+
+    kubeconfig: Path
+    namespace: str
+
+    def within(self, namespace: str) -> Api:
+        """Return the same API in another namespace; the empty one lists and waits in all of them."""
+        return replace(self, namespace=namespace)
+
+    # Requests
+
+    def get(self, resource: str, name: str) -> Object:
+        """Return one object; NotFound when it is absent."""
+        found = resources.named(resource)
+        return self._ask(lambda client: client.get(found, name, self._place(found)))
+
+    def find(self, resource: str, name: str) -> Object | None:
+        """Return one object, or None when it is absent."""
+        try:
+            return self.get(resource, name)
+        except errors.NotFound:
+            return None
+
+    def list(self, resource: str, *, label_selector: str = "", field_selector: str = "") -> list[Object]:
+        """Return the objects of the namespace."""
+        found = resources.named(resource)
+        listed = self._ask(
+            lambda client: client.list(found, self._place(found), label_selector=label_selector, field_selector=field_selector)
+        )
+        items: list[Object] = listed["items"]
+        return items
+
+    def create(self, manifest: Object) -> Object:
+        """Create an object and return it as stored."""
+        found = resources.of(manifest)
+        return self._ask(lambda client: client.create(found, manifest, namespace_of(manifest) or self._place(found)))
+
+    def apply(self, *manifests: Object) -> builtins.list[Object]:
+        """Create objects, or merge the manifests into those that are there: a field that the manifest lacks stays."""
+        return [self._applied(each) for each in manifests]
+
+    def patch(self, resource: str, name: str, patch: Patch, *, subresource: str | None = None) -> Object:
+        """Apply a merge patch and return the object."""
+        found = resources.named(resource)
+        return self._ask(lambda client: client.patch(found, name, patch, self._place(found), subresource=subresource))
+
+    def delete(
+        self, resource: str, name: str, *, grace_period: int | None = None, propagation: str = "Background", timeout: float | None = None
+    ) -> None:
+        """Ask for an object's deletion, as ``kubectl delete`` does; with ``timeout``, wait until the object is gone."""
+        found = resources.named(resource)
+        options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if grace_period is not None:
+            options["gracePeriodSeconds"] = grace_period
+        before = self.get(resource, name)
+        self._ask(lambda client: client.delete(found, name, self._place(found), options=options))
+        if timeout is not None:
+            self.gone(resource, name, uid=uid_of(before), timeout=timeout)
+
+    def delete_all(self, *kinds: str, timeout: float, grace_period: int | None = None) -> None:
+        """Delete every object of these resources in the namespace, and wait until none is left."""
+        for each in kinds:
+            for one in self.list(each):
+                try:
+                    self.delete(each, name_of(one), grace_period=grace_period)
+                except errors.NotFound:
+                    continue  # it went meanwhile
+        for each in kinds:
+            self.until_list(each, lambda left: not left, timeout=timeout, what=f"the end of all {each}")
+
+    def verb(self, name: str, verb: str, **body: Any) -> Object:
+        """Ask for a verb of a virtual machine (``start``, ``stop``, ``pause``, ``migrate`` …), and return the server's answer."""
+        answer = self.request("PUT", VIRTUAL_MACHINES.path(self.namespace, name, verb), body=body)
+        return answer if isinstance(answer, dict) else {}
+
+    def migrate(self, name: str, **body: Any) -> str:
+        """Ask for a migration by the verb, and return the name of the Migration."""
+        return name_of(self.verb(name, "migrate", **body))
+
+    def request(self, method: str, path: str, *, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+        """Send any other request; ``path`` begins with a slash."""
+        return self._ask(lambda client: client.request(method, path, body=body, headers=headers))
+
+    # Waits
+
+    def until(self, resource: str, name: str, check: Check, *, timeout: float, what: str) -> Object:
+        """Return the object as it is when ``check`` of it is true; an absent one is waited for."""
+        key = NamespacedName(self._place(resources.named(resource)) or "", name)
+
+        def chosen(objects: Objects) -> Object | None:
+            found = objects.get(key)
+            return found if found is not None and check(found) else None
+
+        return self._until(resource, chosen, timeout=timeout, what=what, field_selector=f"metadata.name={name}")
+
+    def until_list(
+        self, resource: str, check: ListCheck, *, timeout: float, what: str, label_selector: str = "", field_selector: str = ""
+    ) -> builtins.list[Object]:
+        """Return the objects, by name, as they are when ``check`` of the list is true."""
+
+        def chosen(objects: Objects) -> list[Object] | None:
+            found = [objects[key] for key in sorted(objects)]
+            return found if check(found) else None
+
+        return self._until(resource, chosen, timeout=timeout, what=what, label_selector=label_selector, field_selector=field_selector)
+
+    def gone(self, resource: str, name: str, *, timeout: float, uid: str = "") -> None:
+        """Wait until the object is gone: the one with ``uid``, or the one that is there first. A namesake is another object."""
+        key = NamespacedName(self._place(resources.named(resource)) or "", name)
+        known = [uid] if uid else []
+
+        def is_gone(objects: Objects) -> bool | None:
+            if (found := objects.get(key)) is None:
+                return True
+            known.append(uid_of(found))
+            return uid_of(found) != known[0] or None
+
+        self._until(resource, is_gone, timeout=timeout, what=f"the end of {resource}/{name}", field_selector=f"metadata.name={name}")
+
+    def ready(self, resource: str, name: str, *, timeout: float) -> Object:
+        """Return the object once its condition Ready is true."""
+        return self.until(resource, name, is_true("Ready"), timeout=timeout, what=f"{resource}/{name} is ready")
+
+    # How
+
+    def _until(
+        self,
+        resource: str,
+        chosen: Callable[[Objects], _T | None],
+        *,
+        timeout: float,
+        what: str,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> _T:
+        found = resources.named(resource)
+        seen = Seen({}, "there was no answer")
+        with self._looks(Collection(found, self._place(found), label_selector, field_selector), timeout) as looks:
+            for seen in looks:
+                if not seen.trouble and (held := chosen(seen.objects)) is not None:
+                    return held
+        raise AssertionError(f"{what}: not within {timeout:.0f} s; {told(seen)}")
+
+    @contextmanager
+    def _looks(self, collection: Collection, timeout: float) -> Iterator[Iterator[Seen]]:
+        """Yield what is seen, change by change, until the time is up."""
+        deadline = Deadline(timeout)
+        connection = _connection(self.kubeconfig)
+        seen: queue.SimpleQueue[Seen | None] = queue.SimpleQueue()
+        following = connection.start(_follow(connection.client, collection, seen.put))
+        following.add_done_callback(lambda _: seen.put(None))
+
+        def looks() -> Iterator[Seen]:
+            while (left := deadline.left) > 0:
+                try:
+                    look = seen.get(timeout=min(left, LOOK_SECONDS))
+                except queue.Empty:
+                    continue
+                if look is None:
+                    following.result()  # it ends by an error alone
+                else:
+                    yield look
+
+        try:
+            yield looks()
+        finally:
+            following.cancel()
+
+    def _applied(self, manifest: Object) -> Object:
+        try:
+            return self.create(manifest)
+        except errors.AlreadyExists:
+            found = resources.of(manifest)
+            place = namespace_of(manifest) or self._place(found)
+            return self._ask(lambda client: client.patch(found, name_of(manifest), manifest, place))
+
+    def _place(self, resource: Resource) -> str | None:
+        return (self.namespace or None) if resource.namespaced else None
+
+    def _ask(self, question: Callable[[Client], Coroutine[Any, Any, _T]]) -> _T:
+        connection = _connection(self.kubeconfig)
+        return connection.run(question(connection.client))
+
+
+Objects: TypeAlias = Mapping[NamespacedName, Object]
+
+
+class Seen(NamedTuple):
+    """One look of a wait: the objects, or the last ones and the trouble that prevents a newer look."""
+
+    objects: Objects
+    trouble: str = ""
+
+
+class Collection(NamedTuple):
+    """The objects that a wait looks at."""
+
+    resource: Resource
+    namespace: str | None
+    label_selector: str
+    field_selector: str
+
+
+def told(seen: Seen) -> str:
+    """Return the last look as a failure tells it."""
+    objects = [json.dumps(without_managed_fields(each)) for each in seen.objects.values()]
+    last = f"last seen: {', '.join(objects) or 'nothing'}"
+    return f"{last}; then {seen.trouble}" if seen.trouble else last
+
+
+async def _follow(client: Client, collection: Collection, tell: Callable[[Seen], None]) -> None:
+    """Tell what a list has, and what each change makes of it, until cancelled."""
+    resource, namespace, labels, fields = collection
+    objects: dict[NamespacedName, Object] = {}
+    while True:
+        try:
+            listed = await client.list(resource, namespace, label_selector=labels, field_selector=fields)
+            objects = {key_of(each): each for each in listed["items"]}
+            tell(Seen(objects))
+            watch = client.watch(
+                resource,
+                namespace,
+                resource_version=resource_version_of(listed),
+                label_selector=labels,
+                field_selector=fields,
+                timeout_seconds=WATCH_SECONDS,
+                idle_seconds=IDLE_SECONDS,
+            )
+            async with aclosing(watch) as events:
+                async for event in events:
+                    if event.type != watching.BOOKMARK:
+                        objects = _changed(objects, event)
+                        tell(Seen(objects))
+        except (errors.StatusError, TransportError) as error:
+            if not _passes(error):
+                raise
+            tell(Seen(objects, f"{type(error).__name__}: {error}"))
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _changed(objects: Objects, event: watching.WatchEvent) -> dict[NamespacedName, Object]:
+    left = {key: each for key, each in objects.items() if key != key_of(event.object)}
+    return left if event.type == watching.DELETED else {**left, key_of(event.object): event.object}
+
+
+def _passes(error: errors.StatusError | TransportError) -> bool:
+    """Return whether another list may succeed: the server is away, has too much to do, or has forgotten the version."""
+    return isinstance(error, TransportError) or error.code in (410, 429) or error.code >= 500
+
+
+class _Connection:
+    """A client whose event loop runs in a thread: tests are synchronous, and a few run a loop themselves."""
+
+    def __init__(self, config: Config) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="requests of tests", daemon=True).start()  # the thread ends with the process
+        self.client = self.run(Client(config, user_agent="kubevirt-tests").__aenter__())
+
+    def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Begin a coroutine; cancel its future to end it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of a coroutine."""
+        future = self.start(work)
+        try:
+            return future.result()
+        except BaseException:  # pytest-timeout's, too
+            future.cancel()
+            raise
+
+
+_lock: Final = threading.Lock()
+
+
+def _connection(kubeconfig: Path) -> _Connection:
+    with _lock:
+        return _connected(kubeconfig, kubeconfig.stat().st_mtime_ns)
+
+
+@functools.cache
+def _connected(kubeconfig: Path, changed: int) -> _Connection:
+    del changed  # a kubeconfig that was written again has other credentials
+    return _Connection(Config.from_kubeconfig(kubeconfig))
