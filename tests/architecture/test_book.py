@@ -33,10 +33,14 @@ def sections(text: str) -> dict[str, str]:
     return {each.partition("\n")[0]: each.partition("\n")[2] for each in re.split(r"^## ", text, flags=re.MULTILINE)[1:]}
 
 
-def steps() -> list[tuple[str, str]]:
-    """Return the numbered steps of the book and of its further lives, each with the section that it stands in."""
-    told = sections(BOOK.read_text(encoding="utf-8")) | sections(LIVES.read_text(encoding="utf-8"))
-    return [(title, step) for title, text in told.items() for step in STEP.findall(text)]
+def steps(*documents: Path) -> list[tuple[str, str]]:
+    """Return each numbered step of the documents with the title of its section."""
+    return [
+        (title, step)
+        for document in documents
+        for title, text in sections(document.read_text(encoding="utf-8")).items()
+        for step in STEP.findall(text)
+    ]
 
 
 def absent(text: str) -> list[str]:
@@ -57,7 +61,7 @@ def test_every_file_that_is_named_is_there(document: str) -> None:
 
 
 def test_the_book_tells_lives_in_steps() -> None:
-    told = [title for title, _ in steps()]
+    told = [title for title, _ in steps(BOOK, LIVES)]
 
     assert {title: told.count(title) > 5 for title in told} == {
         "The life of a request": True,
@@ -69,9 +73,17 @@ def test_the_book_tells_lives_in_steps() -> None:
     }
 
 
-@pytest.mark.parametrize("step", [step for _, step in steps()], ids=lambda step: step[:40])
-def test_every_step_names_its_file(step: str) -> None:
+@pytest.mark.parametrize("step", [step for _, step in steps(LIVES)], ids=lambda step: step[:40])
+def test_every_step_of_the_further_lives_names_its_file(step: str) -> None:
     assert PATH.findall(step)
+
+
+@pytest.mark.parametrize("title", sorted({title for title, _ in steps(BOOK)}))
+def test_every_life_in_the_book_names_files_to_start_reading(title: str) -> None:
+    """The book is a text: a step of it may do without a file."""
+    named = [path for life, step in steps(BOOK) if life == title for path in PATH.findall(step)]
+
+    assert len(named) >= 4
 
 
 def test_the_layers_are_those_of_the_contract() -> None:
