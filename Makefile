@@ -7,9 +7,9 @@ PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 # What the kernel of an emulated guest says whose timer stood still (docs/development/README.md).
 STALLED := rcu_preempt kthread starved
-TESTS_INNER := tests/architecture tests/unit tests/contracts tests/component
+RING := test
 
-.PHONY: help python setup fmt fields lint check checklist mutants test test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields lint check checklist mutants test test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -36,9 +36,9 @@ lint: setup  ## format, lint, types, import contracts
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-check: lint  ## the same, and the tests that need no cluster (about ten minutes)
+check: lint  ## the same, and the tests of the ring check: structure, units, contracts (three minutes)
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
-	$(PY) -m pytest -q -n 2 -m "not slow and not cluster and not host" $(TESTS_INNER)
+	$(PY) -m pytest -q -n 2 --ring check tests
 
 checklist: setup  ## the rows of docs/apiserver-checklist.md without a passing test (ROWS="STO SSA-03", CHECKLIST_FLAGS=--all)
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null
@@ -47,13 +47,16 @@ checklist: setup  ## the rows of docs/apiserver-checklist.md without a passing t
 mutants: setup  ## what the tests of plans and guards do not notice, and why that may be (about ten minutes; MODULES="power phases", MUTANTS_FLAGS=…)
 	$(PY) -m tests.mutants $(MUTANTS_FLAGS) $(MODULES)
 
-test: lint  ## every test, those on the real cluster with real guests included, and what make lint sees (about an hour)
+test: lint  ## the same, and tests on a real cluster with real guests, a slice of the ring all among them (half an hour; TESTS_SEED=…)
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
 	@$(TESTBED) packages
 	@$(PY) -m tests.testbed.build kubernetes >/dev/null
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(TESTBED) images debian >/dev/null  # before two processes of tests want it at once
-	$(PY) -m pytest -q -n 3 --dist loadscope --reruns 1 --only-rerun "$(STALLED)" -r aR tests
+	$(PY) -m pytest -q -n 3 --dist loadscope --reruns 1 --only-rerun "$(STALLED)" -r aR --ring $(RING) tests
+
+test-all:  ## every test, whole families of cases and all matrices included (70 minutes and more)
+	@$(MAKE) --no-print-directory test RING=all
 
 test-drain: setup  ## drain a node of twenty guests, stop in the middle, go on; 5 GiB and ten minutes (DRAIN_GUESTS=6)
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up

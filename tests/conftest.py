@@ -18,6 +18,8 @@ from tests.cluster import turns
 if TYPE_CHECKING:
     from xdist.remote import Producer
 
+pytest_plugins = ["tests.selection"]
+
 _CLUSTER = "tests/cluster/"
 _ALONE = "the cluster alone"
 _FIRST = ("tests/host/launcher/", "tests/")

@@ -160,6 +160,7 @@ CUTS = (
 )
 
 
+@pytest.mark.sample(4, "cuts of kubectl virt move-etcd")
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_command_that_fails_leaves_one_etcd_with_all_data_and_the_next_one_finishes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str
@@ -185,6 +186,7 @@ def test_a_command_that_fails_leaves_one_etcd_with_all_data_and_the_next_one_fin
     assert before is None or log[: len(before)] == before
 
 
+@pytest.mark.sample(4, "cuts of kubectl virt move-etcd")
 @pytest.mark.parametrize(
     ("at", "started"),
     [

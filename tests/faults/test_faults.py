@@ -19,6 +19,7 @@ def test_a_difference_is_a_difference() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.sample(2, "faults between informers and etcd")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_informers_hold_what_etcd_holds_whatever_fails(tmp_path: Path, seed: int) -> None:
     build.program("etcd")

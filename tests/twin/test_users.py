@@ -124,6 +124,7 @@ def _grant(here: Environment, kind: str, path: str, name: str, subject: dict[str
     here.ensure(f"{path}/{kind.lower()}bindings", binding)
 
 
+@pytest.mark.sample(2, "users of the reference twin")
 @pytest.mark.parametrize("user", [USER, READER, STRANGER, NOBODY], ids=["user", "reader", "stranger", "nobody"])
 def test_a_user_is_let_do_and_refused_the_same_in_the_same_words(both: Both, user: str) -> None:
     found, codes = [], set()

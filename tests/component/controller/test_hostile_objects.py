@@ -66,6 +66,7 @@ def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [f"{type(error).__name__}: {str(error)[:200]}" for error in met]
 
 
+@pytest.mark.sample(8, "hostile machines, virt-controller")
 @pytest.mark.parametrize("piece", PIECES)
 async def test_every_hostile_value_in_a_machine_is_told_and_costs_nobody_else_anything(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, piece: str
@@ -77,6 +78,7 @@ async def test_every_hostile_value_in_a_machine_is_told_and_costs_nobody_else_an
     assert surprises(caplog) == []
 
 
+@pytest.mark.sample(4, "hostile Migrations, virt-controller")
 @pytest.mark.parametrize("piece", MIGRATION_PIECES)
 async def test_every_hostile_value_in_a_migration_is_told_and_costs_nobody_else_anything(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, piece: str

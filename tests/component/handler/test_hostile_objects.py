@@ -62,6 +62,7 @@ def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [f"{type(error).__name__}: {str(error)[:200]}" for error in met if not isinstance(error, Disconnected)]
 
 
+@pytest.mark.sample(8, "hostile machines, virt-handler")
 @pytest.mark.parametrize("piece", PIECES)
 async def test_every_hostile_value_in_a_machine_is_told_and_costs_nobody_else_anything(
     tmp_path: Path, piece: str, caplog: pytest.LogCaptureFixture
@@ -82,6 +83,7 @@ async def test_every_hostile_value_in_a_machine_is_told_and_costs_nobody_else_an
             assert len([each for each in hostile.received if isinstance(each, messages.Sync)]) > 20
 
 
+@pytest.mark.sample(4, "hostile Migrations, virt-handler")
 @pytest.mark.parametrize("piece", MIGRATION_PIECES)
 async def test_every_hostile_value_in_a_migration_is_told_and_costs_nobody_else_anything(
     tmp_path: Path, piece: str, caplog: pytest.LogCaptureFixture

@@ -1,0 +1,75 @@
+"""Each test module is in one ring, and what must be seen in each change is in the rings ``check`` and ``test``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import rings
+from tests.architecture import test_security_page
+from tests.mutants import table
+
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
+MODULES = sorted(str(path.relative_to(TESTS)) for path in TESTS.rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("directory", sorted({module.partition("/")[0] for module in MODULES}))
+def test_each_directory_with_tests_has_a_ring(directory: str) -> None:
+    assert directory in rings.DIRECTORIES
+
+
+def test_no_test_is_outside_of_a_module_that_has_a_ring() -> None:
+    assert [module for module in MODULES if "/" not in module] == []
+    assert all(rings.ring_of(module) in rings.RINGS for module in MODULES)
+
+
+def test_no_entry_of_the_tables_is_stale() -> None:
+    named = [*rings.EXCEPTIONS, *(row.module for row in rings.ROWS)]
+    assert sorted(named) == sorted(set(named)), "one module is in one table, once"
+    assert [module for module in named if module not in MODULES] == []
+    assert [each for each in rings.DIRECTORIES if not any(module.startswith(f"{each}/") for module in MODULES)] == []
+    assert [module for module, ring in rings.EXCEPTIONS.items() if ring in ("all", rings.DIRECTORIES[module.partition("/")[0]])] == []
+
+
+@pytest.mark.parametrize("row", rings.ROWS, ids=lambda row: row.module)
+def test_a_module_of_the_ring_all_can_be_added_to_a_run(row: rings.Row) -> None:
+    assert 0 < row.seconds <= rings.CAP_SECONDS
+    assert row.packages
+    assert [package for package in row.packages if not (ROOT / package).exists()] == []
+
+
+def named_tests(row: str) -> list[str]:
+    """Return the modules with the tests that a row of docs/security.md names."""
+    cell = re.split(r"(?<!\\)\|", row.strip().strip("|"))[2]
+    return [match["file"] for match in test_security_page.NAMED.finditer(cell) if match["file"]]
+
+
+@pytest.mark.parametrize("row", [row for row in test_security_page.threats() if named_tests(row)], ids=lambda row: row[2:60])
+def test_each_threat_is_tried_in_make_test(row: str) -> None:
+    assert {rings.ring_of(module) for module in named_tests(row)} & {"check", "test"}
+
+
+def test_what_judges_mutants_is_in_make_check() -> None:
+    judges = {test.removeprefix("tests/") for module in table.MODULES for test in module.tests}
+    assert [test for test in sorted(judges) if rings.ring_of(test) != "check"] == []
+
+
+def families(tree: ast.Module) -> list[tuple[object, object]]:
+    """Return size of sample and name of the families in a module."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.sample"]
+    return [(ast.literal_eval(call.args[0]), ast.literal_eval(call.args[1])) for call in calls]
+
+
+def test_a_family_has_one_name_and_one_size_of_sample() -> None:
+    found: dict[object, set[tuple[str, object]]] = {}
+    for module in MODULES:
+        if "pytest.mark.sample(" in (text := (TESTS / module).read_text(encoding="utf-8")):
+            for of, name in families(ast.parse(text)):
+                found.setdefault(name, set()).add((module, of))
+    assert len(found) >= 8
+    assert [name for name, places in found.items() if len(places) > 1] == []
+    assert all(isinstance(of, int) and of > 1 for places in found.values() for _, of in places)

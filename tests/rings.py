@@ -1,0 +1,202 @@
+"""The ring of each test module: ``check`` before each commit, ``test`` for each change, ``all`` before an issue is closed.
+
+``make check`` runs the ring ``check``, ``make test`` that and ``test``, ``make test-all`` everything. ``make test`` adds some modules of
+the ring ``all`` to each run: those of the packages that changed within a day, and a slice that follows the commit, within a cap. Large
+families of cases run as a sample there, which follows the commit, too (``tests/selection.py``, the plugin of pytest). To read in this
+order: the tables, :func:`ring_of`, :func:`additions`, :func:`is_in_sample`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Final, Literal
+
+from tests.cluster import turns
+
+Ring = Literal["check", "test", "all"]
+RINGS: Final[tuple[Ring, ...]] = ("check", "test", "all")
+"""Each ring runs those before it, too."""
+
+CAP_SECONDS: Final = 150
+"""Processor time that the additions to one run of ``make test`` may take."""
+CHANGES_SECONDS: Final = 100
+"""Part of it that modules of changed packages may take, so that a busy day leaves room for the slice."""
+
+DIRECTORIES: Final[Mapping[str, Ring]] = MappingProxyType(
+    {
+        "architecture": "check",
+        "unit": "check",
+        "contracts": "check",
+        "component": "test",
+        "benchmarks": "test",
+        "faults": "test",
+        "fuzz": "test",
+        "oracle": "test",
+        "twin": "test",
+        "host": "test",
+        "cluster": "test",
+    }
+)
+"""Ring of the modules in a directory of ``tests``, unless one of the tables below names the module."""
+
+EXCEPTIONS: Final[Mapping[str, Ring]] = MappingProxyType(
+    {
+        "contracts/test_cel_as_go.py": "test",  # Go programs are built for them, and they take seconds
+        "contracts/test_encryption_as_go.py": "test",
+    }
+)
+"""Modules in another ring than their directory's, ``all`` apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A module of the ring ``all``."""
+
+    module: str
+    """Path from ``tests``."""
+    seconds: int
+    """Processor time that it takes, guests included: an estimate."""
+    packages: tuple[str, ...]
+    """Parts of the product, as paths from the repository, after a change to which ``make test`` runs it."""
+
+
+def _row(module: str, seconds: int, *packages: str) -> Row:
+    return Row(module, seconds, packages)
+
+
+ROWS: Final = (
+    _row("benchmarks/test_attacks.py", 30, "benchmarks/attacks", "apiserver/endpoints/http"),
+    _row("benchmarks/test_bench.py", 60, "benchmarks/api"),
+    _row("benchmarks/test_gauge.py", 20, "benchmarks"),
+    _row("benchmarks/test_imports.py", 20, "benchmarks/imports.py", "importer"),
+    _row("twin/test_stream_rights.py", 30, "apiserver/endpoints", "apiserver/admission"),
+    _row("host/handler/test_guest_migrates6.py", 25, "handler/network", "launcher/ipv6"),
+    _row("host/handler/test_storage_plugins.py", 15, "handler/storage", "examples/plugins"),
+    _row("host/launcher/test_authorized_keys.py", 15, "launcher/main", "apiserver/apis/virt/hardware"),
+    _row("host/launcher/test_cloud.py", 150, "launcher/domain", "importer"),
+    _row("host/launcher/test_copied_disks.py", 60, "launcher/domain", "launcher/hypervisor"),
+    _row("host/launcher/test_disk_driver.py", 15, "launcher/domain"),
+    _row("host/launcher/test_domain_xml.py", 20, "apiserver/apis/virt/domainxml", "launcher/domain"),
+    _row("host/launcher/test_ending.py", 60, "launcher/main"),
+    _row("host/launcher/test_firmware.py", 60, "launcher/domain", "launcher/main"),
+    _row("host/launcher/test_first_boot.py", 35, "launcher/main", "launcher/domain"),
+    _row("host/launcher/test_further_devices.py", 30, "launcher/domain"),
+    _row("host/launcher/test_guest_agent.py", 20, "launcher/main", "launcher/hypervisor"),
+    _row("host/launcher/test_hardware.py", 25, "launcher/domain"),
+    _row("host/launcher/test_network_disks.py", 40, "launcher/domain", "launcher/main"),
+    _row("host/launcher/test_nfs_disks.py", 30, "launcher/domain"),
+    _row("host/launcher/test_processors_and_memory.py", 45, "launcher/domain", "launcher/hypervisor"),
+    _row("host/launcher/test_rbd_disks.py", 20, "launcher/domain"),
+    _row("host/launcher/test_shareable.py", 10, "launcher/domain"),
+    _row("cluster/test_bad_days.py", 90, "controller/reconcilers", "handler/reconcilers", "handler/pods", "launcher/main"),
+    _row("cluster/test_cloud.py", 150, "launcher/domain", "importer"),
+    _row("cluster/test_contracts.py", 60, "controller/manager", "controller/reconcilers/nodes", "charts"),
+    _row("cluster/test_disks_and_cards.py", 20, "launcher/domain", "controller/reconcilers/launcher_pods"),
+    _row("cluster/test_domain_xml.py", 50, "apiserver/apis/virt/domainxml", "launcher/domain"),
+    _row("cluster/test_etcd_move.py", 40, "apiserver/kubectl", "charts"),
+    _row("cluster/test_eviction_strategies.py", 110, "controller/evictions"),
+    _row("cluster/test_filesystems.py", 35, "launcher/domain", "launcher/main"),
+    _row("cluster/test_firmware.py", 35, "launcher/domain", "launcher/main"),
+    _row("cluster/test_first_boot.py", 50, "launcher/main", "launcher/domain"),
+    _row("cluster/test_further_networks.py", 90, "handler/network", "controller/reconcilers/launcher_pods"),
+    _row("cluster/test_guest_agent.py", 50, "launcher/main", "handler/reconcilers"),
+    _row("cluster/test_host_devices.py", 25, "handler/devices", "controller/reconcilers/launcher_pods"),
+    _row("cluster/test_imports.py", 45, "importer", "launcher/main"),
+    _row("cluster/test_limits.py", 60, "launcher/main", "controller/reconcilers/launcher_pods"),
+    _row("cluster/test_migration_policies.py", 120, "handler/reconcilers", "controller/reconcilers/migrations"),
+    _row("cluster/test_network_disks.py", 45, "launcher/domain", "launcher/main"),
+    _row("cluster/test_node_certificates.py", 80, "certs", "controller/reconcilers/certificates", "handler/identity"),
+    _row("cluster/test_node_restriction.py", 20, "apiserver/admission", "apiserver/registry/virt"),
+    _row("cluster/test_node_shutdown.py", 50, "handler/node.py", "controller/reconcilers"),
+    _row("cluster/test_ordinary_life.py", 90, "controller/reconcilers/virtual_machines", "apiserver/registry/virt"),
+    _row("cluster/test_parts.py", 60, "controller/manager", "controller/runtime", "charts"),
+    _row("cluster/test_passt.py", 30, "launcher/main", "handler/network"),
+    _row("cluster/test_plugins.py", 70, "handler/plugins", "examples/plugins"),
+    _row("cluster/test_probes.py", 40, "handler/probes"),
+    _row("cluster/test_slides.py", 20, "handler/streams", "apiserver/kubectl"),
+    _row("cluster/test_storage_plugins.py", 80, "handler/storage", "handler/plugins", "examples/plugins"),
+    _row("cluster/test_stream_rights.py", 25, "apiserver/endpoints", "handler/streams"),
+    _row("cluster/test_uninstall.py", 60, "charts", "controller/manager"),
+)
+"""All modules of the ring ``all``. What they tell is told at a lower level, too; here it is told with all its parts."""
+
+
+def ring_of(module: str) -> Ring:
+    """Return the ring of a module, given by its path from ``tests``.
+
+    Raises:
+        KeyError: no table has its directory.
+    """
+    if any(row.module == module for row in ROWS):
+        return "all"
+    return EXCEPTIONS.get(module) or DIRECTORIES[PurePosixPath(module).parts[0]]
+
+
+def includes(ring: Ring, other: Ring) -> bool:
+    """Return whether a run of ``ring`` runs what is in ``other``."""
+    return RINGS.index(other) <= RINGS.index(ring)
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A module of the ring ``all`` that one run of ``make test`` runs."""
+
+    row: Row
+    why: str
+
+
+def additions(commit: str, changed: Iterable[str], rows: Sequence[Row] = ROWS) -> list[Addition]:
+    """Return what is added to the ring ``test``: first the modules of packages that changed, then the slice of the commit.
+
+    Both are taken in the order of the table, from a place on that follows the commit, so that the next commit takes others. One that does
+    not fit under its cap any more is left out; so is a second one that has the cluster to itself, since the whole run waits for it.
+
+    Args:
+        commit: in hexadecimal digits; without any, nothing is added.
+        changed: paths of files from the repository.
+        rows: the table.
+    """
+    if not commit or not rows:
+        return []
+    first = number_of(commit) % len(rows)
+    rotated = (*rows[first:], *rows[:first])
+    paths = tuple(changed)
+    because = {row.module: reason for row in rows if (reason := _changed(row, paths))}
+    found: list[Addition] = []
+    for row in (each for each in rotated if each.module in because):
+        if _fits(row, found, CHANGES_SECONDS):
+            found.append(Addition(row, because[row.module]))
+    for row in (each for each in rotated if each.module not in because):
+        if _fits(row, found, CAP_SECONDS):
+            found.append(Addition(row, f"the slice of {commit[:8]}"))
+    return found
+
+
+def _fits(row: Row, found: Sequence[Addition], cap: int) -> bool:
+    if _is_alone(row) and any(_is_alone(each.row) for each in found):
+        return False
+    return sum(each.row.seconds for each in found) + row.seconds <= cap
+
+
+def _changed(row: Row, paths: Sequence[str]) -> str:
+    """Return why a change concerns a module of the table; empty: none does."""
+    package = next((each for each in row.packages if any(path == each or path.startswith(f"{each}/") for path in paths)), None)
+    return f"{package} changed" if package else ""
+
+
+def _is_alone(row: Row) -> bool:
+    path = PurePosixPath(row.module)
+    return path.parts[0] == "cluster" and path.stem in turns.ALONE
+
+
+def number_of(commit: str) -> int:
+    """Return the number by which slices and samples of a commit are chosen: its first hexadecimal digits."""
+    return int(commit[:8] or "0", 16)
+
+
+def is_in_sample(index: int, of: int, commit: str) -> bool:
+    """Return whether a family's case is in the sample of a commit, which is one case of so many; another commit takes others."""
+    return index % of == number_of(commit) % of

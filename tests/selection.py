@@ -1,0 +1,186 @@
+"""The plugin of pytest that runs a ring of ``tests/rings.py``: ``--ring check``, ``--ring test`` or ``--ring all``.
+
+Without the option nothing is left out. A module that is not in the ring is not imported, a test that is marked ``slow``, ``host`` or
+``cluster`` is in the ring ``test`` at least, and of a family of cases, a test with the mark ``sample``, a run of ``test`` runs a part that
+follows the commit::
+
+    @pytest.mark.sample(8, "hostile objects")  # one of eight cases
+    @pytest.mark.parametrize("piece", PIECES)
+    def test_…
+
+``TESTS_SEED`` is the commit that slices and samples follow, in place of that of the repository. The line that a run begins with says it.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pytest
+
+from tests import rings
+from tests.rings import Ring
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
+
+ROOT: Final = Path(__file__).parents[1]
+SEED: Final = "TESTS_SEED"
+_MARKED: Final = ("slow", "host", "cluster")
+_NAME: Final = "rings"
+
+
+@dataclass
+class Family:
+    """How many cases a family has, and how many of them are run."""
+
+    cases: int = 0
+    chosen: int = 0
+
+
+@dataclass
+class Selection:
+    """What one run runs."""
+
+    ring: Ring
+    commit: str
+    """Empty: the sources are not in a repository."""
+    added: Mapping[str, str]
+    """Modules of the ring ``all`` that are run anyway, and why."""
+    families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
+
+    def has_module(self, path: Path) -> bool:
+        """Return whether tests of a file are run; what is no module of tests is."""
+        if not path.name.startswith("test_") or not path.is_relative_to(ROOT / "tests"):
+            return True
+        module = str(path.relative_to(ROOT / "tests"))
+        return module in self.added or rings.includes(self.ring, rings.ring_of(module))
+
+    def has(self, item: pytest.Item, numbers: dict[str, int]) -> bool:
+        """Return whether a test is run. ``numbers`` counts the cases of each family that were asked for."""
+        if self.ring == "check" and any(item.get_closest_marker(mark) for mark in _MARKED):
+            return False
+        sample = item.get_closest_marker("sample")
+        if sample is None:
+            return True
+        of, name = sample.args
+        index = numbers[name] = numbers.get(name, -1) + 1
+        is_chosen = self.ring == "all" or rings.is_in_sample(index, of, self.commit)
+        self.families[name].cases += 1
+        self.families[name].chosen += is_chosen
+        return is_chosen
+
+    def lines(self) -> Iterator[str]:
+        """Yield what a run says of itself as it begins."""
+        if self.ring == "test":
+            yield f"ring: test; seed: {self.commit[:12] or 'none, there is no commit'} ({SEED}={self.commit[:12]} runs the same)"
+            for module, why in self.added.items():
+                yield f"added: tests/{module} ({why})"
+        else:
+            yield f"ring: {self.ring}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption("--ring", choices=rings.RINGS, help="run one ring of tests/rings.py, and those before it")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Decide what is run, in a process that pytest-xdist started as the one that started it has decided."""
+    ring: Ring | None = config.getoption("--ring")
+    if ring is not None:
+        given = cast("dict[str, Any]", getattr(config, "workerinput", {})).get(_NAME)
+        config.pluginmanager.register(Selecting(Selection(**given) if given else decided(ring)), _NAME)
+
+
+def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository: Path = ROOT) -> Selection:
+    """Return what a run of a ring runs, by the repository's commits."""
+    commit = environment.get(SEED, "") or _git(repository, "rev-parse", "HEAD").strip()
+    if ring != "test":
+        return Selection(ring, commit, {})
+    found = rings.additions(commit, changed_within_a_day(repository))
+    return Selection(ring, commit, {each.row.module: each.why for each in found})
+
+
+def changed_within_a_day(repository: Path) -> list[str]:
+    """Return the files that commits of the day before the last one changed.
+
+    A clone without history has one commit without a parent, which changed nothing that is known; without a repository there is none.
+    """
+    seconds = _git(repository, "log", "-1", "--format=%ct").strip()
+    if not seconds:
+        return []
+    since = int(seconds) - 24 * 3600
+    return sorted(set(_git(repository, "log", f"--since={since}", "--min-parents=1", "--name-only", "--format=").split("\n")) - {""})
+
+
+def _git(repository: Path, *arguments: str) -> str:
+    """Return what git says; nothing where there is no git, or no repository."""
+    try:
+        done = subprocess.run(["git", "-C", repository, *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return "" if done.returncode else done.stdout
+
+
+@pytest.fixture(scope="session")
+def is_short(request: pytest.FixtureRequest) -> bool:
+    """True in a run of the ring ``test``, in which tests that go on for a fixed time take less of it."""
+    return bool(request.config.getoption("--ring") == "test")
+
+
+class Selecting:
+    """The hooks of a run that was asked for a ring."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Import no module that is not run."""
+        return None if self._selection.has_module(collection_path) else True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out tests of these modules that are not run."""
+        numbers: dict[str, int] = {}
+        chosen = {id(item): self._selection.has(item, numbers) for item in items}
+        left_out = [item for item in items if not chosen[id(item)]]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if chosen[id(item)]]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        """Tell a process of pytest-xdist what was decided."""
+        chosen = self._selection
+        node.workerinput[_NAME] = {"ring": chosen.ring, "commit": chosen.commit, "added": dict(chosen.added)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Say what is run, with ``-q``, too, with which pytest shows no header."""
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and not hasattr(session.config, "workerinput"):
+            for line in self._selection.lines():
+                reporter.write_line(line)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Tell the process that pytest was started as which part of each family was run here: only these processes collect tests."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output[_NAME] = {name: (family.cases, family.chosen) for name, family in self._selection.families.items()}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: WorkerController) -> None:
+        """Learn it; all of them collect the same."""
+        for name, (cases, chosen) in getattr(node, "workeroutput", {}).get(_NAME, {}).items():
+            self._selection.families[name] = Family(cases, chosen)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say which part of each family was run."""
+        for name, family in sorted(self._selection.families.items()):
+            terminalreporter.write_line(f"sample: {name}: {family.chosen} of {family.cases} cases")

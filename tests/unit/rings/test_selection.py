@@ -1,0 +1,143 @@
+"""The plugin that runs a ring, in runs of pytest of its own, and what it learns from a repository."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.selection import ROOT, SEED, Selection, changed_within_a_day, decided
+
+pytest_plugins = ["pytester"]
+
+SUITE = """
+    import pytest
+
+    @pytest.mark.sample(3, "numbers")
+    @pytest.mark.parametrize("number", range(7))
+    def test_number(number):
+        print("number", number)
+
+    @pytest.mark.host
+    def test_on_the_host():
+        pass
+
+    def test_short(*, is_short):
+        print("short", is_short)
+"""
+INI = """
+    [pytest]
+    addopts = -p tests.selection
+    asyncio_default_fixture_loop_scope = function
+    markers =
+        host: …
+        slow: …
+        cluster: …
+        sample: …
+"""
+
+
+def git(directory: Path, *arguments: str, date: str = "2026-11-28T12:00:00+00:00") -> None:
+    environment = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date, "PATH": "/usr/bin:/bin", "GIT_CONFIG_GLOBAL": "/dev/null"}
+    subprocess.run(["git", "-C", directory, "-c", "user.name=n", "-c", "user.email=e", *arguments], check=True, env=environment)
+
+
+def commit(directory: Path, name: str, date: str) -> None:
+    (directory / name).parent.mkdir(exist_ok=True)
+    (directory / name).write_text(date)
+    git(directory, "add", "-A")
+    git(directory, "commit", "-qm", name, date=date)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with four commits, two of them within a day of the last."""
+    made = tmp_path / "origin"
+    made.mkdir()
+    git(made, "init", "-q")
+    for name, date in (
+        ("first/a.py", "2026-11-20"),
+        ("old/b.py", "2026-11-26"),
+        ("new/c.py", "2026-11-27T18"),
+        ("new/d.py", "2026-11-28T12"),
+    ):
+        commit(made, name, f"{date:T<11}"[:10] + (date[10:] or "T00") + ":00:00+00:00")
+    return made
+
+
+def test_changes_are_those_of_the_day_before_the_last_commit(repository: Path) -> None:
+    assert changed_within_a_day(repository) == ["new/c.py", "new/d.py"]
+
+
+def test_a_clone_without_history_changed_nothing_and_one_without_git_has_no_commit(repository: Path, tmp_path: Path) -> None:
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{repository}", str(shallow))
+    assert changed_within_a_day(shallow) == []
+    assert decided("test", {}, shallow).commit == decided("test", {}, repository).commit != ""
+    assert decided("test", {}, shallow).added
+
+    nothing = decided("test", {}, tmp_path)
+    assert (nothing.commit, nothing.added, changed_within_a_day(tmp_path)) == ("", {}, [])
+    assert "none" in next(nothing.lines())
+
+
+def test_a_seed_takes_the_commits_place_and_is_told(repository: Path) -> None:
+    found = decided("test", {SEED: "0000000012345678"}, repository)
+    assert found.commit == "0000000012345678"
+    lines = list(found.lines())
+    assert "TESTS_SEED=000000001234 " in lines[0]
+    assert len(lines) == 1 + len(found.added) > 1
+    assert decided("all", {SEED: "1"}, repository).added == {}
+
+
+def test_a_module_is_imported_if_its_ring_is_run_or_it_was_added() -> None:
+    selection = Selection("test", "0", {"cluster/test_cloud.py": "the slice"})
+    seen = {
+        name: selection.has_module(ROOT / "tests" / name)
+        for name in (
+            "unit/test_ports.py",
+            "cluster/test_owners.py",
+            "cluster/test_cloud.py",
+            "cluster/test_passt.py",
+            "cluster/conftest.py",
+        )
+    }
+    assert list(seen.values()) == [True, True, True, False, True]
+    assert not Selection("check", "0", {}).has_module(ROOT / "tests/cluster/test_owners.py")
+    assert Selection("all", "0", {}).has_module(ROOT / "tests/cluster/test_passt.py")
+
+
+@pytest.mark.parametrize(
+    ("flags", "passed", "lines"),
+    [
+        ((), 9, []),
+        (("--ring=check",), 4, ["ring: check", "sample: numbers: 3 of 7 cases", "short False"]),
+        (("--ring=test",), 5, ["ring: test; seed: 00000003*", "sample: numbers: 3 of 7 cases", "number 6", "short True"]),
+        (("--ring=all",), 9, ["ring: all", "sample: numbers: 7 of 7 cases", "short False"]),
+    ],
+    ids=["no ring", "check", "test", "all"],
+)
+def test_a_run_has_the_tests_of_its_ring_and_says_what_it_left_out(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], passed: int, lines: list[str]
+) -> None:
+    monkeypatch.setenv(SEED, "00000003")
+    pytester.makeini(INI)
+    pytester.makepyfile(SUITE)
+    result = pytester.runpytest_inprocess("-q", "-rP", *flags)
+    result.assert_outcomes(passed=passed, deselected=9 - passed)
+    for line in lines:
+        result.stdout.fnmatch_lines([line])
+
+
+def test_processes_of_xdist_run_what_was_decided_once(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SEED, "00000004")
+    pytester.makeini(INI)
+    pytester.makeconftest(
+        f"import os\n\ndef pytest_sessionstart():\n    os.environ[{SEED!r}] = '0'  # a process that decides again takes others\n"
+    )
+    pytester.makepyfile(SUITE)
+    result = pytester.runpytest_subprocess("-n2", "--ring=test", "-rP")
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["sample: numbers: 2 of 7 cases"])
+    result.stdout.fnmatch_lines_random(["number 1", "number 4"])
