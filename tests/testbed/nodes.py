@@ -49,7 +49,7 @@ def start_namespaces(node: layout.Node) -> None:
     node.directory.mkdir(parents=True, exist_ok=True)
     if processes.find(_holder(node)) is None:
         processes.end(process_names(node))
-    script = pathlib.Path(__file__).with_name("nodeinit.py")
+    script = _first_program()
     enter: list[str] = [
         "nsenter",
         f"--net={node.namespace}",
@@ -64,6 +64,20 @@ def start_namespaces(node: layout.Node) -> None:
     ]
     processes.ensure(_holder(node), [*enter, "--", os.path.realpath(sys.executable), "-I", os.fspath(script), os.fspath(node.directory)])
     _wait(node, "its first process", lambda: _is_prepared(node), _holder(node))
+
+
+def _first_program() -> pathlib.Path:
+    """Return a copy of the program of a node's first process, by its digest.
+
+    A process with another command is started again, and the node with it. So the command is the same for each copy of the repository.
+    """
+    source = pathlib.Path(__file__).with_name("nodeinit.py").read_text()
+    copy = layout.cache() / f"nodeinit-{hashlib.sha256(source.encode()).hexdigest()[:8]}.py"
+    if not copy.exists():
+        written = copy.with_suffix(f".{os.getpid()}")
+        _write(written, source)
+        written.replace(copy)
+    return copy
 
 
 def _is_prepared(node: layout.Node) -> bool:
