@@ -262,7 +262,7 @@ def _access(parser: argparse.ArgumentParser) -> None:
         metavar="REGEX,…",
         type=_origins,
         default="",
-        help="origins of other hosts whose pages may open websockets, as ^https://console\\.example\\.com$; no CORS headers are sent",
+        help="origins of other hosts whose pages may open streams, as ^https://console\\.example\\.com$; no CORS headers are sent",
     )
     cluster.add_argument(
         "--authorization-mode",

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 VM: Final = "watched"
 EVIL: Final = "https://evil.example"
+BROWSER: Final = ("Sec-Fetch-Site", "cross-site")
 
 
 def bind(kubectl: Kubectl, user: str, kind: str, role: str) -> None:
@@ -87,7 +88,7 @@ def way(kubectl: Kubectl) -> Access:
 
 
 def dial(url: str, tls: ssl.SSLContext | None, headers: list[tuple[str, str]], origin: str | None) -> int:
-    """Open a console as a browser would; return 101, or the code of the answer; below 0: it does not name the flag."""
+    """Open a console; return 101, or the code of the answer; below 0: it does not name the flag."""
     return asyncio.run(_dial("ws" + url.removeprefix("http"), tls, headers, origin))
 
 
@@ -110,7 +111,8 @@ def test_pages_of_other_hosts_get_no_console_through_kube_apiserver(machine: Kub
 
     # Pages of kube-apiserver's own address are what tenants serve behind services/…/proxy: they have to be named, too.
     for origin in (EVIL, "null", here.server, "http://localhost:8001"):
-        assert dial(url, here.tls, list(here.headers), origin) == 403, origin
+        assert dial(url, here.tls, [*here.headers, BROWSER], origin) == 403, origin
+        assert dial(url, here.tls, list(here.headers), origin) == 101, origin  # a program
     assert dial(url, here.tls, list(here.headers), None) == 101
 
 
@@ -126,7 +128,7 @@ def test_pages_of_virt_apis_own_address_get_a_console(machine: Kubectl, system: 
         with forwarded(system, "service/virt-api", 443) as port:
             own = f"https://127.0.0.1:{port}"
             url = own + VIRTUAL_MACHINES.path(machine.namespace, VM, "console")
-            return dial(url, tls, [("Authorization", f"Bearer {token}")], origin or own)
+            return dial(url, tls, [("Authorization", f"Bearer {token}"), BROWSER], origin or own)
 
     eventually(lambda: ask("") == 101, timeout=60, what="a console for a page of virt-api's own address")
     assert ask(EVIL) == 403

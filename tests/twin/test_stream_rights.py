@@ -13,7 +13,11 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
+import websocket
 from aiohttp import web
+from kubernetes import config
+from kubernetes.client import Configuration
+from kubernetes.stream import ws_client
 
 from apiserver.registry.generic.strategy import Destination
 from apiserver.server import options, running
@@ -32,6 +36,7 @@ UPGRADE: Final = {
     "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "x3JJHMbDL1EzLkh9GBhXDw==",
 }  # fmt: skip
 EVIL: Final = "https://evil.example"
+BROWSER: Final = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)"}
 NAMED: Final = "https://console.example"
 RBAC: Final = "rbac.authorization.k8s.io/v1"
 BINDINGS: Final = f"/apis/{RBAC}/namespaces/{NAMESPACE}/rolebindings"
@@ -91,6 +96,27 @@ def client(made: Certificates) -> ssl.SSLContext:
     return context
 
 
+def dial_with_kubernetes_stream(here: Environment) -> ws_client.WSClient:
+    """Open the stream as Python's client of Kubernetes does; it says kube-apiserver's address as its Origin."""
+    configuration = Configuration()
+    config.load_kube_config(str(here.kubeconfig()), client_configuration=configuration)
+    opened = ws_client.websocket_call(configuration, "GET", here.kubernetes_url + TAP, headers={}, _preload_content=False)
+    assert isinstance(opened, ws_client.WSClient)
+    return opened
+
+
+def watched_with_websocket_client(here: Environment) -> Any:
+    """Return the first event of a watch over websocket-client's websocket, with its own Origin."""
+    address = here.kubernetes_url.replace("https", "wss")
+    watch = websocket.create_connection(
+        f"{address}{WIDGETS.path(NAMESPACE)}?watch=1", sslopt={"context": client(here.certificates)}, timeout=30
+    )
+    try:
+        return json.loads(watch.recv())
+    finally:
+        watch.close()
+
+
 @asynccontextmanager
 async def aggregated(here: Environment, strategy: WidgetStrategy) -> AsyncIterator[tuple[Behind, aiohttp.ClientSession, str]]:
     """Serve widgets behind kube-apiserver; yield what their stream leads to, an administrator's session there, and our port's address."""
@@ -118,6 +144,15 @@ async def refusal(session: aiohttp.ClientSession, user: str, **headers: str) -> 
         return answer.status, json.loads(await answer.read()) if answer.status != 101 else {"message": "it was opened"}
 
 
+async def test_programs_that_say_an_origin_watch_and_open_streams_through_kube_apiserver(here: Environment) -> None:
+    async with aggregated(here, WidgetStrategy()) as (behind, _, _):
+        event = await asyncio.to_thread(watched_with_websocket_client, here)
+        assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "w1")
+        stream = await asyncio.to_thread(dial_with_kubernetes_stream, here)
+        assert (stream.is_open(), behind.dialled) == (True, 1)
+        await asyncio.to_thread(stream.close)
+
+
 async def test_a_stream_through_kube_apiserver(here: Environment) -> None:
     grant(here, "reader", "get", "list", "watch")
     grant(here, "editor", "get", "create")
@@ -130,13 +165,13 @@ async def test_a_stream_through_kube_apiserver(here: Environment) -> None:
         )
         # The aggregator passes Origin on and replaces Host: neither a stranger's page nor one of kube-apiserver's own address may.
         for origin in (EVIL, "null", here.kubernetes_url, f"http://{HOST}:8001"):
-            code, status = await refusal(session, "editor", Origin=origin)
+            code, status = await refusal(session, "editor", Origin=origin, **BROWSER)
             assert (code, "--cors-allowed-origins" in status["message"]) == (403, True), origin
         assert behind.dialled == 0
         dialled = ours.replace(HOST, "localhost")  # as the Service says: this is the Host that reaches us
         pages: tuple[tuple[str, str | None], ...] = ((TAP, NAMED), (TAP, dialled), (TAP, None), (ours + TAP, ours))
         for url, page in pages:
-            async with session.ws_connect(url, headers={"Impersonate-User": "editor"}, origin=page) as socket:
+            async with session.ws_connect(url, headers={"Impersonate-User": "editor", **BROWSER}, origin=page) as socket:
                 await socket.send_bytes(b"x")
                 assert await socket.receive_bytes() == b"x"
         async with session.ws_connect(TAP, headers={"Impersonate-User": "editor"}) as socket:

@@ -165,7 +165,7 @@ class Chain:
                 await self.auditor.room()
             if long_running and context.record is not None:
                 context.on_start = partial(self.auditor.started, context.record)
-        if context.request.fields.upgrade:
+        if context.request.fields.upgrade and long_running and context.info.verb != "watch":
             self.origins.check(context.request)
         if self.impersonation is not None and impersonation.wants(context.request):
             await self._impersonate(self.impersonation, context)

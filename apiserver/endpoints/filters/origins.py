@@ -1,10 +1,13 @@
-"""Pages of other hosts may not open websockets (RFC 6455, section 10.2; cross-site websocket hijacking).
+"""Pages of other hosts may not open streams (RFC 6455, section 10.2; cross-site websocket hijacking).
 
 A browser lets any page open a websocket to any host, with the user's cookies and certificate, and through a ``kubectl proxy`` on loopback
-as the user: it only says in ``Origin`` whose page it is. Programs send no such field. Pages of this very server may, and those that the
-operator names (``--cors-allowed-origins``).
+as the user: it only says in ``Origin`` whose page it is. Pages of this very server may, and those that the operator names
+(``--cors-allowed-origins``).
 
-The aggregator replaces ``Host`` by the address that it dials, adds no ``X-Forwarded-Host`` to an upgrade and passes ``Origin`` on
+Programs say an ``Origin``, too: websocket-client, and with it Python's ``kubernetes.stream``, and fabric8. What tells a browser are header
+fields that no page can leave out or change (:func:`is_browser`). Watches and other reads are open to all, as those of Go's servers are.
+
+The aggregator replaces ``Host`` by the address that it dials, adds no ``X-Forwarded-Host`` to an upgrade and passes the other fields on
 (``k8s.io/apiserver/pkg/util/proxy.NewRequestForProxy``). So of a request through kube-apiserver no page is "of this server" unless it is
 named. That is meant: what kube-apiserver's own host serves to browsers is, by ``services/…/proxy``, the pages of any tenant.
 """
@@ -12,7 +15,7 @@ named. That is meant: what kube-apiserver's own host serves to browsers is, by `
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from apiserver.apis.meta.errors import Forbidden
@@ -27,34 +30,51 @@ _MAX_ORIGIN: Final = 512
 _HTTPS: Final = 443
 _PLACE: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z._-]+)(:(?P<port>[0-9]{1,5}))?")
 """In lower case."""
+_METADATA: Final = "sec-fetch-"
+"""Fetch metadata: a name that begins with Sec- is closed to pages (Fetch, "forbidden request-header")."""
+_BROWSER: Final = "Mozilla/"
+"""Every browser's User-Agent begins with it."""
 _STARTS: Final = ("^", "//")
 _ENDS: Final = ("$", ":")
 
 
 class Origins:
-    """Judges the origins of websockets."""
+    """Judges the origins of streams."""
 
     def __init__(self, allowed: Sequence[re.Pattern[str]] = ()) -> None:
         """Take patterns, of which one must be found in an origin of another host."""
         self._allowed = tuple(allowed)
 
     def check(self, request: Request) -> None:
-        """Let a request pass that is no websocket, or that no page of a stranger opens.
+        """Let a request for a stream pass that opens no websocket, comes from a program, or from a page that may.
 
         Raises:
             Forbidden: a page of another host opens it.
         """
-        if not upgrade.is_upgrade(request):
-            return
         headers = request.headers
+        if not upgrade.is_upgrade(request) or not is_browser(headers):
+            return
         for origin in headers.getall("Origin", ()):
             if not is_allowed(origin, headers.get("Host", ""), self._allowed):
                 shown = origin[:_MAX_ORIGIN]
-                raise Forbidden(f'a page of origin "{shown}" may not open websockets here: {FLAG} does not allow it')
+                raise Forbidden(f'a page of origin "{shown}" may not open streams here: {FLAG} does not allow it')
+
+
+def is_browser(headers: Mapping[str, str]) -> bool:
+    """Return whether a browser sends the request, by fields that a page cannot leave out of a websocket's handshake.
+
+    Only browsers send ``Sec-Fetch-*``, but not every browser does so with a handshake, and none to a host of plain HTTP other than
+    loopback. So ``User-Agent`` and ``Accept-Language`` tell a browser, too: pages cannot set them, and clients of Kubernetes send others.
+    """
+    return (
+        headers.get("User-Agent", "").startswith(_BROWSER)
+        or "Accept-Language" in headers
+        or any(name.lower().startswith(_METADATA) for name in headers)
+    )
 
 
 def is_allowed(origin: str, host: str, allowed: Sequence[re.Pattern[str]]) -> bool:
-    """Return whether pages of ``origin`` may open websockets to ``host``, which is what the request's field ``Host`` says."""
+    """Return whether pages of ``origin`` may open streams of ``host``, which is what the request's field ``Host`` says."""
     if not origin or origin == NULL or len(origin) > _MAX_ORIGIN:
         return False
     return _is_own(origin, host) or any(each.search(origin) for each in allowed)

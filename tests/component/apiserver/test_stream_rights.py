@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import websocket
 from aiohttp import web
 
 from apiserver.server import options, running
@@ -28,6 +30,7 @@ from tests.fakes.kubeapi import FakeAPI
 
 TAP = f"{WIDGETS.path('acc')}/w1/tap"
 EVIL = "https://evil.example"
+BROWSER = {"Sec-Fetch-Site": "cross-site", "User-Agent": "Mozilla/5.0 (X11; Linux x86_64)", "Accept-Language": "en"}
 OWNER = "owner"
 
 
@@ -262,25 +265,53 @@ async def test_a_front_proxy_that_is_not_trusted_any_more_keeps_no_stream(scene:
         assert (await closed(socket))[0] == 3000
 
 
-async def test_a_websocket_that_a_page_of_another_host_opens_is_refused(scene: Scene) -> None:
-    scene.rights.granted = {"alice": {"get", "create", "watch", "list"}}
-    watch = f"{WIDGETS.path('acc')}?watch=1"
+async def test_a_stream_that_a_page_of_another_host_opens_is_refused(scene: Scene) -> None:
+    scene.rights.granted = {"alice": {"get", "create", "list"}}
     own = scene.api.url
     for origin in (EVIL, "null", own.replace("https", "http"), f"{own}.evil.example", ""):
-        for path in (TAP, watch):
-            code, status = await scene.refusal(path, X_Remote_User="alice", Origin=origin)
-            assert (code, status["reason"]) == (403, "Forbidden"), (origin, path)
+        for name, value in BROWSER.items():
+            code, status = await scene.refusal(X_Remote_User="alice", Origin=origin, **{name: value})
+            assert (code, status["reason"]) == (403, "Forbidden"), (origin, name)
             assert "--cors-allowed-origins" in status["message"]
             assert f'"{origin}"' in status["message"]
     assert scene.dialled == 0
+    browser = {"X-Remote-User": "alice", **BROWSER}
     async with scene.proxied() as session:
-        async with session.ws_connect(TAP, headers={"X-Remote-User": "alice"}, origin=own) as socket:
+        async with session.ws_connect(TAP, headers=browser, origin=own) as socket:
             await spoken(socket)
-        async with session.ws_connect(watch, headers={"X-Remote-User": "alice"}, origin=own) as socket:
-            assert json.loads((await socket.receive()).data)["object"]["metadata"]["name"] == "w1"
-        async with session.get(TAP.removesuffix("/w1/tap"), headers={"X-Remote-User": "alice", "Origin": EVIL}) as answer:
+        async with session.get(TAP.removesuffix("/w1/tap"), headers={**browser, "Origin": EVIL}) as answer:
             assert answer.status == 200  # no websocket: its browser keeps the answer from the page
             assert not [each for each in answer.headers if each.lower().startswith("access-control")]
+
+
+async def test_a_watch_over_a_websocket_is_never_refused_for_its_origin(scene: Scene) -> None:
+    scene.rights.granted = {"alice": {"watch", "list"}}
+    watch = f"{WIDGETS.path('acc')}?watch=1"
+    async with scene.proxied() as session:
+        for origin in (EVIL, "null", None):
+            for further in ({}, BROWSER):
+                async with session.ws_connect(watch, headers={"X-Remote-User": "alice", **further}, origin=origin) as socket:
+                    assert json.loads((await socket.receive()).data)["object"]["metadata"]["name"] == "w1"
+
+
+async def test_programs_that_say_an_origin_open_streams_and_watches(scene: Scene) -> None:
+    """Dial with websocket-client, which Python's kubernetes.stream is made of: it says an Origin, and so does fabric8.
+
+    ``Host`` is another one than the page's, as the aggregator makes it.
+    """
+    scene.rights.granted = {"alice": {"get", "create", "watch", "list"}}
+    scene.rights.tokens = {"secret": "alice"}
+    dial = partial(websocket.create_connection, host="virt-api.kubevirt.svc", sslopt={"context": scene.pki.client()}, timeout=10)
+    for further in ([], ["User-Agent: fabric8-kubernetes-client/6.13.4", "Accept-Encoding: gzip"]):
+        header = ["Authorization: Bearer secret", *further]
+        address = scene.api.url.replace("https", "wss")
+        socket = await asyncio.to_thread(dial, address + TAP, header=header, origin=scene.api.url)
+        await asyncio.to_thread(socket.send_binary, b"x")
+        assert await asyncio.to_thread(socket.recv) == b"x"
+        await asyncio.to_thread(socket.close)
+        watch = await asyncio.to_thread(dial, f"{address}{WIDGETS.path('acc')}?watch=1", header=header)
+        assert json.loads(await asyncio.to_thread(watch.recv))["object"]["metadata"]["name"] == "w1"
+        await asyncio.to_thread(watch.close)
 
 
 async def test_a_page_that_the_operator_allows_opens_websockets(pki: Pki, tmp_path: Path) -> None:
@@ -290,7 +321,7 @@ async def test_a_page_that_the_operator_allows_opens_websockets(pki: Pki, tmp_pa
     ):
         scene.rights.granted = {"alice": {"get", "create"}}
         for origin in ("https://console.example", "https://a.example:8080"):
-            async with session.ws_connect(TAP, headers={"X-Remote-User": "alice"}, origin=origin) as socket:
+            async with session.ws_connect(TAP, headers={"X-Remote-User": "alice", **BROWSER}, origin=origin) as socket:
                 await spoken(socket)
         for origin in (EVIL, "https://console.example.evil.example", "null"):
-            assert (await scene.refusal(X_Remote_User="alice", Origin=origin))[0] == 403
+            assert (await scene.refusal(X_Remote_User="alice", Origin=origin, **BROWSER))[0] == 403

@@ -13,6 +13,10 @@ from apiserver.endpoints.http.messages import Request
 
 HOST = "api.example.com:8443"
 UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
+METADATA = (("Sec-Fetch-Mode", "websocket"), ("Sec-Fetch-Dest", "empty"), ("Sec-Fetch-Site", "cross-site"))
+AGENT = ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")
+LANGUAGE = ("Accept-Language", "en-US,en;q=0.5")
+EVIL = ("Origin", "https://evil.example")
 
 
 @pytest.mark.parametrize(
@@ -83,9 +87,13 @@ def request(*pairs: tuple[str, str]) -> Request:
 @pytest.mark.parametrize(
     "pairs",
     [
-        [("Origin", "https://evil.example")],  # no websocket: the browser keeps the answer from the page
-        [*UPGRADE],  # no browser
-        [*UPGRADE, ("Origin", f"https://{HOST}")],
+        [EVIL, *METADATA],  # no websocket: the browser keeps the answer from the page
+        [*UPGRADE, *METADATA],  # no page
+        [*UPGRADE, *METADATA, ("Origin", f"https://{HOST}")],
+        [*UPGRADE, EVIL],  # websocket-client, and with it kubernetes.stream
+        [*UPGRADE, EVIL, ("User-Agent", "fabric8-kubernetes-client/6.13.4"), ("Accept-Encoding", "gzip")],
+        [*UPGRADE, EVIL, ("User-Agent", "OpenAPI-Generator/37.0.2/python (like Mozilla/5.0)")],
+        [*UPGRADE, ("Origin", "null")],
     ],
 )
 def test_programs_and_ordinary_requests_pass(pairs: list[tuple[str, str]]) -> None:
@@ -95,18 +103,18 @@ def test_programs_and_ordinary_requests_pass(pairs: list[tuple[str, str]]) -> No
 @pytest.mark.parametrize(
     "pairs",
     [
-        [*UPGRADE, ("Origin", "https://evil.example")],
-        [*UPGRADE, ("Origin", f"https://{HOST}"), ("Origin", "https://evil.example")],
-        [("Connection", "keep-alive, upgrade"), ("Upgrade", "WebSocket"), ("Origin", "https://evil.example")],
-        [*UPGRADE, ("Origin", "https://evil.example"), ("X-Forwarded-Host", "evil.example")],
+        *([*UPGRADE, EVIL, each] for each in (*METADATA, AGENT, LANGUAGE, ("sec-fetch-storage-access", "none"))),
+        [*UPGRADE, ("Origin", f"https://{HOST}"), EVIL, *METADATA],
+        [("Connection", "keep-alive, upgrade"), ("Upgrade", "WebSocket"), EVIL, AGENT],
+        [*UPGRADE, EVIL, AGENT, ("X-Forwarded-Host", "evil.example")],
     ],
 )
-def test_a_websocket_of_another_host_is_refused_and_the_flag_is_named(pairs: list[tuple[str, str]]) -> None:
+def test_a_stream_of_another_hosts_page_is_refused_and_the_flag_is_named(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(Forbidden, match=r'origin "https://evil.example" .*--cors-allowed-origins'):
         Origins().check(request(*pairs))
 
 
 def test_of_a_long_origin_the_refusal_repeats_little() -> None:
     with pytest.raises(Forbidden) as refused:
-        Origins().check(request(*UPGRADE, ("Origin", "https://" + "a" * 10_000)))
+        Origins().check(request(*UPGRADE, AGENT, ("Origin", "https://" + "a" * 10_000)))
     assert len(refused.value.message) < 1000
