@@ -45,7 +45,19 @@ cp -L /lib64/ld-linux-x86-64.so.2 "$root/lib64/"
 
 mkdir -p "$out/boot" "$out/disk"
 cp "$packages/boot/vmlinuz-$kernel" "$out/boot/vmlinuz"
-(cd "$root" && find . | LC_ALL=C sort | cpio --create --format=newc --owner=0:0 --reproducible --quiet) | gzip -9n >"$out/boot/initrd.gz"
+(cd "$root" && find . | LC_ALL=C sort | cpio --create --format=newc --owner=0:0 --reproducible --quiet) >"$out/boot/initrd"
+gzip -9n <"$out/boot/initrd" >"$out/boot/initrd.gz"
+
+# The kernel as it is in the bzImage: its header says where (Linux, Documentation/arch/x86/boot.rst), and four bytes of its size follow.
+at() { od --address-radix=n --format="$1" --skip-bytes="$2" --read-bytes="${1#u}" "$out/boot/vmlinuz" | tr -d ' '; }
+tail -c +$((($(at u1 0x1f1) + 1) * 512 + $(at u4 0x248) + 1)) "$out/boot/vmlinuz" | head -c $(($(at u4 0x24c) - 4)) >"$root/payload"
+case $(head -c 4 "$root/payload" | od --address-radix=n --format=x1 | tr -d ' ') in
+  02214c18) lz4 -d -q "$root/payload" "$out/boot/vmlinux" ;;
+  28b52ffd) zstd -d -q -o "$out/boot/vmlinux" "$root/payload" ;;
+  fd377a58) xz --decompress --stdout --single-stream "$root/payload" >"$out/boot/vmlinux" ;;
+  *) echo "the kernel is compressed in another way than lz4, zstd and xz" >&2 && exit 1 ;;
+esac
+rm "$root/payload"
 
 # A disk of one active FAT partition at 1 MiB, with syslinux in it and its code in the boot record.
 disk=$out/disk/disk.img

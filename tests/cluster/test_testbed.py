@@ -109,7 +109,9 @@ def test_the_guest_image_can_be_mounted_as_a_volume(bare_kubectl: Kubectl, testg
     )
 
     sizes = {line.split()[0]: int(line.split()[1]) for line in printed.splitlines()}
-    assert set(sizes) == {"/guest/boot/vmlinuz", "/guest/boot/initrd.gz", "/guest/disk/disk.img"}
+    kernels = {f"/guest/boot/{name}" for name in ("vmlinuz", "initrd.gz", "vmlinux", "initrd", "tiny")}
+    assert set(sizes) == {*kernels, "/guest/disk/disk.img"}
+    assert 1 << 12 < sizes.pop("/guest/boot/tiny") < 1 << 15
     assert all(size > 1 << 20 for size in sizes.values())
 
 

@@ -1,4 +1,4 @@
-"""A tiny guest for tests: the distribution's cloud kernel and busybox. Built once and cached outside the work tree."""
+"""Guests of host tests, built once and cached: Linux (the distribution's cloud kernel and busybox), and the tiny kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.testbed import layout
+from tests.testbed import caching, images, layout, progress
 
 KERNEL: Final = "linux-image-cloud-amd64"
 FULL_KERNEL: Final = "linux-image-amd64"
@@ -51,6 +51,20 @@ class Guest:
     """Directory with ``vmlinuz`` and ``initrd``."""
 
     directory: Path
+
+
+def tiny_kernel() -> Path:
+    """Return the kernel of ``images/testguest/tiny``, compiled at the first call on this machine.
+
+    Raises:
+        progress.StepFailed: it could not be compiled.
+    """
+    sources = layout.REPOSITORY / "images" / "testguest" / "tiny"
+
+    def compile_it(directory: Path) -> None:
+        progress.run([sources / "build.sh", directory / "tiny"])
+
+    return caching.once(layout.cache() / f"tiny-kernel-{images.digest_of([sources])}", "Compile the tiny kernel", compile_it) / "tiny"
 
 
 def build(kernel: str = KERNEL, modules: Sequence[str] = MODULES, programs: Sequence[str] = ()) -> Guest:
