@@ -24,7 +24,7 @@ import yaml
 from benchmarks import gauges
 from tests.cluster import processes
 from tests.cluster.kube import ROOT, Kubectl, console
-from tests.cluster.manifests import GUEST_IMAGE, shared_claim, tiny_vm
+from tests.cluster.manifests import BZIMAGE, GUEST_IMAGE, linux_vm, shared_claim
 from tests.testbed import cloud_demo, ssh
 
 BASE: Final = "base"
@@ -91,10 +91,11 @@ class Sample:
 
 def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the base with what is more; UEFI finds no room for a kernel in less memory, and all have the same."""
-    manifest = copy.deepcopy(tiny_vm(name))
+    manifest = copy.deepcopy(linux_vm(name))
     domain = manifest["spec"]["domain"]
     domain["memory"] = {"guest": "256Mi"}
     domain["devices"] = {"graphics": [], "interfaces": [], "consoles": [{"type": "pty"}], **more.get("devices", {})}
+    domain["firmware"]["kernelBoot"]["container"] |= BZIMAGE  # UEFI starts no other
     domain["firmware"] |= more.get("firmware", {})
     return manifest
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from benchmarks import gauges
 from benchmarks.gauges import MIB, PROMPT, START_SECONDS, Reading, Run
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import linux_vm, shared_claim, with_disks
 
 OUTSIDE: Final = "container"
 GUESTS: Final[Mapping[str, bool]] = {"guest": False, "guest, I/O thread": True}
@@ -59,7 +59,7 @@ Readings = dict[str, dict[str, list[Reading]]]
 
 def machine(name: str, *, io_thread: bool, node: str) -> dict[str, Any]:
     """Return a tiny machine whose first disk is the file in the claim."""
-    manifest = copy.deepcopy(tiny_vm(name))
+    manifest = copy.deepcopy(linux_vm(name))
     devices = manifest["spec"]["domain"]["devices"]
     devices |= {"graphics": [], "interfaces": []}
     disk: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": CLAIM}, "target": {"bus": "virtio"}}

@@ -28,7 +28,7 @@ from benchmarks import gauges
 from benchmarks.gauges import MIB, PROMPT, START_SECONDS
 from tests.cluster import processes
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.serving import a_service, address_of, serve
 from tests.cluster.test_testbed import a_pod
 
@@ -116,7 +116,7 @@ def longest_gap(attempts: Sequence[Attempt]) -> float:
 
 def machine(memory_mib: int) -> dict[str, Any]:
     """Return the machine that moves."""
-    manifest = copy.deepcopy(tiny_vm(NAME))
+    manifest = copy.deepcopy(linux_vm(NAME))
     manifest["metadata"]["labels"] = {"app": NAME}
     manifest["spec"]["domain"]["memory"]["guest"] = f"{memory_mib}Mi"
     manifest["spec"]["domain"]["devices"]["graphics"] = []

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from benchmarks import gauges
 from benchmarks.gauges import PROMPT, START_SECONDS, NotMeasured, Reading, Run
 from tests.cluster.kube import Kubectl, console
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 
 CONTAINER: Final = "container"
 PORT: Final = 5300
@@ -48,7 +48,7 @@ def words(figure: str, address: str, seconds: int) -> str:
 
 def machine(name: str, way: str, node: str) -> dict[str, Any]:
     """Return a tiny machine with one interface."""
-    manifest = copy.deepcopy(tiny_vm(name))
+    manifest = copy.deepcopy(linux_vm(name))
     manifest["spec"]["domain"]["devices"] |= {"graphics": [], "interfaces": [{"name": "default", "type": way, **WAYS.get(way, {})}]}
     manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     return manifest

@@ -26,7 +26,7 @@ from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from tests.cluster import processes
 from tests.cluster.kube import Kubectl, console
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 
 START_SECONDS = 120
 STAGES = ("api", "controller", "scheduling", "pod_start", "libvirt", "guest")
@@ -107,7 +107,7 @@ class Stopwatch:
 async def start_one(client: Client, kubectl: Kubectl, stopwatch: Stopwatch, name: str) -> Timeline:
     """Start one machine and return its timeline once its guest has its prompt."""
     timeline = stopwatch.timelines[name] = Timeline(sent=time.monotonic())
-    await client.create(VIRTUAL_MACHINES, tiny_vm(name), kubectl.namespace)
+    await client.create(VIRTUAL_MACHINES, linux_vm(name), kubectl.namespace)
     timeline.answered = time.monotonic()
     async with asyncio.timeout(START_SECONDS):
         while not (timeline.running and timeline.pod_running):

@@ -18,7 +18,7 @@ import pytest
 
 from apiserver.apis.virt import phases
 from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 from tests.testbed import layout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
@@ -31,7 +31,7 @@ NAMES = [f"many-{number:02}" for number in range(GUESTS)]
 
 def a_small_one(name: str, **spec: object) -> dict[str, Any]:
     """Return a machine of which twenty fit on a node of two processors, beside what runs there: each requests a hundredth of one."""
-    manifest = tiny_vm(name, evictionStrategy="LiveMigrate", **spec)
+    manifest = linux_vm(name, evictionStrategy="LiveMigrate", **spec)
     manifest["spec"]["domain"]["resources"] = {"requests": {"cpu": "10m"}}
     return manifest
 

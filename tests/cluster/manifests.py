@@ -7,19 +7,33 @@ from typing import Any
 from tests.guest_kernel import KERNEL_ARGS
 
 GUEST_IMAGE = "localhost/kubevirt/testguest:dev"
+BZIMAGE = {"kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.gz"}
+"""Members of a container of ``kernelBoot``: the kernel as Debian has it, which UEFI starts, too."""
 
 
-def tiny_vm(name: str, **spec: Any) -> dict[str, Any]:
-    """Return the smallest VM there is: kernel and initramfs from the test guest's image, no disk."""
+def tiny_vm(name: str, *, run: str = "", **spec: Any) -> dict[str, Any]:
+    """Return the smallest VM there is: the tiny kernel from the test guest's image, no disk.
+
+    Args:
+        name: of the object.
+        run: the commands that the guest runs first, such as ``counter,dirty=100`` (docs/development/testbed.md, "Images").
+        spec: further members of its spec, or others.
+    """
+    arguments = {"kernelArgs": f"guest.run={run}"} if run else {}
+    return _vm(name, {"container": {"image": GUEST_IMAGE, "kernelPath": "/boot/tiny"}, **arguments}, spec)
+
+
+def linux_vm(name: str, **spec: Any) -> dict[str, Any]:
+    """Return a VM that boots Linux: uncompressed kernel and initramfs from the test guest's image, no disk."""
+    container = {"image": GUEST_IMAGE, "kernelPath": "/boot/vmlinux", "initrdPath": "/boot/initrd"}
+    return _vm(name, {"container": container, "kernelArgs": KERNEL_ARGS}, spec)
+
+
+def _vm(name: str, kernel_boot: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
     domain = {
         "cpu": {"cores": 1},
         "memory": {"guest": "128Mi"},
-        "firmware": {
-            "kernelBoot": {
-                "container": {"image": GUEST_IMAGE, "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.gz"},
-                "kernelArgs": KERNEL_ARGS,
-            }
-        },
+        "firmware": {"kernelBoot": kernel_boot},
         "devices": {"graphics": [{"type": "vnc"}], "consoles": [{"type": "pty"}]},
     }
     return {

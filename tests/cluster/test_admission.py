@@ -14,7 +14,7 @@ import pytest
 from certs.issuing import Pair, Profile, issue, new_authority
 from tests.cluster import webhook_server
 from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -96,18 +96,18 @@ def register(kubectl: Kubectl, authority: Pair) -> Iterator[Register]:
 
 def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: Register) -> None:
     """ADM-01, ADM-03, ADM-06: creation, dry run and deletion, told to a person; gone with its configuration."""
-    kubectl.apply(tiny_vm("before", runStrategy="Halted"))
+    kubectl.apply(linux_vm("before", runStrategy="Halted"))
     register("Validating", "/deny")
     dry = ("--dry-run=server",)
     eventually(
-        lambda: "need an owner" in _refusal(kubectl, tiny_vm("later", runStrategy="Halted"), *dry), timeout=90, what="the webhook counts"
+        lambda: "need an owner" in _refusal(kubectl, linux_vm("later", runStrategy="Halted"), *dry), timeout=90, what="the webhook counts"
     )
-    refusal = _refusal(kubectl, tiny_vm("later", runStrategy="Halted"))
+    refusal = _refusal(kubectl, linux_vm("later", runStrategy="Halted"))
     assert 'admission webhook "validating.example.test" denied the request: CREATE: machines need an owner' in refusal
     assert refusal.startswith("Error from server: ")  # no reason in brackets: the webhook gave none, as with Go
     done = kubectl.try_run("delete", "vm", "before")
     assert (done.returncode, "DELETE: machines need an owner" in done.stderr) == (1, True)
-    owned = tiny_vm("owned", runStrategy="Halted")
+    owned = linux_vm("owned", runStrategy="Halted")
     owned["metadata"]["labels"] = {"owner": "me"}
     kubectl.apply(owned)
     done = kubectl.try_run("virt", "console", "before")
@@ -122,7 +122,7 @@ def test_a_webhook_of_the_cluster_changes_a_machine(kubectl: Kubectl, register: 
 
     def labelled() -> bool:
         kubectl("delete", "vm", "given", "--ignore-not-found")
-        done = kubectl.try_run("apply", "-f", "-", stdin=json.dumps(tiny_vm("given", runStrategy="Halted")))
+        done = kubectl.try_run("apply", "-f", "-", stdin=json.dumps(linux_vm("given", runStrategy="Halted")))
         return "Warning: machines should have an owner" in done.stderr
 
     eventually(labelled, timeout=90, what="the webhook counts", interval=1)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster import processes
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -85,7 +85,7 @@ def newest_tick(kubectl: Kubectl, vm: str) -> int:
 @pytest.fixture(scope="module")
 def counting(kubectl: Kubectl) -> dict[str, Any]:
     """A guest that counts seconds on its console, for all tests of the module."""
-    kubectl.apply(tiny_vm("counting"))
+    kubectl.apply(linux_vm("counting"))
     kubectl("wait", "vm", "counting", "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, "counting") as guest:
         guest.expect("GUEST-READY", timeout=120)
@@ -155,7 +155,7 @@ def test_no_acknowledged_write_is_lost(kubectl: Kubectl, system: Kubectl, compon
 
 
 def _halted(name: str) -> str:
-    return json.dumps(tiny_vm(name, runStrategy="Halted"))
+    return json.dumps(linux_vm(name, runStrategy="Halted"))
 
 
 def test_a_guest_survives_the_death_of_its_libvirtd(kubectl: Kubectl, counting: dict[str, Any]) -> None:
@@ -170,7 +170,7 @@ def test_a_guest_survives_the_death_of_its_libvirtd(kubectl: Kubectl, counting: 
 
 def test_a_launcher_that_is_killed_takes_its_guest_along_and_another_attempt_follows(kubectl: Kubectl) -> None:
     """PID 1 of the container is the launcher: the kernel ends QEMU with it, so the next attempt can never meet a second QEMU."""
-    kubectl.apply(tiny_vm("rerun"))
+    kubectl.apply(linux_vm("rerun"))
     kubectl("wait", "vm", "rerun", "--for=condition=Ready", "--timeout=90s", timeout=100)
     first = kubectl.json("get", "vm", "rerun")
     pod = kubectl.json("get", "pod", first["status"]["podName"])

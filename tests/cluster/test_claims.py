@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.kube import Console, Kubectl, console, eventually
-from tests.cluster.manifests import claim_disk, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import claim_disk, linux_vm, shared_claim, with_disks
 from tests.testbed import kubectl as testbed_kubectl
 from tests.testbed import layout, nodes
 
@@ -109,7 +109,7 @@ def test_a_blank_disk_is_created_in_a_new_claim_and_keeps_what_the_guest_wrote(k
     del testguest
     kubectl.apply(shared_claim("blank"))
     disk = {**claim_disk("blank"), "source": {"name": "blank", "create": {"size": "33Mi"}}}
-    kubectl.apply(with_disks(tiny_vm("blank"), disk))
+    kubectl.apply(with_disks(linux_vm("blank"), disk))
     ready(kubectl, "blank")
     mac = mac_address(kubectl, "blank")
     with console(kubectl, "blank") as viewer:
@@ -128,9 +128,9 @@ def test_a_blank_disk_is_created_in_a_new_claim_and_keeps_what_the_guest_wrote(k
 
 def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_path: Path) -> None:
     with device(kubectl, tmp_path) as claim:
-        kubectl.apply(with_disks(tiny_vm("first"), claim_disk(claim)))
+        kubectl.apply(with_disks(linux_vm("first"), claim_disk(claim)))
         ready(kubectl, "first")
-        kubectl.apply(with_disks(tiny_vm("second"), claim_disk(claim)))
+        kubectl.apply(with_disks(linux_vm("second"), claim_disk(claim)))
         waits = eventually(
             lambda: (each := told(kubectl, "second", "DisksReady")).get("reason") == "DiskInUse" and each, timeout=90, what="DiskInUse"
         )
@@ -150,7 +150,7 @@ def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_pat
         delete(kubectl, "first", "second")
 
         disk = {**claim_disk(claim), "shareable": True}
-        kubectl.apply(with_disks(tiny_vm("left"), disk), with_disks(tiny_vm("right"), disk))
+        kubectl.apply(with_disks(linux_vm("left"), disk), with_disks(linux_vm("right"), disk))
         ready(kubectl, "left", "right")
         with console(kubectl, "left") as left, console(kubectl, "right") as right:
             boot(left).run("echo of-the-left. | dd of=/dev/vda conv=fsync")
@@ -161,7 +161,7 @@ def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_pat
 def test_a_guest_whose_claim_is_full_goes_on_by_itself_when_there_is_room_unless_somebody_paused_it(kubectl: Kubectl) -> None:
     node = layout.NODES[0]
     with small(kubectl, node) as (claim, directory):
-        machine = with_disks(tiny_vm("filling", nodeSelector={"kubernetes.io/hostname": node.name}), claim_disk(claim))
+        machine = with_disks(linux_vm("filling", nodeSelector={"kubernetes.io/hostname": node.name}), claim_disk(claim))
         kubectl.apply(machine)
         ready(kubectl, "filling")
         with console(kubectl, "filling") as viewer:

@@ -16,7 +16,7 @@ import pytest
 from apiserver.apis.meta.objects import condition
 from apiserver.apis.virt import conditions, contract, names
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.test_migrations import COUNTER, final_phase, other_node
 from tests.cluster.test_upgrade import ticks
 
@@ -110,7 +110,7 @@ def at(node: str) -> dict[str, str]:
 
 def refused(kubectl: Kubectl, node: str, words: str) -> None:
     """See that neither new machines nor a guest that runs come to the node, and that each says why; one that may be elsewhere is."""
-    kubectl.apply(tiny_vm("named", nodeName=node), tiny_vm("selecting", nodeSelector=at(node)), tiny_vm("free"))
+    kubectl.apply(linux_vm("named", nodeName=node), linux_vm("selecting", nodeSelector=at(node)), linux_vm("free"))
     moving = kubectl.create(migration(MOVES, node=node))["metadata"]["name"]
 
     eventually(lambda: ready(kubectl, "named") == (conditions.HANDLER_NOT_UNDERSTOOD, words), timeout=60, what="the words of nodeName")
@@ -141,10 +141,10 @@ def accepted(kubectl: Kubectl, node: str) -> None:
 def test_a_node_whose_virt_handler_speaks_another_contract_gets_no_guests_until_it_speaks_this_one_and_its_own_go_on(
     kubectl: Kubectl, system: Kubectl, testguest: None
 ) -> None:
-    kubectl.apply(tiny_vm(STAYS))
+    kubectl.apply(linux_vm(STAYS))
     before = {STAYS: counts(kubectl, STAYS)}
     node = before[STAYS]["status"]["nodeName"]
-    kubectl.apply(tiny_vm(MOVES, nodeSelector=at(other_node(kubectl, node))))
+    kubectl.apply(linux_vm(MOVES, nodeSelector=at(other_node(kubectl, node))))
     before[MOVES] = counts(kubectl, MOVES)
     kubectl("patch", "vm", MOVES, "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))
     counted = {name: ticks(kubectl, name)[-1] for name in before}

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.kube import Console, Kubectl, console
-from tests.cluster.manifests import GUEST_IMAGE, tiny_vm, with_disks
+from tests.cluster.manifests import GUEST_IMAGE, linux_vm, with_disks
 from tests.cluster.test_further_networks import definition, switch  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -23,7 +23,7 @@ def a_machine() -> dict[str, Any]:
     """Return a machine without a kernel of its image's, so that its firmware has to find one on the USB disk: all other disks are blank."""
     image = {"type": "Image", "source": {"reference": GUEST_IMAGE, "sizeLimit": "1Gi"}}
     vm = with_disks(
-        tiny_vm(VM),
+        linux_vm(VM),
         {"name": "stick", **image, "target": {"bus": "usb"}, "bootOrder": 1},
         an_empty_disk("sata", SATA_MIB, ioTune={"totalIopsSec": 10}),
         an_empty_disk("scsi", SCSI_MIB, wwn=WWN, blockSize={"logical": 4096, "physical": 8192}),

@@ -14,7 +14,7 @@ import pytest
 
 from apiserver.apis.virt import phases
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import blank_disk, claim_disk, migration, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, migration, shared_claim, with_disks
 from tests.cluster.policies import a_policy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -88,11 +88,11 @@ def has_begun(migration: dict[str, Any]) -> bool:
 def together(kubectl: Kubectl) -> tuple[str, ...]:
     """Machines whose guests count, on one node, which they may leave."""
     names = GUESTS
-    kubectl.apply(tiny_vm(names[0]))
+    kubectl.apply(linux_vm(names[0]))
     kubectl("wait", "vm", names[0], "--for=condition=Ready", "--timeout=90s", timeout=100)
     node = seen(kubectl, names[0])["status"]["nodeName"]
     for name in names[1:]:
-        kubectl.apply(tiny_vm(name, evictionStrategy="LiveMigrate", nodeSelector={"kubernetes.io/hostname": node}))
+        kubectl.apply(linux_vm(name, evictionStrategy="LiveMigrate", nodeSelector={"kubernetes.io/hostname": node}))
     kubectl("wait", "vm", *names, "--for=condition=Ready", "--timeout=120s", timeout=130)
     for name in names:
         with console(kubectl, name) as guest:
@@ -134,7 +134,7 @@ def waits(kubectl: Kubectl, name: str, place: str) -> bool:
 
 def test_a_third_guest_waits_for_its_turn_and_one_of_higher_priority_overtakes_it(kubectl: Kubectl, together: tuple[str, ...]) -> None:
     node = seen(kubectl, together[0])["status"]["nodeName"]
-    kubectl.apply(tiny_vm("hurries", nodeSelector={"kubernetes.io/hostname": node}))
+    kubectl.apply(linux_vm("hurries", nodeSelector={"kubernetes.io/hostname": node}))
     kubectl("wait", "vm", "hurries", "--for=condition=Ready", "--timeout=120s", timeout=130)
     kubectl("patch", "vm", "hurries", "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))
     assert {seen(kubectl, name)["status"]["nodeName"] for name in together} == {node}
@@ -167,11 +167,11 @@ def test_a_guest_that_cannot_move_holds_its_drain_up_or_is_shut_down_as_its_mach
     lonely["spec"]["accessModes"] = ["ReadWriteOnce"]
     kubectl.apply(shared_claim("held"), blank_disk("held"), lonely, blank_disk("lonely"))
     kubectl("wait", "job", "make-held", "make-lonely", "--for=condition=Complete", "--timeout=120s", timeout=130)
-    kubectl.apply(with_disks(tiny_vm("stays", evictionStrategy="LiveMigrate"), cached))
+    kubectl.apply(with_disks(linux_vm("stays", evictionStrategy="LiveMigrate"), cached))
     kubectl("wait", "vm", "stays", "--for=condition=Ready", "--timeout=90s", timeout=100)
     node = seen(kubectl, "stays")["status"]["nodeName"]
     there = {"kubernetes.io/hostname": node}
-    kubectl.apply(with_disks(tiny_vm("alone", evictionStrategy="LiveMigrate", nodeSelector=there), claim_disk("lonely")))
+    kubectl.apply(with_disks(linux_vm("alone", evictionStrategy="LiveMigrate", nodeSelector=there), claim_disk("lonely")))
     kubectl("wait", "vm", "alone", "--for=condition=Ready", "--timeout=90s", timeout=100)
     why = "PersistentVolumeClaim lonely is not ReadWriteMany: two nodes cannot use it at once (disk 'data')"
     (told,) = (each for each in seen(kubectl, "alone")["status"]["conditions"] if each["type"] == "Migratable")
@@ -208,7 +208,7 @@ def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
 def test_an_eviction_as_a_dry_run_or_of_a_guest_that_another_program_moves_moves_nobody_whatever_becomes_of_the_secret(
     kubectl: Kubectl,
 ) -> None:
-    kubectl.apply(tiny_vm("kept"))
+    kubectl.apply(linux_vm("kept"))
     kubectl("wait", "vm", "kept", "--for=condition=Ready", "--timeout=90s", timeout=100)
     pod = seen(kubectl, "kept")["status"]["podName"]
     eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=60, what="the eviction is judged")
@@ -232,7 +232,7 @@ def pods(kubectl: Kubectl, name: str) -> list[str]:
 
 
 def test_a_guest_that_fits_no_other_node_stays_and_its_migration_ends(kubectl: Kubectl) -> None:
-    kubectl.apply(tiny_vm("pinned"))
+    kubectl.apply(linux_vm("pinned"))
     kubectl("wait", "vm", "pinned", "--for=condition=Ready", "--timeout=90s", timeout=100)
     node = seen(kubectl, "pinned")["status"]["nodeName"]
     kubectl("patch", "vm", "pinned", "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": node}}}))
@@ -257,11 +257,11 @@ def test_a_guest_that_runs_once_or_by_hand_goes_on_elsewhere_when_an_eviction_en
     kubectl: Kubectl,
 ) -> None:
     names = ("once", "by-hand")
-    kubectl.apply(tiny_vm("once", runStrategy="Once", evictionStrategy="Shutdown"))
+    kubectl.apply(linux_vm("once", runStrategy="Once", evictionStrategy="Shutdown"))
     kubectl("wait", "vm", "once", "--for=condition=Ready", "--timeout=90s", timeout=100)
     node = seen(kubectl, "once")["status"]["nodeName"]
     there = {"kubernetes.io/hostname": node}
-    kubectl.apply(tiny_vm("by-hand", runStrategy="Manual", evictionStrategy="Shutdown", nodeSelector=there))
+    kubectl.apply(linux_vm("by-hand", runStrategy="Manual", evictionStrategy="Shutdown", nodeSelector=there))
     kubectl("virt", "start", "by-hand")
     kubectl("wait", "vm", "by-hand", "--for=condition=Ready", "--timeout=90s", timeout=100)
     kubectl("patch", "vm", "by-hand", "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))  # counts from the next start on

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -31,7 +31,7 @@ def move(system: Kubectl, node: str) -> str:
 def test_etcd_moves_to_another_node_and_back_while_a_guest_runs(kubectl: Kubectl, system: Kubectl) -> None:
     source = node_of_etcd(system)
     target = next(name for each in system.json("get", "nodes")["items"] if (name := each["metadata"]["name"]) != source)
-    kubectl.apply(tiny_vm("through-the-move"))
+    kubectl.apply(linux_vm("through-the-move"))
     kubectl("wait", "vm", "through-the-move", "--for=condition=Ready", "--timeout=120s", timeout=130)
     with console(kubectl, "through-the-move") as guest:
         guest.expect("GUEST-READY", timeout=120)

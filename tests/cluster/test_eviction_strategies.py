@@ -11,7 +11,7 @@ import pytest
 from apiserver.apis.meta.objects import condition
 from apiserver.apis.virt import conditions
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.test_drain import COUNTER, drain, evicted, migrations, seen, uncordoned
 from tests.cluster.test_migrations import final_phase
 from tests.cluster.test_upgrade import ticks
@@ -53,7 +53,7 @@ def obeyed(system: Kubectl, strategy: str) -> None:
 
 
 def bound(name: str) -> dict[str, Any]:
-    found = tiny_vm(name)
+    found = linux_vm(name)
     found["spec"]["domain"]["devices"]["interfaces"] = [BOUND]
     return found
 
@@ -109,7 +109,7 @@ def starts_again(kubectl: Kubectl, name: str, node: str) -> None:
 
 def test_by_external_guests_stay_until_another_program_has_moved_them(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
     give(system, "External")
-    node, counted = together(kubectl, tiny_vm("left-alone"), bound("left-alone-too"))
+    node, counted = together(kubectl, linux_vm("left-alone"), bound("left-alone-too"))
     said = [f"virtual machine {name} is moved by another program (evictionStrategy External)" for name in counted]
     pods = {name: seen(kubectl, name)["status"]["podName"] for name in counted}
     with uncordoned(kubectl, node):
@@ -134,7 +134,7 @@ def test_by_live_migrate_if_possible_a_guest_moves_and_one_that_cannot_is_shut_d
     kubectl: Kubectl, system: Kubectl, testguest: None
 ) -> None:
     give(system, "LiveMigrateIfPossible")
-    node, counted = together(kubectl, tiny_vm("movable"), bound("immovable"))
+    node, counted = together(kubectl, linux_vm("movable"), bound("immovable"))
     with uncordoned(kubectl, node):
         assert "moves to another node first" in evicted(kubectl, seen(kubectl, "movable")["status"]["podName"], dry=True)
         done = drain(kubectl, node, *counted, timeout=200)
@@ -149,7 +149,7 @@ def test_by_shutdown_a_guest_is_shut_down_that_could_move_and_one_moves_whose_ma
     kubectl: Kubectl, system: Kubectl, testguest: None
 ) -> None:
     give(system, "Shutdown")
-    node, counted = together(kubectl, tiny_vm("shut-down"), tiny_vm("says-so", evictionStrategy="LiveMigrate"))
+    node, counted = together(kubectl, linux_vm("shut-down"), linux_vm("says-so", evictionStrategy="LiveMigrate"))
     with uncordoned(kubectl, node):
         pod = seen(kubectl, "shut-down")["status"]["podName"]
         granted(kubectl, pod)

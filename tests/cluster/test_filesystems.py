@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import blank_disk, shared_claim, tiny_vm
+from tests.cluster.manifests import blank_disk, linux_vm, shared_claim
 from tests.cluster.test_first_boot import PASSWORD, logs_of_everybody, secret
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -44,7 +44,7 @@ def is_false(kubectl: Kubectl, kind: str) -> dict[str, Any]:
 
 def test_a_guest_sees_a_claim_a_config_map_and_a_secret_as_files(kubectl: Kubectl) -> None:
     kubectl.apply(shared_claim("together"), blank_disk("together"), config("blue"))
-    machine = tiny_vm("sharing")
+    machine = linux_vm("sharing")
     machine["spec"]["domain"]["devices"]["filesystems"] = FILESYSTEMS
     kubectl.apply(machine)
     lacking = is_false(kubectl, "DisksReady")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kube import Kubectl, KubectlError, console, eventually
-from tests.cluster.manifests import migration, tiny_vm, with_disks
+from tests.cluster.manifests import linux_vm, migration, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -71,7 +71,7 @@ def logs_of_everybody(kubectl: Kubectl, name: str) -> str:
 def test_a_missing_secret_is_told_and_its_content_is_seen_by_the_guest_and_by_nobody_else(kubectl: Kubectl) -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"settings.ini": "colour=blue"}}
     kubectl.apply(config, secret("keys", mine=f"{KEY}\n"))
-    machine = with_disks(tiny_vm("first-boot", accessCredentials=CREDENTIALS), SEED, CONFIG)
+    machine = with_disks(linux_vm("first-boot", accessCredentials=CREDENTIALS), SEED, CONFIG)
     machine["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "model": "e1000e"}]  # seen while a guest boots anyway
     kubectl.apply(machine)
 
@@ -105,7 +105,7 @@ def test_a_missing_secret_is_told_and_its_content_is_seen_by_the_guest_and_by_no
 
 def test_a_guest_takes_its_disk_along_when_it_moves(kubectl: Kubectl) -> None:
     kubectl.apply(secret("user-data", userdata="#cloud-config\nfqdn: moved.example\n"))
-    kubectl.apply(with_disks(tiny_vm("moved-seed"), SEED))
+    kubectl.apply(with_disks(linux_vm("moved-seed"), SEED))
     kubectl("wait", "vm", "moved-seed", "--for=condition=Ready", "--timeout=120s", timeout=130)
     before = kubectl.json("get", "vm", "moved-seed")["status"]["nodeName"]
     with console(kubectl, "moved-seed") as viewer:
@@ -124,7 +124,7 @@ def test_a_guest_takes_its_disk_along_when_it_moves(kubectl: Kubectl) -> None:
 
 def test_a_guest_knows_its_fields_and_is_a_service_account_where_its_namespace_allows_it(make_namespace: Callable[[str], Kubectl]) -> None:
     kubectl = make_namespace("tokens")
-    vm = with_disks(tiny_vm("robot"), FIELDS, ACCOUNT)
+    vm = with_disks(linux_vm("robot"), FIELDS, ACCOUNT)
     vm["metadata"] |= {"labels": {"app": "db"}, "annotations": {"example.com/role": "replica"}}
     kubectl("create", "serviceaccount", "robot")
     with pytest.raises(KubectlError, match=r"kubevirt\.io/service-account-disks=allowed"):
@@ -165,7 +165,7 @@ def test_a_guest_knows_its_fields_and_is_a_service_account_where_its_namespace_a
 def test_the_agent_sets_the_keys_of_a_secret_and_follows_it(kubectl: Kubectl) -> None:
     by_agent = {"source": {"secret": {"secretName": "agent-keys"}}, "propagationMethod": {"qemuGuestAgent": {"users": ["root"]}}}
     kubectl.apply(secret("agent-keys", one=f"{KEY}-1\n"))
-    kubectl.apply(tiny_vm("keys-by-agent", accessCredentials=[{"sshPublicKey": by_agent}]))
+    kubectl.apply(linux_vm("keys-by-agent", accessCredentials=[{"sshPublicKey": by_agent}]))
     kubectl("wait", "vm", "keys-by-agent", "--for=condition=AccessCredentialsSynchronized", "--timeout=180s", timeout=190)
     with console(kubectl, "keys-by-agent") as viewer:
         viewer.expect("GUEST-READY", timeout=120)

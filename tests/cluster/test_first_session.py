@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.kube import ROOT, Kubectl, console
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -41,7 +41,7 @@ def environment(kubectl: Kubectl, system: Kubectl, tmp_path: Path) -> Iterator[d
 
 
 def test_the_guest_of_the_first_session_moves_when_its_node_is_drained(kubectl: Kubectl, environment: dict[str, str]) -> None:
-    kubectl.apply(tiny_vm("testvm"))
+    kubectl.apply(linux_vm("testvm"))
     kubectl("wait", "vm", "testvm", "--for=condition=Ready", "--timeout=120s", timeout=130)
     with console(kubectl, "testvm") as guest:
         guest.expect("GUEST-READY", timeout=90)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kube import Console, Kubectl, console, eventually
-from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.neighbour import ANNOUNCING, Neighbour
 from tests.cluster.serving import wait_for_addresses
 from tests.cuts import watching
@@ -84,7 +84,7 @@ def definition(name: str, bridge: str) -> dict[str, Any]:
 
 def machine(name: str, node: str = "", **card: str) -> dict[str, Any]:
     selector = {"nodeSelector": {"kubevirt.io/hostname": node}} if node else {}
-    manifest = tiny_vm(name, **selector)
+    manifest = linux_vm(name, **selector)
     manifest["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default"}, {"name": "lan", "network": "lan", **card}]
     return manifest
 

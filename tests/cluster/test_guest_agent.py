@@ -12,7 +12,7 @@ from apiserver.apis.meta import objects
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from tests import utmp
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 from tests.cluster.test_stream_rights import bind
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
@@ -24,7 +24,7 @@ VM: Final = "talkative"
 def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
     """A machine whose guest has an agent, and a user ``viewer`` by the role view."""
     del testguest
-    kubectl.apply(tiny_vm(VM))
+    kubectl.apply(linux_vm(VM))
     bind(kubectl, "viewer", "ClusterRole", "view")
     kubectl("wait", "vm", VM, "--for=condition=AgentConnected", "--timeout=150s", timeout=160)
     return kubectl

@@ -20,7 +20,7 @@ from apiserver.apis.virt import names, network
 from apiserver.apis.virt.network import GUEST, GUEST6
 from tests.cluster import processes
 from tests.cluster.kube import Console, Kubectl, KubectlError, console, eventually
-from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.serving import BOTH, addresses_in, service_addresses, wait_for_addresses
 from tests.cluster.test_probes import ready
 from tests.cluster.test_services import addresses_of
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def start(kubectl: Kubectl, name: str, *interfaces: dict[str, Any]) -> dict[str, Any]:
-    manifest = tiny_vm(name)
+    manifest = linux_vm(name)
     if interfaces:
         manifest["spec"]["domain"]["devices"]["interfaces"] = list(interfaces)
     kubectl.apply(manifest)
@@ -322,7 +322,7 @@ def test_a_guest_that_moved_is_kept_to_its_addresses_there(kubectl: Kubectl, ask
 
 
 def test_a_machine_cannot_have_its_gateways_address(kubectl: Kubectl) -> None:
-    vm = tiny_vm("net-gateway")
+    vm = linux_vm("net-gateway")
     vm["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "mac": "02:00:00:00:00:01"}]
     with pytest.raises(KubectlError, match=r"spec.domain.devices.interfaces\[0\].mac: Invalid value"):
         kubectl.apply(vm)

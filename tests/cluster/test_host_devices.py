@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.device_plugin import DOMAIN, offered
 from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 from tests.testbed import layout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -22,7 +22,7 @@ ABSENT = "0000:ff:1f.7"
 
 
 def with_device(name: str, resource: str) -> dict[str, Any]:
-    vm = tiny_vm(name, runStrategy="Once")
+    vm = linux_vm(name, runStrategy="Once")
     vm["spec"]["domain"]["devices"]["hostDevices"] = [{"name": "card", "deviceName": f"{DOMAIN}/{resource}"}]
     return vm
 

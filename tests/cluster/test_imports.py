@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster import test_claims
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import GUEST_IMAGE, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import GUEST_IMAGE, linux_vm, shared_claim, with_disks
 from tests.cluster.test_testbed import a_pod
 from tests.testbed import kubectl as testbed_kubectl
 
@@ -26,7 +26,7 @@ def a_server() -> dict[str, Any]:
 @pytest.mark.cluster
 @pytest.mark.timeout(900)
 def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, testguest: None) -> None:
-    vm = tiny_vm("imported")
+    vm = linux_vm("imported")
     del vm["spec"]["domain"]["firmware"]
     source = {"name": "imported", "import": {"http": {"url": f"{URL}?signature=secret"}}}
     kubectl.apply(shared_claim("imported"))
@@ -68,7 +68,7 @@ def test_a_guest_boots_from_a_block_device_that_an_image_was_downloaded_into(kub
     kubectl.create(a_server())
     kubectl.try_run("create", "service", "clusterip", "images", "--tcp=80:8080")
     with test_claims.device(kubectl, tmp_path, mebibytes=128) as claim:
-        vm = tiny_vm("imported-block")
+        vm = linux_vm("imported-block")
         del vm["spec"]["domain"]["firmware"]
         source = {"name": claim, "import": {"http": {"url": URL}}}
         kubectl.apply(with_disks(vm, {"name": "root", "type": "PersistentVolumeClaim", "source": source}))

@@ -13,7 +13,7 @@ from apiserver.apis.virt import layout
 from apiserver.endpoints.verbs.streamlimits import StreamLimits
 from handler.streams.limits import Limits
 from tests.cluster.kube import Console, Kubectl, console, eventually
-from tests.cluster.manifests import GUEST_IMAGE, tiny_vm, with_disks
+from tests.cluster.manifests import GUEST_IMAGE, linux_vm, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -31,7 +31,7 @@ def image_disk(limit: str) -> dict[str, object]:
 def machine(kubectl: Kubectl, testguest: None) -> Iterator[Kubectl]:
     """A running machine with a disk of its pod's."""
     del testguest
-    kubectl.apply(with_disks(tiny_vm(VM), image_disk("1Gi")))
+    kubectl.apply(with_disks(linux_vm(VM), image_disk("1Gi")))
     kubectl("wait", "vm", VM, "--for=condition=Ready", "--timeout=90s", timeout=100)
     yield kubectl
     kubectl("delete", "vm", VM, "--timeout=60s", timeout=70)
@@ -83,7 +83,7 @@ def test_a_guest_that_fills_its_disk_is_not_evicted_for_it(machine: Kubectl) -> 
 
 def test_an_image_that_is_larger_than_its_limit_does_not_start_and_says_what_to_set(kubectl: Kubectl, testguest: None) -> None:
     del testguest
-    kubectl.apply(with_disks(tiny_vm("too-large", runStrategy="Once"), image_disk("1Mi")))
+    kubectl.apply(with_disks(linux_vm("too-large", runStrategy="Once"), image_disk("1Mi")))
     try:
 
         def told() -> str:
@@ -100,7 +100,7 @@ def test_an_image_that_is_larger_than_its_limit_does_not_start_and_says_what_to_
 def test_a_pod_that_grows_beyond_its_overlays_volume_is_evicted(kubectl: Kubectl, testguest: None) -> None:
     """What a QEMU that was taken over can do; the guest itself cannot."""
     del testguest
-    kubectl.apply(with_disks(tiny_vm("greedy", runStrategy="Once"), image_disk("256Mi")))
+    kubectl.apply(with_disks(linux_vm("greedy", runStrategy="Once"), image_disk("256Mi")))
     try:
         kubectl("wait", "vm", "greedy", "--for=condition=Ready", "--timeout=90s", timeout=100)
         pod = str(kubectl.json("get", "vm", "greedy")["status"]["podName"])

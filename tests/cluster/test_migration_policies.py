@@ -11,7 +11,7 @@ import pytest
 from apiserver.apis.meta import objects
 from apiserver.apis.virt import progress
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.policies import a_policy
 from tests.cluster.test_migrations import COUNTER, final_phase, last_tick, running
 
@@ -30,7 +30,7 @@ CONVERGE_SECONDS = 90
 
 def writing(kubectl: Kubectl, name: str) -> dict[str, Any]:
     """Return a machine, chosen by the policy of its name, whose guest counts, and writes memory without end."""
-    machine = tiny_vm(name)
+    machine = linux_vm(name)
     machine["metadata"]["labels"] = {"policy": name}
     vm = running(kubectl, machine)
     with console(kubectl, name) as guest:
@@ -164,7 +164,7 @@ def test_several_connections_carry_a_guest(kubectl: Kubectl) -> None:
     with a_policy(
         kubectl, "parallel", machines={"policy": "parallel"}, parallelConnections=4, allowAutoConverge=True, maxDowntimeMilliseconds=800
     ):
-        machine = tiny_vm("parallel")
+        machine = linux_vm("parallel")
         machine["metadata"]["labels"] = {"policy": "parallel"}
         running(kubectl, machine)
         with console(kubectl, "parallel") as guest:

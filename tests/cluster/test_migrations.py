@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kube import Console, Kubectl, console, eventually
-from tests.cluster.manifests import blank_disk, claim_disk, migration, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, migration, shared_claim, with_disks
 from tests.cluster.policies import a_policy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -50,7 +50,7 @@ def last_tick(text: str) -> int:
 
 
 def test_a_running_guest_moves_and_its_counter_goes_on(kubectl: Kubectl) -> None:
-    vm = running(kubectl, tiny_vm("mover"))
+    vm = running(kubectl, linux_vm("mover"))
     target = other_node(kubectl, vm["status"]["nodeName"])
     with console(kubectl, "mover") as guest:
         guest.expect("GUEST-READY", timeout=120)
@@ -73,7 +73,7 @@ def test_a_running_guest_moves_and_its_counter_goes_on(kubectl: Kubectl) -> None
 def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> None:
     kubectl.apply(shared_claim("travels"), blank_disk("travels"))
     kubectl("wait", "job", "make-travels", "--for=condition=Complete", "--timeout=120s", timeout=130)
-    vm = running(kubectl, with_disks(tiny_vm("traveller"), claim_disk("travels")))
+    vm = running(kubectl, with_disks(linux_vm("traveller"), claim_disk("travels")))
     with console(kubectl, "traveller") as guest:
         guest.expect("GUEST-READY", timeout=120)
         guest.run("echo written-at-home | dd of=/dev/vda conv=fsync 2>/dev/null")
@@ -93,7 +93,7 @@ def test_disks_of_the_pod_alone_move_with_the_guest_there_and_back(kubectl: Kube
     golden = claim_disk("golden")
     golden["source"]["ephemeral"] = True
     scratch = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "64Mi"}}
-    manifest = with_disks(tiny_vm("porter"), scratch, golden)
+    manifest = with_disks(linux_vm("porter"), scratch, golden)
     manifest["metadata"]["labels"] = {"moves": "slowly"}
     vm = running(kubectl, manifest)
     read = "sync; echo 3 > /proc/sys/vm/drop_caches; for d in a b; do dd if=/dev/vd$d bs=1M iflag=direct skip=1 2>/dev/null | md5sum; done"
@@ -130,7 +130,7 @@ def test_disks_of_the_pod_alone_move_with_the_guest_there_and_back(kubectl: Kube
 
 
 def test_there_is_at_most_one_unfinished_migration_of_a_machine(kubectl: Kubectl) -> None:
-    running(kubectl, tiny_vm("once"))
+    running(kubectl, linux_vm("once"))
     first = kubectl.create(migration("once", node="no-such-node"))
 
     second = kubectl.try_run("create", "-f", "-", stdin=json.dumps(migration("once")))
@@ -143,7 +143,7 @@ def test_there_is_at_most_one_unfinished_migration_of_a_machine(kubectl: Kubectl
 
 
 def test_deleting_an_unfinished_migration_leaves_the_guest_where_it_was(kubectl: Kubectl) -> None:
-    vm = running(kubectl, tiny_vm("stays"))
+    vm = running(kubectl, linux_vm("stays"))
     made = kubectl.create(migration("stays", node="no-such-node"))
     eventually(
         lambda: kubectl.json("get", "migration", made["metadata"]["name"]).get("status", {}).get("phase"), timeout=60, what="a phase"
@@ -159,7 +159,7 @@ def test_deleting_an_unfinished_migration_leaves_the_guest_where_it_was(kubectl:
 
 
 def test_a_migration_is_shown_as_it_goes_and_one_that_waits_is_called_off(kubectl: Kubectl) -> None:
-    vm = running(kubectl, tiny_vm("shown"))
+    vm = running(kubectl, linux_vm("shown"))
     with console(kubectl, "shown") as guest:  # one that looks for its devices may not move slowly: docs/decisions/migration.md
         guest.expect("GUEST-READY", timeout=90)
     done = kubectl.try_run("virt", "migrate", "shown", "--wait", "--timeout", "3m", timeout=200)

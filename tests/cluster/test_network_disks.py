@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster import processes
 from tests.cluster.kube import Console, Kubectl, console, eventually
-from tests.cluster.manifests import migration, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import linux_vm, migration, shared_claim, with_disks
 from tests.cluster.serving import a_service
 from tests.cluster.test_migrations import final_phase, other_node
 from tests.cluster.test_testbed import a_pod
@@ -120,7 +120,7 @@ def test_disks_of_servers_move_with_a_guest_and_outlive_their_servers(
 ) -> None:
     nbd = {"host": "nbd", "export": "vm-1", "tlsSecretRef": {"name": "nbd-client"}}
     iscsi = {"targetPortal": target.portal, "iqn": target.iqn, "lun": 1, "secretRef": {"name": "chap"}}
-    vm = with_disks(tiny_vm("served"), {"name": "data", "type": "NBD", "source": nbd}, {"name": "unit", "type": "ISCSI", "source": iscsi})
+    vm = with_disks(linux_vm("served"), {"name": "data", "type": "NBD", "source": nbd}, {"name": "unit", "type": "ISCSI", "source": iscsi})
     service = a_service("nbd", "nbd")
     service["spec"]["ports"] = [{"port": 10809}]
     kubectl.apply(*secrets(), shared_claim("nbd"), service, vm)

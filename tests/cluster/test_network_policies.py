@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 from tests.cluster.serving import (
     BOTH,
     PORT,
@@ -71,7 +71,7 @@ def test_pods_are_kept_off_by_policies_on_both_nodes(bare_kubectl: Kubectl) -> N
 def test_a_guest_is_reached_by_whom_its_policies_name_and_reaches_whom_they_name(
     kubectl: Kubectl, make_namespace: Callable[[str], Kubectl]
 ) -> None:
-    vm = tiny_vm("guarded")
+    vm = linux_vm("guarded")
     vm["metadata"]["labels"] = {"app": "guarded"}
     kubectl.apply(vm, a_service("guarded", "guarded", **BOTH), a_server("friend"), a_server("stranger"))
     other = make_namespace("network-policies-other")

@@ -21,7 +21,7 @@ from controller.reconcilers.certificates.consumers import API_SERVICE
 from handler.identity import keys
 from handler.identity.keeping import signing_request
 from tests.cluster.kube import Kubectl, console, eventually, forwarded
-from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.manifests import linux_vm, migration
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -67,7 +67,7 @@ async def decided(config: Config, name: str) -> dict[str, Any]:
 
 def running(kubectl: Kubectl, name: str) -> str:
     """Start a machine; return its node when its prompt is there."""
-    kubectl.apply(tiny_vm(name))
+    kubectl.apply(linux_vm(name))
     kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, name) as guest:
         guest.expect("GUEST-READY", timeout=120)

@@ -12,7 +12,7 @@ import pytest
 from apiserver.apis.virt import names
 from tests.cluster import patching
 from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 from tests.testbed import release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -56,7 +56,7 @@ def handlers(system: Kubectl) -> dict[str, Json]:
 @pytest.fixture(scope="module")
 def victim(kubectl: Kubectl) -> Json:
     """A machine that runs on some node."""
-    kubectl.apply(tiny_vm("victim"))
+    kubectl.apply(linux_vm("victim"))
     kubectl("wait", "vm", "victim", "--for=condition=Ready", "--timeout=90s", timeout=100)
     found: Json = kubectl.json("get", "vm", "victim")
     return found

@@ -11,7 +11,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import blank_disk, claim_disk, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, shared_claim, with_disks
 from tests.testbed import layout, logind, nodes
 from tests.testbed.logind import Logind
 
@@ -80,8 +80,8 @@ def test_guests_of_a_node_that_shuts_down_end_in_order_before_virt_handler_and_s
     kubectl.apply(shared_claim("orderly"), blank_disk("orderly"))
     kubectl("wait", "job", "make-orderly", "--for=condition=Complete", "--timeout=120s", timeout=130)
     with cordoned(system, etcd):
-        kubectl.apply(with_disks(tiny_vm("orderly", terminationGracePeriodSeconds=100), claim_disk("orderly")))
-        kubectl.apply(tiny_vm("deaf", terminationGracePeriodSeconds=DEAF_SECONDS))
+        kubectl.apply(with_disks(linux_vm("orderly", terminationGracePeriodSeconds=100), claim_disk("orderly")))
+        kubectl.apply(linux_vm("deaf", terminationGracePeriodSeconds=DEAF_SECONDS))
         kubectl("wait", "vm", "orderly", "deaf", "--for=condition=Ready", "--timeout=300s", timeout=310)
     with delaying_shutdowns(system, node) as service:
         with console(kubectl, "deaf") as guest:

@@ -11,7 +11,7 @@ import pytest
 
 from apiserver.apis.virt import names
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -57,7 +57,7 @@ def request(kubectl: Kubectl, name: str, action: str) -> None:
 
 def start_to_schedule(kubectl: Kubectl, name: str) -> None:
     """Create a machine and return as soon as it has a pod."""
-    kubectl.apply(tiny_vm(name, terminationGracePeriodSeconds=GRACE_SECONDS))
+    kubectl.apply(linux_vm(name, terminationGracePeriodSeconds=GRACE_SECONDS))
     eventually(lambda: phase(kubectl, name) not in {"", "Pending"}, timeout=90, interval=0.05, what="a pod is made")
 
 
@@ -112,7 +112,7 @@ def test_halted_and_then_always_ends_one_attempt_and_runs_another(kubectl: Kubec
 
 
 def test_a_drained_node_is_named_as_the_reason_and_the_machine_runs_on_the_other(kubectl: Kubectl) -> None:
-    kubectl.apply(tiny_vm("drained", evictionStrategy="Shutdown"))
+    kubectl.apply(linux_vm("drained", evictionStrategy="Shutdown"))
     kubectl("wait", "vm", "drained", "--for=condition=Ready", "--timeout=90s", timeout=100)
     with console(kubectl, "drained") as guest:
         guest.expect("GUEST-READY", timeout=120)
@@ -134,7 +134,7 @@ def test_a_drained_node_is_named_as_the_reason_and_the_machine_runs_on_the_other
 
 
 def test_an_image_that_cannot_be_pulled_is_waited_for_and_a_mended_one_runs(kubectl: Kubectl) -> None:
-    manifest = tiny_vm("far-away", rerun={"limit": 0, "startTimeoutSeconds": 10})
+    manifest = linux_vm("far-away", rerun={"limit": 0, "startTimeoutSeconds": 10})
     boot = manifest["spec"]["domain"]["firmware"]["kernelBoot"]["container"]
     right, boot["image"] = boot["image"], "localhost/kubevirt/no-such-image:dev"
     kubectl.apply(manifest)
@@ -152,7 +152,7 @@ def test_an_image_that_cannot_be_pulled_is_waited_for_and_a_mended_one_runs(kube
 
 
 def test_the_table_says_in_a_word_what_keeps_a_machine_from_running(kubectl: Kubectl) -> None:
-    kubectl.apply(tiny_vm("nowhere", nodeSelector={"cpu": "none-has-this"}), tiny_vm("halted", runStrategy="Halted"), tiny_vm("calm"))
+    kubectl.apply(linux_vm("nowhere", nodeSelector={"cpu": "none-has-this"}), linux_vm("halted", runStrategy="Halted"), linux_vm("calm"))
     kubectl("wait", "vm", "calm", "--for=condition=Ready", "--timeout=90s", timeout=100)
     eventually(lambda: word(kubectl, "nowhere") == "ErrorUnschedulable", timeout=90, what="the word of a machine that fits no node")
     assert "node" in kubectl("get", "vm", "nowhere", "-o", "wide").splitlines()[1]

@@ -15,7 +15,7 @@ import pytest
 from apiserver.apis.virt import layout, names
 from tests.cluster import patching, processes
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import GUEST_IMAGE, tiny_vm
+from tests.cluster.manifests import GUEST_IMAGE, linux_vm
 from tests.testbed import release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -54,7 +54,7 @@ def vm_of(kubectl: Kubectl, name: str) -> dict[str, Any]:
 
 def started(kubectl: Kubectl, name: str, **spec: Any) -> tuple[dict[str, Any], Pod]:
     """Start a machine; return it and its pod."""
-    kubectl.apply(tiny_vm(name, **spec))
+    kubectl.apply(linux_vm(name, **spec))
     kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=90s", timeout=100)
     vm = vm_of(kubectl, name)
     return vm, kubectl.json("get", "pod", vm["status"]["podName"])
@@ -124,7 +124,7 @@ def test_a_strangers_pod_with_all_labels_is_neither_adopted_nor_waited_for(
 ) -> None:
     elsewhere = make_namespace("stranger")
     other = Tenant(elsewhere)
-    kubectl.apply(tiny_vm("adopting", runStrategy="Halted"))
+    kubectl.apply(linux_vm("adopting", runStrategy="Halted"))
     vm = vm_of(kubectl, "adopting")
     made = other.create(stranger(names.launcher_pod_name("adopting", vm["metadata"]["uid"], 1), vm, owned=False))
     elsewhere("wait", "pod", made["metadata"]["name"], "--for=condition=Ready", "--timeout=120s", timeout=130)
@@ -179,7 +179,7 @@ def test_a_pod_remade_under_the_same_name_gets_no_guest(kubectl: Kubectl, tenant
 
 
 def test_a_pod_forged_under_the_name_of_the_next_attempt_is_replaced(kubectl: Kubectl, tenant: Tenant) -> None:
-    kubectl.apply(tiny_vm("squatted", runStrategy="Halted"))
+    kubectl.apply(linux_vm("squatted", runStrategy="Halted"))
     vm = vm_of(kubectl, "squatted")
     forged = tenant.create(stranger(names.launcher_pod_name("squatted", vm["metadata"]["uid"], 1), vm, owned=True))
     # A halted machine ends what has its shape and claims to be its own: the start has to meet it.
@@ -193,7 +193,7 @@ def test_a_pod_forged_under_the_name_of_the_next_attempt_is_replaced(kubectl: Ku
 
 
 def test_a_pod_that_is_no_launcher_holds_nothing_up_however_it_is_marked(kubectl: Kubectl, tenant: Tenant) -> None:
-    kubectl.apply(tiny_vm("free", runStrategy="Halted"))
+    kubectl.apply(linux_vm("free", runStrategy="Halted"))
     vm = vm_of(kubectl, "free")
     shapeless = stranger("virt-launcher-free-squat", vm, owned=True)
     del shapeless["spec"]["containers"][0]["volumeMounts"]
@@ -226,7 +226,7 @@ def test_a_pod_deleted_by_force_is_never_two_qemu(kubectl: Kubectl, tenant: Tena
 
 def test_the_account_of_virt_controller_makes_and_deletes_launcher_pods_only(kubectl: Kubectl) -> None:
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
-    vm = tiny_vm("nobody") | {"metadata": {"name": "nobody", "uid": "6b0a1c1e-0000-4000-8000-000000000009"}}
+    vm = linux_vm("nobody") | {"metadata": {"name": "nobody", "uid": "6b0a1c1e-0000-4000-8000-000000000009"}}
     pod = stranger("virt-launcher-nobody-aaaaa", vm, owned=True)
     pod["spec"] |= {"automountServiceAccountToken": True}  # Pod Security allows that, and its image: the policy alone does not
 

@@ -13,7 +13,7 @@ import pytest
 
 from apiserver.apis.virt import names
 from tests.cluster.kube import Kubectl, console, eventually, forwarded
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 from tests.testbed import images
 from tests.usb_peer import Peer
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def running(kubectl: Kubectl) -> dict[str, Any]:
     """A machine that runs and has its prompt."""
-    vm = tiny_vm("parts")
+    vm = linux_vm("parts")
     vm["spec"]["domain"]["devices"]["redirectedDevices"] = {"filter": [{"class": "0x0b"}]}
     kubectl.apply(vm)
     kubectl("wait", "vm", "parts", "--for=condition=Ready", "--timeout=90s", timeout=100)
@@ -117,7 +117,7 @@ def test_a_usb_device_speaks_with_qemu_through_the_plugin_and_a_second_one_is_re
 
 
 def test_a_stream_that_cannot_be_is_answered_before_the_upgrade(kubectl: Kubectl, running: dict[str, Any]) -> None:
-    kubectl.apply(tiny_vm("off", runStrategy="Halted"))
+    kubectl.apply(linux_vm("off", runStrategy="Halted"))
 
     absent = kubectl.try_run("virt", "console", "absent", stdin="")
     off = kubectl.try_run("virt", "console", "off", stdin="")
@@ -187,5 +187,5 @@ def test_the_other_controller_takes_over(system: Kubectl, kubectl: Kubectl, runn
         timeout=60,
         what="a new leader",
     )
-    kubectl.apply(tiny_vm("after"))
+    kubectl.apply(linux_vm("after"))
     kubectl("wait", "vm", "after", "--for=condition=Ready", "--timeout=90s", timeout=100)

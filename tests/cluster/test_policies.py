@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kube import Kubectl, KubectlError, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 from tests.testbed import release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -38,7 +38,7 @@ def policy(kubectl: Kubectl, effect: str, spec: dict[str, Any], binding: dict[st
 
 def halted(name: str, memory: str = "128Mi") -> dict[str, Any]:
     """Return a machine that no pod is made for."""
-    vm = tiny_vm(name, runStrategy="Halted")
+    vm = linux_vm(name, runStrategy="Halted")
     vm["spec"]["domain"]["memory"]["guest"] = memory
     return vm
 

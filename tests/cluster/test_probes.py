@@ -10,7 +10,7 @@ import pytest
 
 from apiserver.apis.meta.objects import condition
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.serving import PORT, a_service, address_of, serve
 from tests.cluster.test_services import addresses_of, said
 
@@ -22,7 +22,7 @@ NOBODY_IN |= {"spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress":
 
 
 def a_machine(name: str, **spec: Any) -> dict[str, Any]:
-    vm = tiny_vm(name, **spec)
+    vm = linux_vm(name, **spec)
     vm["metadata"]["labels"] = {"app": name}
     return vm
 

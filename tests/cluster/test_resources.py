@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.apis.meta import quantity
 from tests.cluster.kube import Kubectl, KubectlError, console
-from tests.cluster.manifests import GUEST_IMAGE, tiny_vm, with_disks
+from tests.cluster.manifests import GUEST_IMAGE, linux_vm, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -18,7 +18,7 @@ PROCESSORS: Final = 2
 
 def a_machine() -> dict[str, Any]:
     disk = {"name": "root", "type": "Image", "source": {"reference": GUEST_IMAGE, "sizeLimit": "1Gi"}, "dedicatedIOThread": True}
-    vm = with_disks(tiny_vm(VM), disk)
+    vm = with_disks(linux_vm(VM), disk)
     domain = vm["spec"]["domain"]
     domain["cpu"] = {"cores": PROCESSORS}
     domain["resources"] = {"requests": {"cpu": "150m", "memory": "96Mi"}, "limits": {"memory": "192Mi"}}

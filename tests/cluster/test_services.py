@@ -14,7 +14,7 @@ import pytest
 from apiserver.apis.meta.objects import condition
 from apiserver.apis.virt import names
 from tests.cluster.kube import Kubectl, console, eventually, forwarded
-from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.policies import a_policy
 from tests.cluster.serving import BOTH, PORT, a_client, a_service, address_of, fetched, host, pod_addresses, serve, service_addresses
 from tests.cluster.test_testbed import a_pod
@@ -35,7 +35,7 @@ ASK = (
 
 
 def a_machine(name: str) -> dict[str, Any]:
-    vm = tiny_vm(name)
+    vm = linux_vm(name)
     vm["metadata"]["labels"] = {"app": name}
     return vm
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kube import ROOT, Kubectl, console, eventually
-from tests.cluster.manifests import tiny_vm, with_disks
+from tests.cluster.manifests import linux_vm, with_disks
 from tests.testbed import build, layout, nodes, release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -77,7 +77,7 @@ def a_file(path: str, **source: Any) -> dict[str, Any]:
 
 
 def on_node1(name: str, *files: dict[str, Any]) -> dict[str, Any]:
-    return with_disks(tiny_vm(name, nodeSelector={"kubernetes.io/hostname": layout.NODES[0].name}), *files)
+    return with_disks(linux_vm(name, nodeSelector={"kubernetes.io/hostname": layout.NODES[0].name}), *files)
 
 
 def refused(kubectl: Kubectl, manifest: dict[str, Any]) -> str:

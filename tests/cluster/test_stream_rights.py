@@ -17,7 +17,7 @@ from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import access
 from apiserver.kubectl.access import Access, Selection
 from tests.cluster.kube import Kubectl, console, eventually, forwarded
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -45,7 +45,7 @@ def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
     del testguest
     rules = [{"apiGroups": ["kubevirt.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "read-everything"}, "rules": rules}
-    kubectl.apply(tiny_vm(VM), role)
+    kubectl.apply(linux_vm(VM), role)
     bind(kubectl, "viewer", "ClusterRole", "view")
     bind(kubectl, "reader", "Role", "read-everything")
     bind(kubectl, "editor", "ClusterRole", "edit")

@@ -13,7 +13,7 @@ from typing import IO, Any
 import pytest
 
 from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 from tests.testbed import release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -101,7 +101,7 @@ def settled(system: Kubectl) -> None:
 def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(kubectl: Kubectl, system: Kubectl, make_namespace: Any) -> None:
     settled(system)
     inner = make_namespace("left-behind")
-    inner.apply(tiny_vm("one"))
+    inner.apply(linux_vm("one"))
     inner("wait", "vm", "one", "--for=condition=Ready", "--timeout=90s", timeout=100)
     pod = inner.json("get", "vm", "one")["status"]["podName"]
     pods, services = Journal(), Journal()
@@ -123,7 +123,7 @@ def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(kubectl:
         release.install()
     _check_order(pods, services, inner.namespace, pod)
     again = make_namespace("again")
-    again.apply(tiny_vm("two"))
+    again.apply(linux_vm("two"))
     again("wait", "vm", "two", "--for=condition=Ready", "--timeout=90s", timeout=100)
 
 

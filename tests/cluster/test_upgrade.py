@@ -18,7 +18,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import linux_vm
 from tests.cluster.serving import a_service, serve
 from tests.cuts import client, judging, watching
 from tests.testbed import kubectl as testbed_kubectl
@@ -78,7 +78,7 @@ def ticks(kubectl: Kubectl, name: str) -> list[int]:
 
 
 def machine(name: str) -> dict[str, Any]:
-    found = tiny_vm(name)
+    found = linux_vm(name)
     found["metadata"]["labels"] = {"app": name}
     if name == BOUND:
         found["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "type": "bridge"}]

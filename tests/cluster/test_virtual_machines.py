@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import blank_disk, claim_disk, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, shared_claim, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -33,7 +33,7 @@ def wait_for_prompt(kubectl: Kubectl, name: str) -> None:
 
 
 def test_a_virtual_machine_runs_and_its_console_is_a_shell(kubectl: Kubectl) -> None:
-    vm = start(kubectl, tiny_vm("shell"))
+    vm = start(kubectl, linux_vm("shell"))
 
     assert vm["status"]["phase"] == "Running"
     assert vm["status"]["domain"]["state"] == "running"
@@ -48,7 +48,7 @@ def test_a_virtual_machine_runs_and_its_console_is_a_shell(kubectl: Kubectl) -> 
 
 
 def test_a_late_comer_sees_the_last_screenful_and_two_people_share_a_console(kubectl: Kubectl) -> None:
-    start(kubectl, tiny_vm("shared-console"))
+    start(kubectl, linux_vm("shared-console"))
     with console(kubectl, "shared-console") as first:
         first.expect("GUEST-READY", timeout=120)
         first.run("echo from-the-first")
@@ -59,7 +59,7 @@ def test_a_late_comer_sees_the_last_screenful_and_two_people_share_a_console(kub
 
 
 def test_the_pod_is_restricted_and_has_no_credentials(kubectl: Kubectl) -> None:
-    vm = start(kubectl, tiny_vm("restricted"))
+    vm = start(kubectl, linux_vm("restricted"))
 
     pod = kubectl.json("get", "pod", vm["status"]["podName"])
 
@@ -70,7 +70,7 @@ def test_the_pod_is_restricted_and_has_no_credentials(kubectl: Kubectl) -> None:
 
 
 def test_deleting_asks_the_guest_to_shut_down(kubectl: Kubectl) -> None:
-    vm = start(kubectl, tiny_vm("deleted", terminationGracePeriodSeconds=60))
+    vm = start(kubectl, linux_vm("deleted", terminationGracePeriodSeconds=60))
     with console(kubectl, "deleted") as guest:
         guest.expect("GUEST-READY", timeout=120)
 
@@ -82,7 +82,7 @@ def test_deleting_asks_the_guest_to_shut_down(kubectl: Kubectl) -> None:
 
 
 def test_a_machine_deleted_while_its_pod_is_being_created_is_gone(kubectl: Kubectl) -> None:
-    kubectl.apply(tiny_vm("short-lived"))
+    kubectl.apply(linux_vm("short-lived"))
 
     kubectl("delete", "vm", "short-lived", "--timeout=60s", timeout=70)
 
@@ -96,7 +96,7 @@ def test_a_machine_deleted_while_its_pod_is_being_created_is_gone(kubectl: Kubec
 
 
 def test_a_guest_that_powers_off_has_succeeded(kubectl: Kubectl) -> None:
-    start(kubectl, tiny_vm("poweroff"))
+    start(kubectl, linux_vm("poweroff"))
     with console(kubectl, "poweroff") as guest:
         guest.expect("GUEST-READY", timeout=120)
         guest.type("poweroff -f\n")
@@ -104,7 +104,7 @@ def test_a_guest_that_powers_off_has_succeeded(kubectl: Kubectl) -> None:
 
 
 def test_stop_start_restart_pause_and_unpause(kubectl: Kubectl) -> None:
-    first = start(kubectl, tiny_vm("verbs"))
+    first = start(kubectl, linux_vm("verbs"))
     wait_for_prompt(kubectl, "verbs")
 
     kubectl("virt", "pause", "verbs")
@@ -134,7 +134,7 @@ def test_stop_start_restart_pause_and_unpause(kubectl: Kubectl) -> None:
 
 
 def test_a_missing_disk_is_told_and_waited_for(kubectl: Kubectl) -> None:
-    kubectl.apply(with_disks(tiny_vm("waits"), claim_disk("late")))
+    kubectl.apply(with_disks(linux_vm("waits"), claim_disk("late")))
 
     def disks_ready(reason: str) -> dict[str, Any] | None:
         conditions = kubectl.json("get", "vm", "waits").get("status", {}).get("conditions", [])
@@ -162,7 +162,7 @@ def test_a_missing_disk_is_told_and_waited_for(kubectl: Kubectl) -> None:
 
 
 def test_a_wrong_manifest_gets_one_answer_that_names_every_field(kubectl: Kubectl) -> None:
-    manifest = tiny_vm("wrong", runStrategy="Sometimes")
+    manifest = linux_vm("wrong", runStrategy="Sometimes")
     manifest["spec"]["domain"]["memroy"] = {}
     manifest["spec"]["domain"]["cpu"] = {"cores": "many"}
     manifest["spec"]["domain"]["devices"]["disks"] = [{"type": "Floppy", "source": {"name": "x"}}]
@@ -175,7 +175,7 @@ def test_a_wrong_manifest_gets_one_answer_that_names_every_field(kubectl: Kubect
 
 
 def test_kubectl_behaves(kubectl: Kubectl) -> None:
-    start(kubectl, tiny_vm("manners"))
+    start(kubectl, linux_vm("manners"))
 
     kubectl("label", "vm", "manners", "tier=gold")
     assert "manners" in kubectl("get", "vms", "-l", "tier=gold")
@@ -183,7 +183,7 @@ def test_kubectl_behaves(kubectl: Kubectl) -> None:
     assert "cores" in kubectl("explain", "virtualmachine.spec.domain", "--recursive")
     assert kubectl("auth", "can-i", "get", "virtualmachines/console").strip() == "yes"
     assert "runStrategy: RerunOnFailure" in kubectl("get", "vm", "manners", "-o", "yaml")
-    changed = tiny_vm("manners", terminationGracePeriodSeconds=10)
+    changed = linux_vm("manners", terminationGracePeriodSeconds=10)
     assert "configured" in kubectl.apply(changed)
     assert "unchanged" in kubectl.apply(changed)
     kubectl("patch", "vm", "manners", "--type=merge", "-p", '{"metadata":{"annotations":{"a":"b"}}}')
@@ -195,8 +195,8 @@ def test_kubectl_behaves(kubectl: Kubectl) -> None:
 
 def test_deleting_a_namespace_takes_its_machines_with_it(kubectl: Kubectl, make_namespace: Any) -> None:
     inner = make_namespace("doomed")
-    start(inner, tiny_vm("one"))
-    inner.apply(tiny_vm("two"))
+    start(inner, linux_vm("one"))
+    inner.apply(linux_vm("two"))
 
     inner("delete", "namespace", inner.namespace, "--timeout=120s", timeout=130)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.cluster.kube import Kubectl, console
-from tests.cluster.manifests import blank_disk, claim_disk, shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, shared_claim, with_disks
 from tests.cluster.serving import PORT
 from tests.cuts import client
 from tests.cuts.cutting import Place
@@ -83,7 +83,7 @@ class Guests:
 
     def start(self, guest: str) -> None:
         """Make a machine with a disk that it counts on."""
-        machine = with_disks(tiny_vm(guest, evictionStrategy="LiveMigrate"), claim_disk(guest))
+        machine = with_disks(linux_vm(guest, evictionStrategy="LiveMigrate"), claim_disk(guest))
         machine["metadata"]["labels"] = {"app": guest, "cut": guest}
         machine["spec"]["domain"]["devices"]["graphics"] = []
         self.kubectl.apply(shared_claim(guest), blank_disk(guest))

@@ -24,7 +24,7 @@ from apiserver.apis.virt import layout
 from launcher.protocol import codec, messages
 from tests.given_time import LOOK_SECONDS, Deadline
 from tests.guest_kernel import KERNEL_ARGS
-from tests.host.launcher.guest import Guest
+from tests.host.launcher.guest import Guest, tiny_kernel
 from tests.host.launcher.image import entry_point
 from tests.testbed import emulator
 from tests.testbed import passt as testbed_passt
@@ -39,11 +39,12 @@ ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: QEMU becomes 
 os.execv("{PYTHON}", ["{PYTHON}", "-m", "launcher"])
 """
 KERNEL_BOOT = {"container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}, "kernelArgs": KERNEL_ARGS}
+TINY_KERNEL_BOOT = {"container": {"kernelPath": "tiny"}}
 NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
 
 
 def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
-    """Return a small machine that boots the test guest; ``domain`` replaces members of its specification."""
+    """Return a small machine that boots Linux; ``domain`` replaces members of its specification."""
     specification = {
         "memory": {"guest": "128Mi"},
         "machine": {"type": "q35"},
@@ -52,6 +53,12 @@ def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
     }
     own = copy.deepcopy({**specification, **domain})  # whoever changes it changes no other test's
     return messages.Machine("default", name, "7b1f4a0e-0000-4000-8000-000000000001", own, "qemu", (), 20.0)
+
+
+def a_tiny_machine(name: str = "testvm", run: str = "", **domain: Any) -> messages.Machine:
+    """Return a small machine that boots the tiny kernel, which runs the commands ``run`` first (docs/development/testbed.md, "Images")."""
+    arguments = {"kernelArgs": f"guest.run={run}"} if run else {}
+    return a_machine(name, **{"firmware": {"kernelBoot": {**TINY_KERNEL_BOOT, **arguments}}, **domain})
 
 
 def install(target: Path) -> None:
@@ -94,7 +101,7 @@ class Launcher:
         Args:
             program: what :func:`install` wrote.
             directory: for everything of this pod.
-            guest: whose kernel it boots.
+            guest: Linux for the machines that boot it; the tiny kernel is beside it.
             first: as process 1 of a PID namespace, by the entry point of its image.
             disks: size of the file system that the disks lie on, as mount takes it; of the machine's own where nothing is said.
             state: the claim of ``firmware.persistentState``; one of its own where nothing is said.
@@ -169,7 +176,7 @@ class Launcher:
             *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides what is bound before
         )
         wrapper = passt / testbed_passt.WRAPPER if passt else emulator.write_wrapper(directory)
-        kernel_boot = f"{shlex.quote(str(guest.directory))} {layout.KERNEL_BOOT_DIRECTORY}"
+        kernels = (guest.directory / "vmlinuz", guest.directory / "initrd", tiny_kernel())
         uid = layout.USER_ID
         command = [*entry_point()[:-1], PYTHON, "-m", "launcher"] if first else [PYTHON, "-c", AS_FIRST_PROCESS]
         script = [
@@ -181,7 +188,9 @@ class Launcher:
             f"mount --bind {shlex.quote(str(passwd))} /etc/passwd",
             *([f"mount --bind {shlex.quote(str(self._resolver))} /etc/resolv.conf"] if self._resolver.exists() else []),
             "mount -t tmpfs none /var/cache",
-            f"mkdir -p {layout.KERNEL_BOOT_DIRECTORY} && mount --bind {kernel_boot}",
+            f"mkdir -p {layout.KERNEL_BOOT_DIRECTORY} && cd {layout.KERNEL_BOOT_DIRECTORY}",
+            *(f"touch {path.name} && mount --bind {shlex.quote(str(path))} {path.name}" for path in kernels),
+            "cd /",
             *([f"mount --bind {shlex.quote(str(self._tun(directory)))} /dev/net/tun"] if network else []),
             f"mount --bind {emulator.PROGRAM} {emulator.PLACE}",
             f"mount --bind {shlex.quote(str(wrapper))} {emulator.PROGRAM}",
@@ -408,6 +417,11 @@ class Viewer:
     def type(self, text: str) -> None:
         """Type."""
         self._socket.sendall(text.encode())
+
+    def ask(self, command: str) -> str:
+        """Return what a command of the tiny guest prints before the next prompt."""
+        self.type(f"{command}\n")
+        return self.expect("# ").removesuffix("# ").replace("\r", "").strip()
 
     def sh(self, command: str) -> str:
         """Return what a command of the guest's shell prints."""
