@@ -8,12 +8,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
+from importer import zstd
 from importer.failures import ImportFailed
 
 PIECE: Final = 1 << 20
 """Bytes that come out at once, at most."""
 LZMA_BYTES: Final = 128 << 20
-"""Memory of xz: its highest setting takes 65 MiB."""
+"""Memory of xz: its highest preset takes 65 MiB."""
 _GZIP: Final = 31
 """zlib's word for a gzip header and trailer."""
 
@@ -52,12 +53,17 @@ class _Gzip:
         return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
 
 
-_KINDS: Final[tuple[tuple[bytes, str, Callable[[], _Decompressor]], ...]] = (
-    (b"\x1f\x8b", "gzip", _Gzip),
-    (b"\xfd7zXZ\0", "xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=LZMA_BYTES)),
-    (b"BZh", "bzip2", bz2.BZ2Decompressor),
+_TOO_MUCH_MEMORY: Final = "Memory usage limit"
+"""liblzma's words."""
+
+_KINDS: Final[tuple[tuple[tuple[bytes, ...], str, Callable[[], _Decompressor]], ...]] = (
+    ((b"\x1f\x8b",), "gzip", _Gzip),
+    ((b"\xfd7zXZ\0",), "xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=LZMA_BYTES)),
+    ((b"BZh",), "bzip2", bz2.BZ2Decompressor),
+    (zstd.MAGICS, "zstd", zstd.Decompressor),
 )
-MAGIC_BYTES: Final = max(len(magic) for magic, _, _ in _KINDS)
+"""(first bytes, all equally long, name, how it is read)."""
+MAGIC_BYTES: Final = max(len(magics[0]) for magics, _, _ in _KINDS)
 
 
 def decompressed(pieces: Iterable[bytes], head: bytes) -> Iterator[bytes]:
@@ -66,26 +72,27 @@ def decompressed(pieces: Iterable[bytes], head: bytes) -> Iterator[bytes]:
     Raises:
         ImportFailed: what is compressed is damaged, or ends too early.
     """
-    for magic, name, make in _KINDS:
-        if head.startswith(magic):
-            return _decompressed(pieces, magic, name, make)
+    for magics, name, make in _KINDS:
+        if head.startswith(magics):
+            return _decompressed(pieces, magics, name, make)
     return iter(pieces)
 
 
-def _decompressed(pieces: Iterable[bytes], magic: bytes, name: str, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
-    decompressor, rest = make(), b""
+def _decompressed(pieces: Iterable[bytes], magics: tuple[bytes, ...], name: str, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
+    rest = b""
     begun, ended = False, False
     try:
+        decompressor = make()
         for piece in pieces:
             data = rest + piece
             rest = b""
             while True:
                 if ended:  # behind one stream can be the next, or zeros that fill a block
                     data = data if begun else data.lstrip(b"\0")
-                    if len(data) < len(magic):
+                    if len(data) < len(magics[0]):
                         rest = data
                         break
-                    if not data.startswith(magic):
+                    if not data.startswith(magics):
                         raise ImportFailed(f"the image is {name} with something else behind it")
                     decompressor, ended = make(), False
                 begun = True
@@ -96,7 +103,12 @@ def _decompressed(pieces: Iterable[bytes], magic: bytes, name: str, make: Callab
                     data, ended, begun = decompressor.unused_data, True, False
                 elif decompressor.needs_input:
                     break
-    except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
+    except (zlib.error, lzma.LZMAError, zstd.ZstdError, MemoryError, OSError, EOFError, ValueError) as error:
+        if isinstance(error, MemoryError) or _TOO_MUCH_MEMORY in str(error):
+            raise ImportFailed(
+                f"the image is {name} with a dictionary of more than {LZMA_BYTES >> 20} MiB, for which an import has no memory: "
+                "compress it with a smaller one"
+            ) from error
         raise ImportFailed(f"the image is damaged: {name}: {error}") from error
     if not ended or rest.strip(b"\0"):
         raise ImportFailed(f"the image is damaged: {name}: it ends too early")
@@ -104,4 +116,4 @@ def _decompressed(pieces: Iterable[bytes], magic: bytes, name: str, make: Callab
 
 def is_compressed(head: bytes) -> bool:
     """Return whether an image begins as one that would be decompressed."""
-    return any(head.startswith(magic) for magic, _, _ in _KINDS)
+    return any(head.startswith(magics) for magics, _, _ in _KINDS)

@@ -33,7 +33,6 @@ _REFUSED: Final = (
     (0, b"PK\x03\x04", "zip"),
     (0, b"7z\xbc\xaf\x27\x1c", "7z"),
     (0, b"Rar!\x1a\x07", "rar"),
-    (0, b"\x28\xb5\x2f\xfd", "zstd"),
     (0, b"\x04\x22\x4d\x18", "lz4"),
     (0x101, b"ustar", "tar"),
 )
@@ -61,7 +60,7 @@ def of(head: bytes) -> Format:
         return "qcow2"
     for offset, magic, name in _REFUSED:
         if head[offset : offset + len(magic)] == magic:
-            raise ImportFailed(f"the image is {name}: it has to be raw or qcow2, as it is or compressed with gzip, xz or bzip2")
+            raise ImportFailed(f"the image is {name}: it has to be raw or qcow2, as it is or compressed with gzip, xz, bzip2 or zstd")
     if head.lstrip()[:16].lower().startswith(_PAGES):
         raise ImportFailed("what came is a text and no image: the address may be that of a page, or of an error")
     return "raw"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from importer import addresses, compression, credentials
+from importer import addresses, compression, credentials, layers
 from importer.addresses import Address
 from importer.failures import ImportFailed
 from importer.transfer import Body, Transfer, Unauthorized
@@ -28,7 +28,6 @@ MAX_DOCUMENT: Final = 4 << 20
 """Bytes of a manifest or of an answer with a token."""
 MAX_LAYERS: Final = 128
 MAX_MEMBERS: Final = 100_000
-DIRECTORY: Final = "disk/"
 PLATFORM: Final = ("linux", "amd64")
 _INDEXES: Final = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS: Final = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -77,13 +76,21 @@ def pieces(
     manifest = session.manifest(reference.version)
     if manifest.get("manifests"):
         manifest = session.manifest(_of_platform(manifest["manifests"]))
-    layers = manifest.get("layers") or ()
-    if not isinstance(layers, list) or len(layers) > MAX_LAYERS or any(not isinstance(each, dict) for each in layers):
+    given = manifest.get("layers") or ()
+    if not isinstance(given, list) or len(given) > MAX_LAYERS or any(not isinstance(each, dict) for each in given):
         raise ImportFailed(f"{reference.host} answers what is no manifest")
-    for layer in reversed(layers):  # the last one says what the image has
-        if (found := session.disk(str(layer.get("digest")), downloaded)) is not None:
-            return found
-    raise ImportFailed(f"the image {reference.repository} has no file below {DIRECTORY}")
+    tree, found = layers.Layers(), ""
+    for layer in reversed(given):  # the last one says what the image has
+        for name, data in session.disks(str(layer.get("digest")), tree, downloaded):
+            if found:
+                raise ImportFailed(
+                    f"the image {reference.repository} has several files below {layers.DIRECTORY}/: {found} and {name[:256]}"
+                )
+            found = name[:256]
+            yield from data
+        tree.end_layer()
+    if not found:
+        raise ImportFailed(f"the image {reference.repository} has no file below {layers.DIRECTORY}/")
 
 
 def _of_platform(manifests: Any) -> str:  # noqa: ANN401  # JSON of a stranger's
@@ -150,8 +157,10 @@ class _Session:
             raise ImportFailed(f"{self._host} gives another manifest than {version}")
         return _document(data, self._host)
 
-    def disk(self, digest: str, downloaded: Callable[[int, int | None], None]) -> Iterator[bytes] | None:
-        """Return the pieces of the disk image in a layer, or None."""
+    def disks(
+        self, digest: str, tree: layers.Layers, downloaded: Callable[[int, int | None], None]
+    ) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Yield name and pieces of each disk image that a layer adds to the image; the layer is read to its end."""
         if not _DIGEST.fullmatch(digest):
             raise ImportFailed(f"{self._host} names a layer without a digest")
         raw = _verified(self._transfer.pieces(f"{self._base}/blobs/{digest}", downloaded), digest)
@@ -160,12 +169,11 @@ class _Session:
         try:
             layer = tarfile.open(fileobj=stream, mode="r|")  # type: ignore[call-overload]  # noqa: SIM115  # it calls read alone; read later
             for _, member in zip(range(MAX_MEMBERS), layer, strict=False):
-                if member.isreg() and not member.issparse() and member.name.removeprefix("./").startswith(DIRECTORY):
-                    return _file(layer, member, stream)
+                if tree.is_disk(member.name, is_file=member.isreg(), is_directory=member.isdir()):
+                    yield member.name, _file(layer, member)
         except (tarfile.TarError, ValueError, RecursionError) as error:  # the latter two: of extended headers
             raise ImportFailed(f"the layer {digest} is no archive: {error}") from error
         stream.drain()
-        return None
 
     def _headers(self, address: Address) -> Mapping[str, str]:
         return {"Authorization": self._authorization} if self._authorization and address.origin == self._origin else {}
@@ -196,14 +204,15 @@ class _Session:
         self._authorization = f"Bearer {token}"
 
 
-def _file(layer: tarfile.TarFile, member: tarfile.TarInfo, stream: _Stream) -> Iterator[bytes]:
+def _file(layer: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
+    if member.issparse():
+        raise ImportFailed(f"{member.name[:256]} is a sparse file of GNU tar: put it into the layer as a plain one")
     try:
         opened = layer.extractfile(member)
         while opened is not None and (piece := opened.read(compression.PIECE)):
             yield piece
     except tarfile.TarError as error:
         raise ImportFailed(f"the archive is damaged: {error}") from error
-    stream.drain()
 
 
 def _verified(given: Iterator[bytes], digest: str) -> Iterator[bytes]:

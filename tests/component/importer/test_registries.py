@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.component.importer.test_importing import IMAGE, disk, run
+from tests.fakes import zstd
 from tests.fakes.image_server import Files, a_layer, a_registry, authority_of, certificate, digest_of, serving
 
 LAYER = a_layer({"disk/a.img": IMAGE})
@@ -172,3 +173,50 @@ def test_an_index_that_is_none_is_told(here: Here) -> None:
         for manifest, words in (({"manifests": {"a": 1}}, "other platforms"), ({"layers": [1]}, "no manifest"), ({}, "no manifest")):
             files.content["/v2/disks/a/manifests/1"] = json.dumps(manifest).encode()
             assert words in here.run(url)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [{"disk/._disk.img": b"AppleDouble", "disk/disk.img": IMAGE}],
+        [{"disk/disk.img": IMAGE}, {"disk/.keep": b""}],
+        [{"disk/old.img": b"old"}, {"disk/.wh.old.img": b"", "disk/disk.img": IMAGE}],
+        [{"disk/old.img": b"old"}, {"disk/.wh..wh..opq": b"", "disk/disk.img": IMAGE}],
+        [{"disk/disk.img": b"old"}, {"disk/disk.img": IMAGE}],
+    ],
+    ids=["a file that macOS adds", "a file that keeps a directory", "a whiteout", "an opaque whiteout", "a newer one"],
+)
+def test_the_disk_is_the_one_that_the_layers_show_together(here: Here, layers: list[dict[str, bytes]]) -> None:
+    with here.registry(a_registry("disks/a", *map(a_layer, layers))) as url:
+        assert here.run(url) == ""
+    assert disk(here.volume) == IMAGE
+
+
+@pytest.mark.parametrize("layers", [[{"disk/a.img": IMAGE, "disk/b.img": IMAGE}], [{"disk/b.img": IMAGE}, {"disk/a.img": IMAGE}]])
+def test_several_disks_are_refused(here: Here, layers: list[dict[str, bytes]]) -> None:
+    with here.registry(a_registry("disks/a", *map(a_layer, layers))) as url:
+        assert here.run(url).endswith("has several files below disk/: disk/a.img and disk/b.img")
+    assert not list(here.volume.iterdir())
+
+
+def test_a_disk_that_an_upper_layer_removed_is_not_there(here: Here) -> None:
+    with here.registry(a_registry("disks/a", a_layer({"disk/a.img": IMAGE}), a_layer({".wh.disk": b""}))) as url:
+        assert here.run(url).endswith("has no file below disk/")
+
+
+def test_a_layer_of_zstd_is_read(here: Here) -> None:
+    layer = zstd.compress(gzip.decompress(LAYER))
+    with here.registry(a_registry("disks/a", layer)) as url:
+        assert here.run(url) == ""
+    assert disk(here.volume) == IMAGE
+
+
+def test_a_sparse_file_of_gnu_tar_is_told(here: Here) -> None:
+    member = tarfile.TarInfo("disk/a.img")
+    member.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "1024", "GNU.sparse.name": "disk/a.img"}
+    member.size = 512
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(member, io.BytesIO(b"1\n0\n512\n".ljust(512, b"\0")))
+    with here.registry(a_registry("disks/a", packed.getvalue())) as url:
+        assert "disk/a.img is a sparse file of GNU tar" in here.run(url)

@@ -12,9 +12,14 @@ import pytest
 
 from importer import compression
 from importer.failures import ImportFailed
+from tests.fakes import zstd
 
 DATA = bytes(range(256)) * 5000
-KINDS = {"gzip": gzip.compress, "xz": lzma.compress, "bzip2": bz2.compress}
+
+
+KINDS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "xz": lzma.compress, "bzip2": bz2.compress, "zstd": zstd.compress}
+SKIPPED = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
+"""A frame that is skipped, as parallel compressors write them."""
 
 
 def cut(data: bytes, length: int) -> Iterator[bytes]:
@@ -76,8 +81,18 @@ def test_xz_that_asks_for_much_memory_is_refused() -> None:
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30, "mode": lzma.MODE_FAST, "mf": lzma.MF_HC3, "nice_len": 4}]
     greedy = lzma.compress(b"x", filters=filters)
 
-    with pytest.raises(ImportFailed, match="xz"):
+    with pytest.raises(ImportFailed, match="the image is xz with a dictionary of more than 128 MiB"):
         out(greedy)
+
+
+def test_zstd_that_asks_for_much_memory_is_refused() -> None:
+    window = (28 - 10) << 3  # of 256 MiB
+    with pytest.raises(ImportFailed, match="the image is zstd with a dictionary of more than 128 MiB"):
+        out(zstd.MAGIC + bytes((0, window)) + bytes(200))
+
+
+def test_frames_of_zstd_that_are_skipped_say_nothing() -> None:
+    assert out(SKIPPED + zstd.compress(b"one") + SKIPPED + zstd.compress(b"two"), 5) == b"onetwo"
 
 
 def test_zlib_without_a_header_is_no_gzip() -> None:

@@ -1,0 +1,30 @@
+"""zstd as a compressor, by libzstd: a fresh machine has the library (dpkg needs it) and not the program."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+from importer.zstd import LIBRARY
+
+MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_CHECKSUM: Final = 201
+"""``ZSTD_c_checksumFlag``: what the program sets by itself."""
+
+
+def compress(data: bytes) -> bytes:
+    """Return one frame, with a checksum."""
+    library = ctypes.CDLL(LIBRARY)
+    library.ZSTD_createCCtx.restype = ctypes.c_void_p
+    library.ZSTD_compressBound.restype = library.ZSTD_compress2.restype = ctypes.c_size_t
+    library.ZSTD_compressBound.argtypes = (ctypes.c_size_t,)
+    library.ZSTD_CCtx_setParameter.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+    library.ZSTD_compress2.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
+    library.ZSTD_freeCCtx.argtypes = (ctypes.c_void_p,)
+    context = library.ZSTD_createCCtx()
+    library.ZSTD_CCtx_setParameter(context, _CHECKSUM, 1)
+    room = ctypes.create_string_buffer(library.ZSTD_compressBound(len(data)))
+    size = library.ZSTD_compress2(context, room, len(room), data, len(data))
+    library.ZSTD_freeCCtx(context)
+    assert not library.ZSTD_isError(ctypes.c_size_t(size))
+    return room.raw[:size]
