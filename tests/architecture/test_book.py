@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 STEP = re.compile(r"^\d+\. .*?(?=^\d+\. |^$)", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([\w./-]+\.py)(?:::[^`]*)?`")
-OF_TESTS = {"fields.md", "security.md"}
+OF_TESTS = {"fields.md", "security-tests.md"}
 """Pages that name tests by their paths below ``tests``; docs/apiserver-checklist.md has a test of its own."""
 DATED = re.compile(r"\(20\d\d-\d\d-\d\d\)$")
 

@@ -1,4 +1,4 @@
-"""docs/security.md names for each threat what stops it and the test that tries it: both are there."""
+"""docs/security.md says for each threat what stops it, and docs/security-tests.md which tests try it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "security.md"
+TESTS = ROOT / "docs" / "security-tests.md"
 NAMED = re.compile(r"`(?P<file>[\w/.-]+\.py)?(?:::(?P<test>test_\w+)(?:\[[^`]*\])?)?`")
-HEADER = "| threat | what stops it | test | before |"
+HEADER = "| | threat | what stops it |"
+CELL = re.compile(r"(?<!\\)\|")
+LINE = re.compile(r"^- \*\*(\w+)\*\*: (.*)$", re.MULTILINE)
+MAX_ROW = 200
+MAX_WORDS = 2800
+"""Of the text before the table: an administrator reads it in ten minutes."""
 
 
 def threats() -> list[str]:
@@ -34,8 +40,13 @@ def functions(file: Path) -> frozenset[str]:
     return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
+def tried() -> list[tuple[str, str]]:
+    """Return the number of each threat with the tests that try it."""
+    return LINE.findall(TESTS.read_text(encoding="utf-8"))
+
+
 def absent(row: str) -> list[str]:
-    """Return what a row names and is not there."""
+    """Return the tests that a line names and that do not exist."""
     found, last = [], None
     for match in NAMED.finditer(row):
         file, test = match["file"], match["test"]
@@ -50,19 +61,30 @@ def test_there_are_threats() -> None:
     assert len(threats()) > 100
 
 
-@pytest.mark.parametrize("row", threats(), ids=lambda row: row[2:60])
-def test_what_a_row_names_is_there(row: str) -> None:
-    assert absent(row) == []
+def test_an_administrator_reads_the_page_in_ten_minutes() -> None:
+    text, _, _ = PAGE.read_text(encoding="utf-8").partition("\n## The threats\n")
+
+    assert len(text.split()) <= MAX_WORDS
+    assert [line for line in text.splitlines() if line.startswith("|") and len(line) >= MAX_ROW] == []
 
 
 @pytest.mark.parametrize("row", threats(), ids=lambda row: row[2:60])
-def test_a_row_says_threat_defence_test_and_before(row: str) -> None:
-    threat, defence, test, before = (cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().strip("|")))
+def test_a_row_has_number_threat_and_defense_in_200_characters(row: str) -> None:
+    cells = [cell.strip() for cell in CELL.split(row.strip().strip("|"))]
 
-    assert threat
-    assert defence
-    assert NAMED.search(test) or test == "the same"
-    assert before
+    assert len(cells) == 3
+    assert all(cells)
+    assert len(row) < MAX_ROW
+
+
+def test_each_threat_has_its_line_of_tests() -> None:
+    assert [number for number, _ in tried()] == [CELL.split(row)[1].strip() for row in threats()]
+
+
+@pytest.mark.parametrize(("number", "tests"), tried(), ids=lambda value: value[:12])
+def test_the_tests_of_a_threat_exist(number: str, tests: str) -> None:
+    assert NAMED.search(tests), number
+    assert absent(tests) == []
 
 
 def test_what_is_absent_is_found() -> None:
