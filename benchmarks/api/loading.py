@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from benchmarks.api.operations import Operation
 from benchmarks.api.payloads import Kind
-from tests.twin import build
+from tests.testbed import build
 from tests.twin.certificates import FRONT_PROXY, USER
 from tests.twin.environment import Environment
 from tests.twin.servers import Server
 
-LOADGEN: Final = build.LocalProgram("loadgen", "1", (".",), module="benchmarks/api/loadgen")
+LOADGEN: Final = build.GoProgram("loadgen", "1", (".",), module="benchmarks/api/loadgen")
 SECONDS: Final = 300
 
 
@@ -57,7 +57,7 @@ class Generator:
         if here.kubernetes is not None:
             watched["kube-apiserver"] = here.kubernetes.pid
         command = [
-            str(build.program(LOADGEN)),
+            str(LOADGEN.binary()),
             f"-server=https://127.0.0.1:{port or server.port}",
             f"-pid={','.join(f'{name}={pid}' for name, pid in watched.items())}",
             *load(here, kind, operation, user),

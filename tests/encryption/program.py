@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import pathlib
 import subprocess
 from types import TracebackType
 from typing import Any, Self
 
-from tests.testbed import caching, layout, progress
+from tests.testbed import build
 
-SOURCES = pathlib.Path(__file__).parent / "go"
-VERSION = "0.36.3"
+RECIPE = build.GoProgram("encryption", "0.36.3", (".",), module="tests/encryption/go")
 
 
 class EncryptionError(Exception):
     """Go does not take the configuration, or the value; the message is Go's."""
-
-
-def binary() -> pathlib.Path:
-    """Return the program, building it first if its sources changed."""
-    content = hashlib.sha256()
-    for file in sorted(SOURCES.iterdir()):
-        content.update(file.name.encode() + b"\0" + file.read_bytes())
-    directory = layout.cache() / f"encryption-{VERSION}-{content.hexdigest()[:8]}"
-    return caching.once(directory, f"Build the encryption of apiserver {VERSION}", _make) / "encryption"
-
-
-def _make(directory: pathlib.Path) -> None:
-    progress.run(
-        ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", f"{directory}/encryption", "."],
-        directory=SOURCES,
-        environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
-    )
 
 
 class Kubernetes:
@@ -49,7 +30,7 @@ class Kubernetes:
         Raises:
             EncryptionError: Go does not take the configuration.
         """
-        command = [str(binary()), str(self._configuration)]
+        command = [str(RECIPE.binary()), str(self._configuration)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         first = self._line()
         if first != "ready":

@@ -14,9 +14,10 @@ from typing import Any, Final
 import aiohttp
 
 from apiserver.server import dev
-from tests.faults import building
 from tests.ports import free_port
+from tests.testbed import build
 
+INFORMERS: Final = build.GoProgram("informers", "0.36.3", (".",), module="tests/faults/go/informers")
 STARTING_SECONDS: Final = 180.0
 STOPPING_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 60.0
@@ -83,7 +84,7 @@ class Informers:
         environment = {**os.environ, **self._environment}
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                str(building.binary()), *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, limit=LINE
+                str(INFORMERS.binary()), *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, limit=LINE
             )
 
     async def dump(self) -> dict[str, Any]:

@@ -13,35 +13,15 @@ An answer has ``object``, ``managedFields``, or ``error`` (and ``status``), and 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import pathlib
 import subprocess
 from types import TracebackType
 from typing import Any, Self
 
 import orjson
 
-from tests.testbed import caching, layout, progress
+from tests.testbed import build
 
-SOURCES = pathlib.Path(__file__).parent / "go"
-VERSION = "0.36.3"
-
-
-def binary() -> pathlib.Path:
-    """Return the program, building it first if its sources changed."""
-    content = hashlib.sha256()
-    for file in sorted(SOURCES.iterdir()):
-        content.update(file.name.encode() + b"\0" + file.read_bytes())
-    directory = layout.cache() / f"oracle-{VERSION}-{content.hexdigest()[:8]}"
-    return caching.once(directory, f"Build the oracle on apimachinery {VERSION}", _make) / "oracle"
-
-
-def _make(directory: pathlib.Path) -> None:
-    progress.run(
-        ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", f"{directory}/oracle", "."],
-        directory=SOURCES,
-        environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
-    )
+RECIPE = build.GoProgram("oracle", "0.36.3", (".",), module="tests/oracle/go")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +44,7 @@ class Oracle:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen([binary()], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen([RECIPE.binary()], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

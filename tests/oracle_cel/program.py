@@ -6,35 +6,15 @@ A request is ``{"expression": …, "variables": {"object": …, "params": …}}`
 
 from __future__ import annotations
 
-import hashlib
-import pathlib
 import subprocess
 from types import TracebackType
 from typing import Any, Self
 
 import orjson
 
-from tests.testbed import caching, layout, progress
+from tests.testbed import build
 
-SOURCES = pathlib.Path(__file__).parent / "go"
-VERSION = "0.36.3"
-
-
-def binary() -> pathlib.Path:
-    """Return the program, building it first if its sources changed."""
-    content = hashlib.sha256()
-    for file in sorted(SOURCES.iterdir()):
-        content.update(file.name.encode() + b"\0" + file.read_bytes())
-    directory = layout.cache() / f"oracle-cel-{VERSION}-{content.hexdigest()[:8]}"
-    return caching.once(directory, f"Build the oracle on apiserver {VERSION}", _make) / "oracle"
-
-
-def _make(directory: pathlib.Path) -> None:
-    progress.run(
-        ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", f"{directory}/oracle", "."],
-        directory=SOURCES,
-        environment={"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"},
-    )
+RECIPE = build.GoProgram("oracle_cel", "0.36.3", (".",), module="tests/oracle_cel/go")
 
 
 class Oracle:
@@ -44,7 +24,7 @@ class Oracle:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen([binary()], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen([RECIPE.binary()], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

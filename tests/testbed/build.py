@@ -28,13 +28,15 @@ _CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
 
 @dataclasses.dataclass(frozen=True)
 class GoProgram:
-    """A recipe: what to build from the Go module in ``go/<tool>``, and the names that the results get."""
+    """A recipe: what to build from a Go module, by default that in ``go/<tool>``, and the names that the results get."""
 
     tool: str
     version: str
     packages: tuple[str, ...]
     links: tuple[tuple[str, str], ...] = ()  # (further name, name of the binary)
     linker_flags: str = ""
+    module: str = dataclasses.field(default="", repr=False)
+    """Directory of the Go module, relative to the repository; :meth:`digest` counts what it holds and not where it is."""
 
     @property
     def main(self) -> str:
@@ -43,7 +45,7 @@ class GoProgram:
 
     def sources(self) -> pathlib.Path:
         """Directory of the Go module."""
-        return layout.SOURCES / "go" / self.tool
+        return layout.REPOSITORY / self.module if self.module else layout.SOURCES / "go" / self.tool
 
     def digest(self) -> str:
         """Eight hexadecimal digits that change with the recipe."""
@@ -62,6 +64,15 @@ class GoProgram:
         )
         for name, target in self.links:
             (directory / name).symlink_to(target)
+
+    def binary(self) -> pathlib.Path:
+        """Return the path of the tool's own binary, building it first if need be.
+
+        Raises:
+            progress.StepFailed: the build failed; the message names the log.
+        """
+        directory = layout.cache() / f"{self.tool}-{self.version}-{self.digest()}"
+        return caching.once(directory, f"Build {self.tool} {self.version}", self.make) / self.main
 
 
 @dataclasses.dataclass(frozen=True)

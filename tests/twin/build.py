@@ -1,28 +1,12 @@
 """Builds what the twin needs, once, into the cache: ``python -m tests.twin.build`` prints the path of the sample-apiserver."""
 
-import dataclasses
-import pathlib
 import sys
 
-from tests.testbed import build, caching, layout, progress
+from tests.testbed import build, progress
 
 KUBERNETES = "0.36.3"
-HERE = pathlib.Path(__file__).resolve().parent
-
-
-@dataclasses.dataclass(frozen=True)
-class LocalProgram(build.GoProgram):
-    """A Go program whose module lies in a directory of its own, given relative to the repository."""
-
-    module: str = ""
-
-    def sources(self) -> pathlib.Path:
-        """Directory of the Go module."""
-        return layout.REPOSITORY / self.module
-
-
 _VERSION = "k8s.io/component-base/version"
-SAMPLE_APISERVER = LocalProgram(
+SAMPLE_APISERVER = build.GoProgram(
     "sample-apiserver",
     KUBERNETES,
     ("k8s.io/sample-apiserver",),
@@ -31,20 +15,10 @@ SAMPLE_APISERVER = LocalProgram(
 )
 
 
-def program(recipe: LocalProgram) -> pathlib.Path:
-    """Return the path of a program, building it first if need be.
-
-    Raises:
-        progress.StepFailed: the build failed; the message names the log.
-    """
-    directory = layout.cache() / f"{recipe.tool}-{recipe.version}-{recipe.digest()}"
-    return caching.once(directory, f"Build {recipe.tool} {recipe.version}", recipe.make) / recipe.main
-
-
 def main() -> int:
     """Build the twin and print where it is."""
     try:
-        print(program(SAMPLE_APISERVER))
+        print(SAMPLE_APISERVER.binary())
     except progress.StepFailed as error:
         print(error, file=sys.stderr)
         return 1

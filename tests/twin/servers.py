@@ -127,7 +127,7 @@ class Server:
 
     def _program(self) -> list[str]:
         if self.variant.kind == TWIN:
-            return [str(build.program(build.SAMPLE_APISERVER))]
+            return [str(build.SAMPLE_APISERVER.binary())]
         if self.variant.kind == VMS:
             return [self.python, "-m", "apiserver.server"]
         return [self.python, "-m", "tests.twin.serve", f"--api-group={self.variant.group}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from pathlib import Path
@@ -58,3 +59,39 @@ def test_every_go_tool_has_its_module_and_its_sums() -> None:
 
 def test_nodes_have_addresses_of_their_own() -> None:
     assert len({node.address for node in layout.NODES}) == len({node.pod_cidrs for node in layout.NODES}) == len(layout.NODES)
+
+
+OWN_VERSIONS: dict[str, tuple[str, ...]] = {
+    "containerd": (
+        *(f"github.com/{name}" for name in ("containerd/", "cyphar/", "moby/sys/userns", "opencontainers/", "sirupsen/", "fsnotify/")),
+        "cyphar.com/",
+        "k8s.io/",
+        "github.com/Microsoft/",  # for Windows alone
+    ),
+    "coredns": ("golang.org/x/tools",),  # nothing of it is compiled
+    "etcd": (),
+    "multus": ("k8s.io/kubelet",),
+}
+"""Modules that keep the versions which their program asks for, by the beginning of their names; ``go.mod`` says why."""
+
+
+def versions(tool: str) -> dict[str, str]:
+    """Return the version of each module that ``go/<tool>/go.mod`` names, with its replacements."""
+    text = re.sub(r"//.*", "", (layout.SOURCES / "go" / tool / "go.mod").read_text())
+    required = re.findall(r"^(?:require)?\s+(\S+) (v\S+)\s*$", text, re.MULTILINE)
+    replaced = re.findall(r"^(?:replace)?\s+(\S+) => \S+ (v\S+)\s*$", text, re.MULTILINE)
+    return dict(required) | dict(replaced)
+
+
+@pytest.mark.parametrize("tool", OWN_VERSIONS)
+def test_a_program_has_its_modules_in_the_versions_of_kubernetes(tool: str) -> None:
+    kubernetes, own = versions("kubernetes"), versions(tool)
+    common = {name: version for name, version in own.items() if name in kubernetes and not name.startswith(OWN_VERSIONS[tool])}
+    assert len(common) > 40
+    assert common == {name: kubernetes[name] for name in common}
+
+
+def test_go_is_run_in_one_place_so_that_all_programs_share_its_cache() -> None:
+    sources = [path for name in ("tests", "benchmarks") for path in (layout.REPOSITORY / name).rglob("*.py")]
+    running = [path.name for path in sources if re.search(r"\"go\",\s*\"(build|install|run)\"", path.read_text())]
+    assert running == ["build.py"]
