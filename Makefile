@@ -5,8 +5,6 @@ PYTHON := python3
 VENV := .venv
 PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
-# What the kernel of an emulated guest says whose timer stood still (docs/development/README.md).
-STALLED := rcu_preempt kthread starved
 RING := test
 
 .PHONY: help python setup fmt fields lint check checklist mutants test test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
@@ -53,7 +51,7 @@ test: lint  ## the same, and tests on a real cluster with real guests, a slice o
 	@$(PY) -m tests.testbed.build kubernetes >/dev/null
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(TESTBED) images debian >/dev/null  # before two processes of tests want it at once
-	$(PY) -m pytest -q -n 3 --dist loadscope --reruns 1 --only-rerun "$(STALLED)" -r aR --ring $(RING) tests
+	$(PY) -m pytest -q -n 3 --dist loadscope --once-more --ring $(RING) tests
 
 test-all:  ## every test, whole families of cases and all matrices included (70 minutes and more)
 	@$(MAKE) --no-print-directory test RING=all

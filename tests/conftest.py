@@ -18,7 +18,7 @@ from tests.cluster import turns
 if TYPE_CHECKING:
     from xdist.remote import Producer
 
-pytest_plugins = ["tests.selection"]
+pytest_plugins = ["tests.selection", "tests.flakes"]
 
 _CLUSTER = "tests/cluster/"
 _ALONE = "the cluster alone"

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     finally:
         if nextitem is None or nextitem.path != item.path:
             _TURN.end()
+
+
+def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
+    """Have the cluster for a test that failed (tests/flakes.py)."""
+    return _TURN.alone(item.path)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,10 +1,35 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from tests.cluster.turns import Turn
 from tests.host.launcher import guest, sandbox
+from tests.testbed import layout
+
+_HERE = Path(__file__).parent
+_TURN = Turn(layout.cache() / ".tests-of-the-host.lock", alone=())
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock begins: one that failed may run again alone meanwhile
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Hold this machine for the test's module, beside others that do. The hook is called for tests of all directories."""
+    if not item.path.is_relative_to(_HERE):
+        return (yield)
+    _TURN.begin(item.path)
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path != item.path:
+            _TURN.end()
+
+
+def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
+    """Have this machine for a test that failed (tests/flakes.py)."""
+    return _TURN.alone(item.path)
 
 
 @pytest.fixture(scope="session")

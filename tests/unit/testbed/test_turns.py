@@ -1,5 +1,6 @@
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,13 @@ def may(lock: Path, operation: int) -> bool:
     return True
 
 
+def waiting_for(lock: Path) -> int:
+    """Return how many wait for the lock, or for their turn to do so."""
+    inodes = [f":{path.stat().st_ino} " for path in (lock, lock.with_name(f"{lock.name}.next")) if path.exists()]
+    lines = [line for line in Path("/proc/locks").read_text().splitlines() if "-> FLOCK" in line]
+    return sum(any(inode in line for inode in inodes) for line in lines)
+
+
 def test_most_modules_have_the_cluster_side_by_side(lock: Path) -> None:
     one, other = turns.Turn(lock), turns.Turn(lock)
     one.begin(TOGETHER)
@@ -50,6 +58,42 @@ def test_a_module_that_disturbs_others_meets_none(lock: Path) -> None:
     turn.end()
     turn.end()
     assert may(lock, fcntl.LOCK_EX)
+
+
+def test_a_test_that_runs_again_meets_no_other_until_its_module_ends(lock: Path) -> None:
+    one, other = turns.Turn(lock, alone=()), turns.Turn(lock, alone=())
+    one.begin(ALONE)
+    other.begin(TOO)
+    assert may(lock, fcntl.LOCK_SH), "none of these is alone"
+    other.end()
+    with one.alone(ALONE):
+        assert not may(lock, fcntl.LOCK_SH)
+    one.begin(ALONE)
+    assert not may(lock, fcntl.LOCK_SH)
+    one.begin(TOO)
+    assert may(lock, fcntl.LOCK_SH)
+
+
+def test_who_waits_to_be_alone_is_not_overtaken(lock: Path) -> None:
+    first, waiting, late = turns.Turn(lock), turns.Turn(lock), turns.Turn(lock)
+    first.begin(TOGETHER)
+    order: list[str] = []
+
+    def wait(turn: turns.Turn, module: Path) -> None:
+        turn.begin(module)
+        order.append(module.stem)
+        turn.end()
+
+    threads = [threading.Thread(target=wait, args=each) for each in ((waiting, ALONE), (late, TOO))]
+    for count, thread in enumerate(threads, 1):
+        thread.start()
+        while waiting_for(lock) < count:
+            pass
+    assert order == []
+    first.end()
+    for thread in threads:
+        thread.join()
+    assert order == [ALONE.stem, TOO.stem]
 
 
 def test_modules_that_disturb_others_exist() -> None:

@@ -1,0 +1,263 @@
+"""The plugin of pytest that runs a failed test of the cluster or of the host once more, alone, and tells of it: ``--once-more``.
+
+The second run begins with new fixtures, those of its module included, so in a new namespace, and no other test of its kind runs meanwhile
+(the hook ``pytest_run_alone``, which the conftest of these tests implements; other tests are not run again). If it succeeds, the test has
+*flaked*: the run names it with the pressure on the processor, and a file below ``build/flaked`` has the first failure. The run fails
+all the same if ``tests/flakes.toml``, the ledger, lists the test already, or if more than two tests flaked. A test that saw what
+``tests/damage.py`` marks never runs again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+import tomllib
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from _pytest.runner import runtestprotocol  # the only way to run a test without telling of it at once
+
+from tests import given_time
+from tests.damage import damage_of
+
+MOST: Final = 2
+"""Tests that may flake in one run."""
+LAST_RESORT_SECONDS: Final = given_time.LAST_RESORT_SECONDS + 60.0
+"""Least limit of the wall's time for a test that may run again: its own waits end before, and say what they waited for."""
+LEDGER: Final = Path("tests/flakes.toml")
+DIRECTORY: Final = Path("build/flaked")
+_NAME: Final = "flakes"
+_SETTINGS: Final = pytest.StashKey[Any]()
+_FAILURE: Final = pytest.StashKey["Failure"]()
+
+
+class Hooks:
+    """What a conftest implements."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object]:
+        """Return a context manager in which no other test of the kind runs; a test whose conftest has no such hook does not run again."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What was seen when a test failed, before its fixtures ended."""
+
+    damage: str
+    guests: Mapping[int, float]
+    """Processor time of each QEMU process of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flake:
+    """A test that failed and then did not."""
+
+    test: str
+    pressure: int
+    """Percentage of the first run's time in which some task waited for a processor."""
+    guest_seconds: float
+    """Processor time that guests of this machine had meanwhile, those that still ran at the failure."""
+    file: str
+    """Where the first failure is, from the repository."""
+
+    def __str__(self) -> str:
+        return f"FLAKED {self.test}: CPU pressure {self.pressure} %, guests had {self.guest_seconds:.1f} s; {self.file}"
+
+
+def failures(flaked: Sequence[Flake], ledger: Collection[str]) -> list[str]:
+    """Return why a run fails for its flakes."""
+    known = [f"{each.test} flaked, and {LEDGER} lists it already" for each in flaked if each.test in ledger]
+    return known + ([f"{len(flaked)} tests flaked, more than {MOST}"] if len(flaked) > MOST else [])
+
+
+def listed(path: Path) -> list[str]:
+    """Return the tests of the ledger; without the file, none."""
+    if not path.exists():
+        return []
+    return [str(each["test"]) for each in tomllib.loads(path.read_text(encoding="utf-8")).get("flake", ())]
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the hook for the conftests."""
+    pluginmanager.add_hookspecs(Hooks)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption("--once-more", action="store_true", help="run a failed test of the cluster or of the host once more, alone")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take part if the run asks for it."""
+    if config.getoption("--once-more"):
+        config.pluginmanager.register(Repeating(), _NAME)
+        if not hasattr(config, "workerinput"):  # it hears of all tests, whichever process ran them
+            config.pluginmanager.register(Telling(config.rootpath / LEDGER), f"telling of {_NAME}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+    """Give tests of the cluster and of the host a limit that a starved machine does not reach, and that ends one that hangs."""
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        if _may_run_again(item) and not (mark and mark.args and mark.args[0] >= LAST_RESORT_SECONDS):
+            item.add_marker(pytest.mark.timeout(LAST_RESORT_SECONDS), append=False)
+
+
+def _may_run_again(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(mark) for mark in ("cluster", "host")) and bool(item.ihook.pytest_run_alone.get_hookimpls())
+
+
+class Repeating:
+    """The hooks in each process that runs tests."""
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
+        """Remember the limit of a test, which the second run has, too."""
+        item.stash[_SETTINGS] = settings
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Look at what a failed test leaves, while it is there."""
+        report = yield
+        if report.failed and call.excinfo is not None:
+            known = item.stash.get(_FAILURE, None)
+            guests = known.guests if known else given_time.look(given_time.guests()).guests
+            item.stash[_FAILURE] = Failure(damage_of(call.excinfo.value) or (known.damage if known else ""), guests)
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        """Run a test, and once more if it fails."""
+        if not _may_run_again(item):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in _reports(item, nextitem):
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+
+def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+    """Return the reports of the run that counts."""
+    before = given_time.look(given_time.guests())
+    first = runtestprotocol(item, log=False, nextitem=nextitem)
+    failed = [report for report in first if report.failed]
+    if not failed:
+        return first
+    after = given_time.look()
+    failure = item.stash.get(_FAILURE, Failure("", {}))
+    if failure.damage:
+        for report in failed:
+            report.sections.append(("not run again", f"the test saw {failure.damage}"))
+        return first
+    if (ended := _torn_down(item)).failed:
+        return [*first, ended]
+    flake = Flake(item.nodeid, pressure(before, after), guest_seconds(before.guests, failure.guests), str(_file(item.nodeid)))
+    _keep(item.config.rootpath, flake, failed)
+    again = _alone(item, nextitem)
+    for report in again:
+        if report.failed:
+            report.sections.append(("failed twice", f"{flake}"))
+    if not any(report.failed for report in again):
+        again[1 if len(again) > 2 else 0].__dict__[_NAME] = dataclasses.asdict(flake)  # of the test itself, or of its setup
+    return again
+
+
+def _torn_down(item: pytest.Item) -> pytest.TestReport:
+    """End all fixtures but those of the whole run, so that the second run has new ones."""
+    _set_timer(item)
+    end = item.session._setupstate.teardown_exact
+    call = pytest.CallInfo.from_call(lambda: end(item.session), when="teardown")  # type: ignore[arg-type]  # it only asks for what it is in
+    _cancel_timer(item)
+    return pytest.TestReport.from_item_and_call(item, call)
+
+
+def _alone(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+    """Run a test while no other one of its kind runs; the time in which it waits for that counts for no limit."""
+    with item.ihook.pytest_run_alone(item=item):
+        _set_timer(item)
+        item.stash.setdefault(_FAILURE, Failure("", {}))
+        del item.stash[_FAILURE]
+        return runtestprotocol(item, log=False, nextitem=nextitem)
+
+
+def _set_timer(item: pytest.Item) -> None:
+    if (settings := item.stash.get(_SETTINGS, None)) is not None:
+        _cancel_timer(item)
+        item.config.hook.pytest_timeout_set_timer(item=item, settings=settings)
+
+
+def _cancel_timer(item: pytest.Item) -> None:
+    if _SETTINGS in item.stash:
+        item.config.hook.pytest_timeout_cancel_timer(item=item)
+
+
+def pressure(before: given_time.Look, after: given_time.Look) -> int:
+    """Return the percentage of the time in which some task waited for a processor."""
+    return round(100 * (after.stalled - before.stalled) / max(after.wall - before.wall, 0.001))
+
+
+def guest_seconds(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """Return the processor time that guests had between two looks."""
+    return sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
+
+
+def _file(test: str) -> Path:
+    return DIRECTORY / (re.sub(r"[^\w.-]+", "_", test.removeprefix("tests/"))[:150] + ".txt")
+
+
+def _keep(root: Path, flake: Flake, failed: Iterable[pytest.TestReport]) -> None:
+    """Write the first failure to its file."""
+    path = root / flake.file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [str(flake), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), ""]
+    path.write_text("\n".join([*lines, *_texts(failed)]), encoding="utf-8")
+
+
+def _texts(failed: Iterable[pytest.TestReport]) -> Iterator[str]:
+    for report in failed:
+        yield f"== {report.when}"
+        yield report.longreprtext
+        for title, text in report.sections:
+            yield f"-- {title}\n{text}"
+
+
+class Telling:
+    """The hooks in the process that tells of the run: it counts the flakes of all processes."""
+
+    def __init__(self, ledger: Path) -> None:
+        self._ledger = listed(ledger)
+        self._flaked: list[Flake] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count one."""
+        if found := getattr(report, _NAME, None):
+            self._flaked.append(Flake(**found))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        """Show it as what it is."""
+        if hasattr(report, _NAME) and report.passed:
+            return "flaked", "K", ("FLAKED", {"yellow": True})
+        return None
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a run that would have succeeded."""
+        if session.exitstatus == pytest.ExitCode.OK and failures(self._flaked, self._ledger):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name the flakes, and why the run fails for them."""
+        if self._flaked:
+            terminalreporter.section("flaked tests")
+            for line in [*self._flaked, *failures(self._flaked, self._ledger)]:
+                terminalreporter.line(str(line))

@@ -1,0 +1,274 @@
+"""A failed test runs once more, in runs of pytest of its own: with new fixtures, alone, told of, and never hidden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.flakes import Flake, failures, guest_seconds, listed, pressure
+from tests.given_time import Look
+
+pytest_plugins = ["pytester"]
+
+INI = """
+    [pytest]
+    addopts = -p tests.flakes
+    asyncio_default_fixture_loop_scope = function
+    timeout = 60
+    markers =
+        cluster: …
+        host: …
+"""
+CONFTEST = """
+    import contextlib, pathlib, pytest
+
+    LOG = pathlib.Path(__file__).parent / "log"
+
+    def log(word):
+        with LOG.open("a") as file:
+            file.write(word + "\\n")
+
+    @contextlib.contextmanager
+    def alone():
+        log("alone")
+        yield
+
+    def pytest_run_alone(item):
+        return alone()
+
+    @pytest.fixture(scope="session")
+    def cluster():
+        log("cluster")
+
+    @pytest.fixture(scope="module")
+    def namespace(cluster):
+        log("namespace")
+        yield
+        log("end")
+
+    @pytest.fixture
+    def fails_first(request):
+        def look():
+            log(request.node.name)
+            return LOG.read_text().split().count(request.node.name) > 1
+        return look
+"""
+SUITE = """
+    import pytest
+    pytestmark = pytest.mark.cluster
+
+    def test_before(namespace):
+        pass
+
+    def test_flaky(namespace, fails_first):
+        assert fails_first(), "the first run"
+
+    def test_after(namespace):
+        pass
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makeini(INI)
+    pytester.makeconftest(CONFTEST)
+    return pytester
+
+
+def log(suite: pytest.Pytester) -> list[str]:
+    return (suite.path / "log").read_text().split()
+
+
+def ledger(suite: pytest.Pytester, test: str) -> None:
+    suite.mkdir("tests")
+    (suite.path / "tests/flakes.toml").write_text(f'[[flake]]\ntest = "{test}"\ndate = 2026-11-28\ncause = "…"\n')
+
+
+def test_a_test_that_fails_once_has_flaked_and_the_run_succeeds(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_it=SUITE)
+    result = suite.runpytest_inprocess("-q", "--once-more")
+    assert result.ret == 0
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(
+        ["*flaked tests*", "FLAKED test_it.py::test_flaky: CPU pressure * %, guests had * s; build/flaked/test_it.py_test_flaky.txt"]
+    )
+    result.stdout.fnmatch_lines(["*2 passed, 1 flaked*"])
+    text = (suite.path / "build/flaked/test_it.py_test_flaky.txt").read_text()
+    assert "AssertionError: the first run" in text
+    assert "CPU pressure" in text
+
+
+def test_it_runs_alone_in_a_new_namespace_which_the_tests_after_it_have_too(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_it=SUITE)
+    suite.runpytest_inprocess("--once-more")
+    assert log(suite) == ["cluster", "namespace", "test_flaky", "end", "alone", "namespace", "test_flaky", "end"]
+
+
+def test_a_fixture_that_fails_once_flakes_too(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+        from conftest import LOG, log
+        pytestmark = pytest.mark.host
+
+        @pytest.fixture(scope="module")
+        def fragile():
+            log("fragile")
+            assert LOG.read_text().split().count("fragile") > 1
+
+        def test_a(fragile):
+            pass
+
+        def test_b(fragile):
+            pass
+        """
+    )
+    result = suite.runpytest_inprocess("--once-more")
+    assert (result.ret, result.parseoutcomes()) == (0, {"passed": 1, "flaked": 1})
+    assert log(suite) == ["fragile", "alone", "fragile"]
+
+
+def test_a_test_that_fails_twice_fails(suite: pytest.Pytester) -> None:
+    suite.makepyfile("import pytest\n@pytest.mark.cluster\ndef test_it(fails_first):\n    assert fails_first() is None")
+    result = suite.runpytest_inprocess("--once-more")
+    assert (result.ret, result.parseoutcomes()) == (1, {"failed": 1})
+    assert log(suite) == ["test_it", "alone", "test_it"]
+    result.stdout.fnmatch_lines(["*failed twice*", "FLAKED *build/flaked/*"])
+
+
+@pytest.mark.parametrize("mark", ["", "@pytest.mark.cluster\n"], ids=["a unit test", "without the option"])
+def test_other_tests_and_other_runs_have_no_second_one(suite: pytest.Pytester, mark: str) -> None:
+    suite.makepyfile(f"import pytest\n{mark}def test_it(fails_first):\n    assert fails_first()")
+    result = suite.runpytest_inprocess(*([] if mark else ["--once-more"]))
+    assert (result.ret, log(suite)) == (1, ["test_it"])
+
+
+def test_a_test_whose_conftest_cannot_have_it_alone_has_no_second_run(suite: pytest.Pytester) -> None:
+    suite.makeconftest(CONFTEST.replace("def pytest_run_alone", "def run_alone"))
+    suite.makepyfile("import pytest\n@pytest.mark.host\ndef test_it(fails_first):\n    assert fails_first()")
+    assert (suite.runpytest_inprocess("--once-more").ret, log(suite)) == (1, ["test_it"])
+
+
+def test_damage_is_never_run_again(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+        from tests.damage import never_again
+
+        @pytest.mark.cluster
+        def test_it(fails_first):
+            with never_again("two QEMU"):
+                assert fails_first()
+        """
+    )
+    result = suite.runpytest_inprocess("--once-more")
+    assert (result.ret, log(suite)) == (1, ["test_it"])
+    result.stdout.fnmatch_lines(["*not run again*", "the test saw two QEMU"])
+
+
+def test_a_run_fails_for_a_flake_that_the_ledger_has(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_it=SUITE)
+    ledger(suite, "test_it.py::test_after")
+    assert suite.runpytest_inprocess("--once-more").ret == 0
+    (suite.path / "log").unlink()
+    (suite.path / "tests/flakes.toml").write_text('[[flake]]\ntest = "test_it.py::test_flaky"\n')
+    result = suite.runpytest_inprocess("--once-more")
+    assert (result.ret, result.parseoutcomes()) == (1, {"passed": 2, "flaked": 1})
+    result.stdout.fnmatch_lines(["test_it.py::test_flaky flaked, and tests/flakes.toml lists it already"])
+
+
+@pytest.mark.parametrize(("count", "code", "flags"), [(2, 0, []), (3, 1, ["-n2"])], ids=["two", "three, in two processes"])
+def test_a_run_fails_if_more_than_two_tests_flaked(suite: pytest.Pytester, count: int, code: int, flags: list[str]) -> None:
+    suite.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.cluster
+        @pytest.mark.parametrize("number", range({count}))
+        def test_it(fails_first, number):
+            assert fails_first()
+        """
+    )
+    run = suite.runpytest_subprocess if flags else suite.runpytest_inprocess
+    result = run(*flags, "--once-more")
+    assert (result.ret, result.parseoutcomes()) == (code, {"flaked": count})
+    assert any("more than 2" in line for line in result.outlines) is bool(code)
+
+
+def test_a_fixture_that_does_not_end_is_an_error_and_no_second_run(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def stubborn():
+            yield
+            raise OSError("it is there still")
+
+        @pytest.mark.cluster
+        def test_it(stubborn, fails_first):
+            assert fails_first()
+
+        def test_after():
+            pass
+        """
+    )
+    result = suite.runpytest_inprocess("--once-more")
+    assert (result.ret, result.parseoutcomes()) == (1, {"failed": 1, "errors": 1, "passed": 1})
+    assert log(suite) == ["test_it"]
+    result.stdout.fnmatch_lines(["*it is there still*"])
+
+
+def test_the_second_run_has_its_whole_time_and_what_hangs_ends(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import time
+        import pytest
+        import tests.flakes
+
+        @pytest.fixture
+        def limit(request):
+            return request.node.get_closest_marker("timeout").args[0]
+
+        @pytest.mark.host
+        def test_least(limit):
+            assert limit == tests.flakes.LAST_RESORT_SECONDS
+
+        @pytest.mark.host
+        @pytest.mark.timeout(2000)
+        def test_longer(limit):
+            assert limit == 2000
+
+        @pytest.mark.host
+        def test_hangs(fails_first):
+            if not fails_first():
+                time.sleep(60)
+            time.sleep(0.7)
+        """
+    )
+    suite.makeconftest(CONFTEST + "\n    import tests.flakes\n    tests.flakes.LAST_RESORT_SECONDS = 1.0\n")
+    result = suite.runpytest_subprocess("--once-more")
+    assert (result.ret, result.parseoutcomes()) == (0, {"passed": 2, "flaked": 1})
+    assert (
+        "Timeout (>1.0s)"
+        in (suite.path / "build/flaked/test_the_second_run_has_its_whole_time_and_what_hangs_ends.py_test_hangs.txt").read_text()
+    )
+
+
+def test_what_makes_a_run_fail() -> None:
+    flakes = [Flake(name, 0, 0.0, "") for name in "abc"]
+    assert failures(flakes[:2], ["c"]) == []
+    assert failures(flakes[:1], ["a"]) == ["a flaked, and tests/flakes.toml lists it already"]
+    assert failures(flakes, []) == ["3 tests flaked, more than 2"]
+
+
+def test_the_ledger_is_read_and_may_be_absent(tmp_path: Path) -> None:
+    assert listed(tmp_path / "none") == []
+    (tmp_path / "empty").write_text("# none\n")
+    assert listed(tmp_path / "empty") == []
+
+
+def test_pressure_and_guests_are_those_of_the_time_of_the_test() -> None:
+    assert pressure(Look(10.0, 5.0), Look(20.0, 9.0)) == 40
+    assert guest_seconds({1: 5.0, 2: 3.0}, {1: 7.5, 3: 1.0}) == 3.5
