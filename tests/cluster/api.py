@@ -70,6 +70,16 @@ def is_true(kind: str, status: str = "True") -> Check:
     return check
 
 
+def has(kind: str, **fields: str) -> Check:
+    """Return a check of a condition's fields: ``has("DisksReady", reason="DiskInUse")``."""
+    return lambda obj: fields.items() <= condition_of(obj, kind).items()
+
+
+def condition_of(obj: Object, kind: str) -> Object:
+    """Return a condition of an object's status; an empty one where the object lacks it."""
+    return dict(condition(dig(obj, "status", "conditions"), kind) or {})
+
+
 def in_phase(*phases: str) -> Check:
     """Return a check of ``status.phase``."""
     return lambda obj: dig(obj, "status", "phase") in phases
@@ -118,6 +128,13 @@ class Api:
         """Create objects, or merge the manifests into those that are there: a field that the manifest lacks stays."""
         return [self._applied(each) for each in manifests]
 
+    def replace(self, manifest: Object) -> Object:
+        """Replace an object whatever it is now: members of maps that the manifest lacks are gone, as after ``kubectl apply``."""
+        found = resources.of(manifest)
+        place = namespace_of(manifest) or self._place(found)
+        body = {**manifest, "metadata": {"namespace": place, **manifest["metadata"]}} if place else manifest
+        return self._ask(lambda client: client.update(found, body))
+
     def patch(self, resource: str, name: str, patch: Patch, *, subresource: str | None = None) -> Object:
         """Apply a merge patch and return the object."""
         found = resources.named(resource)
@@ -163,7 +180,7 @@ class Api:
     # Waits
 
     def until(self, resource: str, name: str, check: Check, *, timeout: float, what: str) -> Object:
-        """Return the object as it is when ``check`` of it is true; an absent one is waited for."""
+        """Return the object as it is when ``check`` of it is true; an absent one, or a field that ``check`` reads, is waited for."""
         key = NamespacedName(self._place(resources.named(resource)) or "", name)
 
         def chosen(objects: Objects) -> Object | None:
@@ -200,6 +217,11 @@ class Api:
         """Return the object once its condition Ready is true."""
         return self.until(resource, name, is_true("Ready"), timeout=timeout, what=f"{resource}/{name} is ready")
 
+    def events(self, reason: str, *, of: str = "", timeout: float) -> builtins.list[Object]:
+        """Return the Events of a reason, of an object if it is named, once there is one."""
+        chosen = f"reason={reason}" + (f",involvedObject.name={of}" if of else "")
+        return self.until_list("events", bool, timeout=timeout, what=f"an Event {reason} {of}".strip(), field_selector=chosen)
+
     # How
 
     def _until(
@@ -213,12 +235,17 @@ class Api:
         field_selector: str = "",
     ) -> _T:
         found = resources.named(resource)
-        seen = Seen({}, "there was no answer")
+        last, missing = Seen({}, "there was no answer"), ""
         with self._looks(Collection(found, self._place(found), label_selector, field_selector), timeout) as looks:
-            for seen in looks:
-                if not seen.trouble and (held := chosen(seen.objects)) is not None:
-                    return held
-        raise AssertionError(f"{what}: not within {timeout:.0f} s; {told(seen)}")
+            for last in looks:
+                try:
+                    if not last.trouble and (held := chosen(last.objects)) is not None:
+                        return held
+                except LookupError as error:
+                    missing = f"the check found nothing at {error}"
+                else:
+                    missing = ""
+        raise AssertionError(f"{what}: not within {timeout:.0f} s; {told(last._replace(trouble=last.trouble or missing))}")
 
     @contextmanager
     def _looks(self, collection: Collection, timeout: float) -> Iterator[Iterator[Seen]]:

@@ -6,18 +6,20 @@ cluster that it names, where images and chart are the user's affair and are only
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import secrets
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import name_of
 from apiserver.apis.virt import names
 from tests.cluster import aftermath, turns
-from tests.cluster.kube import Kubectl, eventually
+from tests.cluster.api import Api
+from tests.cluster.kube import Kubectl
 from tests.testbed import addons, build, cluster, layout, networks, release
 from tests.testbed import kubectl as testbed_kubectl
 
@@ -38,11 +40,6 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     finally:
         if nextitem is None or nextitem.path != item.path:
             _TURN.end()
-
-
-def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
-    """Have the cluster for a test that failed (tests/flakes.py)."""
-    return _TURN.alone(item.path)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -139,26 +136,26 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
     """Make a namespace; in the end its machines, pods and claims are gone, and it is about to be."""
     unique = f"{name.replace('_', '-').removeprefix('test-')}-{secrets.token_hex(3)}"
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": unique, "labels": RESTRICTED}}
-    kubectl.create(manifest)
+    kubectl.api.create(manifest)
     made = kubectl.within(unique)
     try:
         # kube-controller-manager makes it: without, kube-apiserver refuses pods after little more than a second.
-        eventually(lambda: not made.try_run("get", "serviceaccount", "default").returncode, timeout=60, what="the default service account")
+        made.api.until("serviceaccounts", "default", lambda _: True, timeout=60, what="the default service account")
         yield made
     finally:
-        _end(made)
+        _end(made.api)
         if testbed_kubectl.is_own_cluster():
             with turns.one_at_a_time(layout.cache() / ".tests-volumes.lock"):
                 addons.recycle_shared_volumes()
 
 
-def _end(kubectl: Kubectl) -> None:
+def _end(api: Api) -> None:
     """Delete a namespace without the time that guests have to shut down, and that Kubernetes lets pass before it looks again (15 s)."""
-    if f"{names.GROUP}/{names.VERSION}" in kubectl("api-versions").split():  # of a bare cluster: not yet
-        if machines := kubectl("get", "vm", "-o", "name").split():
-            hurried = json.dumps({"spec": {"terminationGracePeriodSeconds": 0}})
-            done = kubectl.try_run("patch", *machines, "--type=merge", "-p", hurried)
-            assert not done.returncode or "(NotFound)" in done.stderr, done.stderr  # one that a test has deleted may be gone by now
-        kubectl("delete", "migrations,vm", "--all", "--timeout=150s", timeout=160)
-    kubectl("delete", "pods,persistentvolumeclaims", "--all", "--grace-period=1", "--timeout=150s", timeout=160)
-    kubectl("delete", "namespace", kubectl.namespace, "--ignore-not-found", "--wait=false")
+    if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:  # of a bare cluster: not yet
+        for machine in api.list("virtualmachines"):
+            with contextlib.suppress(errors.NotFound):  # one that a test has deleted may be gone by now
+                api.patch("virtualmachines", name_of(machine), {"spec": {"terminationGracePeriodSeconds": 0}})
+        api.delete_all("migrations", "virtualmachines", timeout=150)
+    api.delete_all("pods", "persistentvolumeclaims", grace_period=1, timeout=150)
+    with contextlib.suppress(errors.NotFound):
+        api.delete("namespaces", api.namespace)

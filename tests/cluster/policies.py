@@ -15,7 +15,7 @@ def a_policy(kubectl: Kubectl, name: str, *, machines: Mapping[str, str] | None 
     selectors: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace or kubectl.namespace}}}
     if machines is not None:
         selectors["virtualMachineSelector"] = {"matchLabels": dict(machines)}
-    kubectl.apply(
+    kubectl.api.apply(
         {
             "apiVersion": "kubevirt.io/v1alpha1",
             "kind": "MigrationPolicy",
@@ -26,4 +26,4 @@ def a_policy(kubectl: Kubectl, name: str, *, machines: Mapping[str, str] | None 
     try:
         yield
     finally:
-        kubectl("delete", "migrationpolicy", name, "--timeout=30s", timeout=40)
+        kubectl.api.delete("migrationpolicy", name, timeout=30)

@@ -70,8 +70,8 @@ def address_of(kubectl: Kubectl, pod: str) -> str:
 
 def pod_addresses(kubectl: Kubectl, pod: str) -> tuple[str, ...]:
     """Return the addresses of a pod once it is ready to answer or to ask: of IPv4 first, and of IPv6 if the cluster has it, as ours has."""
-    kubectl("wait", "pod", pod, "--for=condition=Ready", "--timeout=90s", timeout=100)
-    return addresses_in(kubectl.json("get", "pod", pod))
+    kubectl.api.ready("pod", pod, timeout=90)
+    return addresses_in(kubectl.api.get("pod", pod))
 
 
 def addresses_in(pod: dict[str, Any]) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def addresses_in(pod: dict[str, Any]) -> tuple[str, ...]:
 
 def service_addresses(kubectl: Kubectl, service: str) -> tuple[str, ...]:
     """Return the addresses of a Service of :data:`BOTH` families."""
-    found = tuple(kubectl.json("get", "service", service)["spec"]["clusterIPs"])
+    found = tuple(kubectl.api.get("service", service)["spec"]["clusterIPs"])
     if testbed_kubectl.is_own_cluster():
         assert [":" in each for each in found] == [False, True], found
     return found

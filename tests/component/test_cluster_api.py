@@ -13,7 +13,7 @@ import yaml
 from aiohttp import web
 
 from apiserver.apis.meta import errors
-from tests.cluster.api import Api, in_phase, is_true
+from tests.cluster.api import Api, condition_of, has, in_phase, is_true
 from tests.fakes.kubeapi import FakeAPI
 
 PODS = "/api/v1/pods"
@@ -146,6 +146,21 @@ async def test_a_check_may_ask_the_server_and_its_error_ends_the_wait(api: Api, 
         await asyncio.to_thread(lambda: api.until("pods", "p", check, timeout=SECONDS, what="never"))
 
 
+async def test_a_field_that_a_check_reads_is_waited_for(api: Api, fake: FakeAPI) -> None:
+    await fake.put(PODS, a_pod("p"))
+
+    def wait(seconds: float) -> dict[str, Any]:
+        return api.until("pods", "p", lambda pod: pod["status"]["podIPs"][0], timeout=seconds, what="an address")
+
+    with pytest.raises(AssertionError, match="the check found nothing at 'podIPs'"):
+        await asyncio.to_thread(wait, 0.5)
+
+    async def meanwhile() -> None:
+        await fake.edit(PODS, "default", "p", lambda pod: pod["status"].update(podIPs=[{"ip": "10.0.0.1"}]))
+
+    assert (await while_waiting(fake, lambda: wait(SECONDS), meanwhile))["status"]["podIPs"] == [{"ip": "10.0.0.1"}]
+
+
 async def test_a_refusal_ends_the_wait(api: Api, fake: FakeAPI) -> None:
     fake.authorize = lambda *_: False
     with pytest.raises(errors.Forbidden, match="is not allowed"):
@@ -222,6 +237,37 @@ async def test_objects_are_created_merged_and_found(api: Api, fake: FakeAPI) -> 
         assert api.find("pods", "q") is None
 
     await asyncio.to_thread(requests)
+
+
+async def test_what_a_replaced_object_lacks_is_gone(api: Api, fake: FakeAPI) -> None:
+    await fake.put("/api/v1/configmaps", {"metadata": {"name": "c", "namespace": "default"}, "data": {"one": "1"}})
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"two": "2"}}
+    assert (await asyncio.to_thread(api.replace, config))["data"] == {"two": "2"}
+
+
+async def test_events_of_a_reason_and_an_object_are_waited_for(api: Api, fake: FakeAPI) -> None:
+    async def happened(name: str, reason: str, of: str) -> None:
+        event = {"metadata": {"name": name, "namespace": "default"}, "reason": reason, "involvedObject": {"name": of}}
+        await fake.put("/api/v1/events", event)
+
+    async def meanwhile() -> None:
+        await happened("a", "Started", "q")
+        await happened("b", "Stopped", "p")
+        await happened("c", "Started", "p")
+
+    found = await while_waiting(fake, lambda: api.events("Started", of="p", timeout=SECONDS), meanwhile)
+    assert [each["metadata"]["name"] for each in found] == ["c"]
+    assert len(await asyncio.to_thread(lambda: api.events("Started", timeout=SECONDS))) == 2
+
+
+def test_a_condition_is_chosen_by_its_fields() -> None:
+    told = {"type": "DisksReady", "status": "False", "reason": "DiskInUse"}
+    obj = {"status": {"conditions": [{"type": "Ready", "status": "True"}, told]}}
+    assert has("DisksReady", reason="DiskInUse", status="False")(obj)
+    assert not has("DisksReady", reason="DiskFull")(obj)
+    assert not has("Paused", status="True")(obj)
+    assert condition_of(obj, "DisksReady") == told
+    assert condition_of({}, "DisksReady") == {}
 
 
 @pytest.mark.parametrize(("judged", "holds"), [({}, True), ({"observedGeneration": 2}, True), ({"observedGeneration": 1}, False)])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tty
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,21 @@ def test_a_console_goes_on_reading_after_a_silence_and_ends_in_its_time(terminal
     os.close(other)
     with pytest.raises(AssertionError, match="did not show 'three'"):
         console.expect("three", timeout=3600)
+
+
+def test_what_a_console_replays_is_skipped(terminal: tuple[Console, int]) -> None:
+    console, other = terminal
+    os.write(other, b"press Enter for a prompt.\ntick 1\ntick 2\n")
+
+    def guest() -> None:
+        typed = b""
+        while not typed.endswith(b"\n"):
+            typed += os.read(other, 100)
+        os.write(other, b"tick 3\n" + typed.removeprefix(b"echo ") + b"tick 4\n")
+
+    tty.setraw(other)
+    with ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(guest)
+        console.skip_replay()
+        answering.result()
+    assert console.expect(r"tick (\d+)").group(1) == "4"
