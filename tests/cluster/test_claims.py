@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.cluster.kube import Console, Kubectl, console, eventually
+from tests.cluster.api import condition_of, has
+from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import claim_disk, linux_vm, shared_claim, with_disks
 from tests.testbed import kubectl as testbed_kubectl
 from tests.testbed import layout, nodes
@@ -53,7 +54,7 @@ def device(kubectl: Kubectl, directory: Path, mebibytes: int = 16) -> Iterator[s
         image.truncate(mebibytes * MIB)
     path = subprocess.run(["losetup", "--find", "--show", file], check=True, capture_output=True, text=True).stdout.strip()
     try:
-        kubectl.apply(*volume(name, f"{mebibytes}Mi", "Block", local={"path": path}))
+        kubectl.api.apply(*volume(name, f"{mebibytes}Mi", "Block", local={"path": path}))
         yield name
     finally:
         kubectl("delete", "pvc", name, "--ignore-not-found", "--wait=false")
@@ -71,7 +72,7 @@ def small(kubectl: Kubectl, node: layout.Node) -> Iterator[tuple[str, Path]]:
     try:
         on(node, "truncate", "-s", "64M", str(directory / "disk.img"))
         on(node, "chown", "107:107", str(directory / "disk.img"))
-        kubectl.apply(*volume(name, "64Mi", "Filesystem", hostPath={"path": str(directory), "type": "Directory"}))
+        kubectl.api.apply(*volume(name, "64Mi", "Filesystem", hostPath={"path": str(directory), "type": "Directory"}))
         yield name, directory
     finally:
         kubectl("delete", "pvc", name, "--ignore-not-found", "--wait=false")
@@ -80,19 +81,20 @@ def small(kubectl: Kubectl, node: layout.Node) -> Iterator[tuple[str, Path]]:
         directory.rmdir()
 
 
-def told(kubectl: Kubectl, vm: str, kind: str) -> dict[str, Any]:
-    conditions = kubectl.json("get", "vm", vm).get("status", {}).get("conditions", [])
-    return next((each for each in conditions if each["type"] == kind), {})
+def told(kubectl: Kubectl, vm: str, kind: str, **fields: str) -> dict[str, Any]:
+    """Return a machine's condition once it has these fields."""
+    found = kubectl.api.until("vm", vm, has(kind, **fields), timeout=120, what=f"{kind} of {vm} is {fields}")
+    return condition_of(found, kind)
 
 
 def ready(kubectl: Kubectl, *names: str) -> None:
     for name in names:
-        kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=240s", timeout=250)
+        kubectl.api.ready("vm", name, timeout=240)
 
 
 def mac_address(kubectl: Kubectl, vm: str) -> str:
     """Return that of the one interface that a machine has which names none."""
-    (found,) = kubectl.json("get", "vm", vm)["status"]["interfaces"]
+    (found,) = kubectl.api.get("vm", vm)["status"]["interfaces"]
     return str(found["mac"])
 
 
@@ -107,17 +109,17 @@ def boot(viewer: Console) -> Console:
 
 def test_a_blank_disk_is_created_in_a_new_claim_and_keeps_what_the_guest_wrote(kubectl: Kubectl, testguest: None) -> None:
     del testguest
-    kubectl.apply(shared_claim("blank"))
+    kubectl.api.apply(shared_claim("blank"))
     disk = {**claim_disk("blank"), "source": {"name": "blank", "create": {"size": "33Mi"}}}
-    kubectl.apply(with_disks(linux_vm("blank"), disk))
+    kubectl.api.apply(with_disks(linux_vm("blank"), disk))
     ready(kubectl, "blank")
     mac = mac_address(kubectl, "blank")
     with console(kubectl, "blank") as viewer:
         assert str(33 * MIB // 512) in boot(viewer).run("cat /sys/block/vda/size")
         assert mac in viewer.run("cat /sys/class/net/eth0/address")
         viewer.run("echo written-before | dd of=/dev/vda conv=fsync")
-    kubectl("virt", "restart", "blank")
-    eventually(lambda: kubectl.json("get", "vm", "blank")["status"]["attempt"] == 2, timeout=120, what="the second attempt")
+    kubectl.api.verb("blank", "restart")
+    kubectl.api.until("vm", "blank", lambda found: found["status"]["attempt"] == 2, timeout=120, what="the second attempt")
     ready(kubectl, "blank")
     with console(kubectl, "blank") as viewer:
         assert "written-before" in boot(viewer).run("head -c 14 /dev/vda")
@@ -128,29 +130,28 @@ def test_a_blank_disk_is_created_in_a_new_claim_and_keeps_what_the_guest_wrote(k
 
 def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_path: Path) -> None:
     with device(kubectl, tmp_path) as claim:
-        kubectl.apply(with_disks(linux_vm("first"), claim_disk(claim)))
+        kubectl.api.apply(with_disks(linux_vm("first"), claim_disk(claim)))
         ready(kubectl, "first")
-        kubectl.apply(with_disks(linux_vm("second"), claim_disk(claim)))
-        waits = eventually(
-            lambda: (each := told(kubectl, "second", "DisksReady")).get("reason") == "DiskInUse" and each, timeout=90, what="DiskInUse"
-        )
+        kubectl.api.apply(with_disks(linux_vm("second"), claim_disk(claim)))
+        waits = told(kubectl, "second", "DisksReady", reason="DiskInUse")
         assert claim in waits["message"]
         assert "by virtual machine first;" in waits["message"]
         with console(kubectl, "first") as viewer:
             boot(viewer).run("echo of-the-first | dd of=/dev/vda conv=fsync")
-        kubectl("virt", "restart", "first")  # in the middle of it, it has no pod; its disk stays its own
-        eventually(lambda: kubectl.json("get", "vm", "first")["status"]["attempt"] == 2, timeout=120, what="the second attempt")
+        kubectl.api.verb("first", "restart")  # in the middle of it, it has no pod; its disk stays its own
+        kubectl.api.until("vm", "first", lambda found: found["status"]["attempt"] == 2, timeout=120, what="the second attempt")
         ready(kubectl, "first")
-        assert told(kubectl, "second", "DisksReady")["reason"] == "DiskInUse"
-        assert "attempts" not in kubectl.json("get", "vm", "second")["status"]
-        kubectl("virt", "stop", "first")
+        second = kubectl.api.get("vm", "second")
+        assert condition_of(second, "DisksReady")["reason"] == "DiskInUse"
+        assert "attempts" not in second["status"]
+        kubectl.api.verb("first", "stop")
         ready(kubectl, "second")
         with console(kubectl, "second") as viewer:
             assert "of-the-first" in boot(viewer).run("head -c 12 /dev/vda")
         delete(kubectl, "first", "second")
 
         disk = {**claim_disk(claim), "shareable": True}
-        kubectl.apply(with_disks(linux_vm("left"), disk), with_disks(linux_vm("right"), disk))
+        kubectl.api.apply(with_disks(linux_vm("left"), disk), with_disks(linux_vm("right"), disk))
         ready(kubectl, "left", "right")
         with console(kubectl, "left") as left, console(kubectl, "right") as right:
             boot(left).run("echo of-the-left. | dd of=/dev/vda conv=fsync")
@@ -162,25 +163,23 @@ def test_a_guest_whose_claim_is_full_goes_on_by_itself_when_there_is_room_unless
     node = layout.NODES[0]
     with small(kubectl, node) as (claim, directory):
         machine = with_disks(linux_vm("filling", nodeSelector={"kubernetes.io/hostname": node.name}), claim_disk(claim))
-        kubectl.apply(machine)
+        kubectl.api.apply(machine)
         ready(kubectl, "filling")
         with console(kubectl, "filling") as viewer:
             boot(viewer).type("dd if=/dev/zero of=/dev/vda bs=1M count=16 conv=fsync; echo FIRST''-WRITTEN $?\n")
-            paused = eventually(
-                lambda: (each := told(kubectl, "filling", "Paused")).get("status") == "True" and each, timeout=120, what="Paused"
-            )
+            paused = told(kubectl, "filling", "Paused", status="True")
             assert paused["reason"] == "DiskFull"
             assert "disk 'data': no space left" in paused["message"]
             on(node, "mount", "-o", "remount,size=32m", str(directory))
             viewer.expect("FIRST-WRITTEN 0", timeout=120)
-            eventually(lambda: told(kubectl, "filling", "Paused").get("status") == "False", timeout=60, what="no pause")
+            told(kubectl, "filling", "Paused", status="False")
 
             viewer.type("dd if=/dev/zero of=/dev/vda bs=1M seek=16 count=40 conv=fsync; echo SECOND''-WRITTEN $?\n")
-            eventually(lambda: told(kubectl, "filling", "Paused").get("reason") == "DiskFull", timeout=120, what="the second pause")
-            kubectl("virt", "pause", "filling")
+            told(kubectl, "filling", "Paused", reason="DiskFull", status="True")
+            kubectl.api.verb("filling", "pause")
             on(node, "mount", "-o", "remount,size=128m", str(directory))
             with pytest.raises(AssertionError, match="console did not show"):
                 viewer.expect("SECOND-WRITTEN", timeout=20)
-            kubectl("virt", "unpause", "filling")
+            kubectl.api.verb("filling", "unpause")
             viewer.expect("SECOND-WRITTEN 0", timeout=120)
         delete(kubectl, "filling")

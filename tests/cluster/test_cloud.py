@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from tests.cluster.kube import ROOT, Kubectl, console, eventually, forwarded
+from tests.cluster.kube import ROOT, Kubectl, console, forwarded
 from tests.testbed import cloud_demo, ssh
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
@@ -21,7 +21,7 @@ def test_the_example_is_set_up_by_cloud_init_and_lets_its_owner_in(kubectl: Kube
     key = ssh.make_key(tmp_path / "key")
     kubectl("create", "secret", "generic", "my-keys", f"--from-file={ssh.public(key)}")
     kubectl("apply", "-f", str(ROOT / "examples/cloud-init.yaml"))
-    kubectl("wait", "vm", "debian", "--for=condition=Ready", "--timeout=180s", timeout=190)
+    kubectl.api.ready("vm", "debian", timeout=180)
     with console(kubectl, "debian") as guest:
         guest.expect(cloud_demo.FINISHED, timeout=BOOT_SECONDS)
 
@@ -37,16 +37,16 @@ def test_the_example_is_set_up_by_cloud_init_and_lets_its_owner_in(kubectl: Kube
         "test $(df --output=size --block-size=1M / | tail -n 1) -gt 1800 && echo grown": "grown",  # to the 2 GiB of its disk
         "systemctl list-units --failed --plain --no-legend | wc --lines": "0",
     }
-    with forwarded(kubectl, f"pod/{kubectl.json('get', 'vm', 'debian')['status']['podName']}", 22) as port:
+    with forwarded(kubectl, f"pod/{kubectl.api.get('vm', 'debian')['status']['podName']}", 22) as port:
         told = logged_in(port, key, "; ".join(looks))
         stranger = logged_in(port, ssh.make_key(tmp_path / "stranger"), "id")
     assert told.stdout.splitlines() == list(looks.values()), told.stderr
     assert stranger.returncode == 255
     assert "Permission denied (publickey)" in stranger.stderr
 
-    def told_by_the_agent() -> bool:
-        guest = kubectl.json("get", "vm", "debian")["status"].get("guest") or {}
-        return (guest.get("hostname"), (guest.get("os") or {}).get("id")) == ("debian", "debian")
+    def is_told_by_the_agent(vm: dict[str, Any]) -> bool:
+        guest = vm["status"]["guest"]
+        return (guest["hostname"], guest["os"]["id"]) == ("debian", "debian")
 
-    eventually(told_by_the_agent, timeout=180, what="what the guest agent tells, in the machine's status")
-    kubectl("delete", "vm", "debian", "--timeout=120s", timeout=130)
+    kubectl.api.until("vm", "debian", is_told_by_the_agent, timeout=180, what="what the guest agent tells, in the machine's status")
+    kubectl.api.delete("vm", "debian", timeout=120)

@@ -28,7 +28,7 @@ def test_a_node_labels_what_its_processors_can_do_and_nothing_else(kubectl: Kube
     thief = stolen(node)
     try:
         assert label(thief, node, **{MODEL: "true"})[0] == http.client.OK
-        assert kubectl.json("get", "node", node)["metadata"]["labels"][MODEL] == "true"
+        assert kubectl.api.get("node", node)["metadata"]["labels"][MODEL] == "true"
         for target, labels, why in (
             (elsewhere, {MODEL: "true"}, "may update that Node and no other"),
             (node, {MODEL: "false"}, "adds no labels"),
@@ -39,13 +39,13 @@ def test_a_node_labels_what_its_processors_can_do_and_nothing_else(kubectl: Kube
         code, message = label(stolen(None), node, **{MODEL: "true"})
         assert (code, "names no node" in message) == (http.client.FORBIDDEN, True), message
     finally:
-        kubectl("label", "node", node, f"{MODEL}-")
+        kubectl.api.patch("node", node, {"metadata": {"labels": {MODEL: None}}})
 
 
 def test_where_guests_are_emulated_a_node_has_no_labels_of_processors(kubectl: Kubectl, system: Kubectl) -> None:
     for node, pod in handlers(system).items():
-        lease = kubectl.json("get", "lease", names.handler_lease(node), "-n", names.node_lease_namespace(pod["metadata"]["namespace"]))
-        found = [each for each in kubectl.json("get", "node", node)["metadata"]["labels"] if each.startswith(names.CPU_LABELS)]
+        lease = kubectl.api.within(names.node_lease_namespace(pod["metadata"]["namespace"])).get("lease", names.handler_lease(node))
+        found = [each for each in kubectl.api.get("node", node)["metadata"]["labels"] if each.startswith(names.CPU_LABELS)]
         assert bool(found) is lease["metadata"]["annotations"]["kubevirt.io/acceleration"].startswith("kvm")
 
 

@@ -67,8 +67,8 @@ def test_a_guest_sees_its_disks_drives_and_cards(
     switch: str,  # noqa: F811 - the fixture
 ) -> None:
     contents = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "on-the-cd"}, "data": {"greeting": "hello-from-the-cd"}}
-    kubectl.apply(contents, definition("unplugged", switch), a_machine())
-    kubectl("wait", "vm", VM, "--for=condition=Ready", "--timeout=120s", timeout=130)
+    kubectl.api.apply(contents, definition("unplugged", switch), a_machine())
+    kubectl.api.ready("vm", VM, timeout=120)
     with console(kubectl, VM) as guest:
         guest.expect("GUEST-READY", timeout=180)
         assert "BOOT_IMAGE=vmlinuz" in guest.run("cat /proc/cmdline")  # by what is on the USB disk; the kernel knows no USB

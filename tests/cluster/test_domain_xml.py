@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
+from apiserver.apis.meta import errors
+from tests.cluster.api import in_phase
 from tests.cluster.kube import ROOT, Kubectl, console, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -21,15 +22,14 @@ def path_of(kubectl: Kubectl, name: str, read: str = "domainxml") -> str:
 
 
 def given_xml(kubectl: Kubectl, name: str) -> str:
-    found = json.loads(kubectl("get", "--raw", path_of(kubectl, name)))
+    found = kubectl.api.request("GET", path_of(kubectl, name))
     assert (found["kind"], found["metadata"]["name"]) == ("VirtualMachineDomainXML", name)
     return str(found["xml"])
 
 
 def test_the_example_runs_as_it_stands_and_libvirt_is_given_its_bytes(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(EXAMPLE))
-    kubectl("wait", "vm", "from-xml", "--for=condition=Ready", "--timeout=150s", timeout=160)
-    vm = kubectl.json("get", "vm", "from-xml")
+    vm = kubectl.api.ready("vm", "from-xml", timeout=150)
     with console(kubectl, "from-xml") as guest:
         guest.expect("GUEST-READY", timeout=120)
         assert "Example Engine" in guest.run("cat /sys/class/dmi/id/sys_vendor")
@@ -52,28 +52,26 @@ def test_the_example_runs_as_it_stands_and_libvirt_is_given_its_bytes(kubectl: K
     }
     assert "128Mi" in kubectl("get", "vm", "from-xml", "-o", "wide")
     kubectl("exec", vm["status"]["podName"], "--", "test", "-s", "/usr/share/libvirt/schemas/domain.rng")  # by which it was judged
-    kubectl("delete", "vm", "from-xml", "--timeout=90s", timeout=100)
+    kubectl.api.delete("vm", "from-xml", timeout=90)
 
 
 def test_a_typed_machine_tells_its_xml_too_and_one_that_is_off_none(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(ROOT / "examples" / "tiny.yaml"))
-    kubectl("wait", "vm", "tiny", "--for=condition=Ready", "--timeout=150s", timeout=160)
+    kubectl.api.ready("vm", "tiny", timeout=150)
     with console(kubectl, "tiny") as guest:
         guest.expect("GUEST-READY", timeout=120)
     assert given_xml(kubectl, "tiny").startswith("<domain type=")
-    kubectl("patch", "vm", "tiny", "--type=merge", "-p", '{"spec": {"runStrategy": "Halted"}}')
-    eventually(lambda: kubectl.json("get", "vm", "tiny")["status"]["phase"] == "Stopped", timeout=90, what="phase Stopped")
-    answer = kubectl.try_run("get", "--raw", path_of(kubectl, "tiny"))
-    assert answer.returncode != 0
-    assert "cannot read domainxml" in answer.stderr
+    kubectl.api.patch("vm", "tiny", {"spec": {"runStrategy": "Halted"}})
+    kubectl.api.until("vm", "tiny", in_phase("Stopped"), timeout=90, what="phase Stopped")
+    with pytest.raises(errors.StatusError, match="cannot read domainxml"):
+        kubectl.api.request("GET", path_of(kubectl, "tiny"))
 
 
 def test_what_breaks_out_is_refused_with_its_place(kubectl: Kubectl) -> None:
     vm = yaml.safe_load(EXAMPLE.read_text())
     vm["spec"]["domainXML"] = vm["spec"]["domainXML"].replace("</devices>", "<hostdev mode='subsystem' type='pci'/></devices>")
-    refused = kubectl.try_run("create", "-f", "-", stdin=yaml.safe_dump(vm))
-    assert refused.returncode != 0
-    assert "spec.domainXML: Forbidden: /domain/devices/hostdev: is not allowed" in refused.stderr
+    with pytest.raises(errors.Invalid, match=r"spec.domainXML: Forbidden: /domain/devices/hostdev: is not allowed"):
+        kubectl.api.create(vm)
 
 
 RESTART = (
@@ -95,7 +93,7 @@ class Engine:
         """Ask for the run, and forget about it: nothing is locked meanwhile."""
         spec = {"runStrategy": "Once", "nodeSelector": {"kubernetes.io/hostname": host}, "domain": domain, "domainXML": xml}
         machine = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
-        self._kubectl.create(machine)
+        self._kubectl.api.create(machine)
 
     def reports(self, name: str, *, timeout: float) -> Iterator[dict[str, Any]]:
         """Yield what is shown of a machine, each time that it is something else, for so many seconds at most for each."""
@@ -103,7 +101,7 @@ class Engine:
 
         def changed() -> dict[str, Any] | None:
             nonlocal last
-            status = self._kubectl.json("get", "vm", name).get("status") or {}
+            status = self._kubectl.api.get("vm", name).get("status") or {}
             agent = (status.get("guest") or {}).get("agent") or {}
             shown = {
                 "status": status.get("phase") or "Pending",
@@ -125,9 +123,11 @@ class Engine:
         return next(each for each in self.reports(name, timeout=timeout) if {**each, **wanted} == each)
 
     def _applications(self, name: str) -> tuple[str, ...]:
-        answer = self._kubectl.try_run("get", "--raw", path_of(self._kubectl, name, "guestinfo"))
-        listed = json.loads(answer.stdout).get("applications") if answer.returncode == 0 else None  # the agent may be on its way
-        return tuple(sorted(f"{each['name']} {each['version']}" for each in listed or ()))
+        try:
+            told = self._kubectl.api.request("GET", path_of(self._kubectl, name, "guestinfo"))
+        except errors.StatusError:  # the agent may be on its way
+            return ()
+        return tuple(sorted(f"{each['name']} {each['version']}" for each in told.get("applications") or ()))
 
 
 @pytest.mark.timeout(800)
@@ -144,8 +144,8 @@ def test_an_engine_runs_a_machine_on_a_host_and_hears_what_becomes_of_it(kubectl
         assert report["status"] not in ("Failed", "Stopped")
     assert seen[-1]["host"] == "node2"
     assert seen[-1]["displays"] == ("vnc",)
-    vm = kubectl.json("get", "vm", "engines")
-    pod = kubectl.json("get", "pod", vm["status"]["podName"])
+    vm = kubectl.api.get("vm", "engines")
+    pod = kubectl.api.get("pod", vm["status"]["podName"])
     assert "nodeName" not in vm["spec"]  # what the engine did not say is not said for it
     assert (vm["status"]["nodeName"], pod["spec"]["nodeSelector"]) == (pod["spec"]["nodeName"], {"kubernetes.io/hostname": "node2"})
     assert "node2" in kubectl("get", "vm", "engines", "-o", "wide")
@@ -163,4 +163,4 @@ def test_an_engine_runs_a_machine_on_a_host_and_hears_what_becomes_of_it(kubectl
     for report in engine.reports("engines", timeout=90):
         if report["status"] == "Succeeded":
             break
-    kubectl("delete", "vm", "engines", "--timeout=90s", timeout=100)
+    kubectl.api.delete("vm", "engines", timeout=90)

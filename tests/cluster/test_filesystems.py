@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.api import condition_of, is_true
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import blank_disk, linux_vm, shared_claim
 from tests.cluster.test_first_boot import PASSWORD, logs_of_everybody, secret
@@ -30,31 +31,24 @@ def config(colour: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fs-settings"}, "data": {"colour": colour}}
 
 
-def told(kubectl: Kubectl, kind: str) -> dict[str, Any]:
-    conditions = kubectl.json("get", "vm", "sharing").get("status", {}).get("conditions", [])
-    return next((each for each in conditions if each["type"] == kind), {})
-
-
 def is_false(kubectl: Kubectl, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = eventually(
-        lambda: (each := told(kubectl, kind)).get("status") == "False" and each, timeout=90, what=f"{kind}=False"
-    )
-    return found
+    """Return a condition of the machine once it is False."""
+    return condition_of(kubectl.api.until("vm", "sharing", is_true(kind, "False"), timeout=90, what=f"{kind}=False"), kind)
 
 
 def test_a_guest_sees_a_claim_a_config_map_and_a_secret_as_files(kubectl: Kubectl) -> None:
-    kubectl.apply(shared_claim("together"), blank_disk("together"), config("blue"))
+    kubectl.api.apply(shared_claim("together"), blank_disk("together"), config("blue"))
     machine = linux_vm("sharing")
     machine["spec"]["domain"]["devices"]["filesystems"] = FILESYSTEMS
-    kubectl.apply(machine)
+    kubectl.api.apply(machine)
     lacking = is_false(kubectl, "DisksReady")
     assert lacking["reason"] == "SecretNotFound"
     assert "spec.domain.devices.filesystems[2].source.name: Secret fs-passwords not found" in lacking["message"]
 
-    kubectl.apply(secret("fs-passwords", root=PASSWORD))
-    kubectl("wait", "vm", "sharing", "--for=condition=Ready", "--timeout=240s", timeout=250)
-    kubectl("wait", "vm", "sharing", "--for=condition=FilesystemsReady", "--timeout=90s", timeout=100)
-    assert "file system 'data'" in told(kubectl, "Migratable")["message"]
+    kubectl.api.apply(secret("fs-passwords", root=PASSWORD))
+    kubectl.api.ready("vm", "sharing", timeout=240)
+    kubectl.api.until("vm", "sharing", is_true("FilesystemsReady"), timeout=90, what="vm sharing is FilesystemsReady")
+    assert "file system 'data'" in condition_of(kubectl.api.get("vm", "sharing"), "Migratable")["message"]
     with console(kubectl, "sharing") as viewer:
         viewer.expect("GUEST-READY", timeout=120)
         for name in ("data", "settings", "passwords"):
@@ -64,10 +58,10 @@ def test_a_guest_sees_a_claim_a_config_map_and_a_secret_as_files(kubectl: Kubect
         assert "Read-only file system" in viewer.run("(echo x > /passwords/root) 2>&1")
         eventually(lambda: "16777216" in viewer.run("stat -c %s /data/disk.img"), timeout=60, what="what the Job writes to the claim")
         assert "uid=0" in viewer.run("echo of the guest > /data/file; stat -c uid=%u /data/file")
-        kubectl.apply(config("green"))
+        kubectl.api.replace(config("green"))
         eventually(lambda: "green" in viewer.run("cat /settings/colour"), timeout=200, interval=5, what="the change")
 
-        pod = kubectl.json("get", "vm", "sharing")["status"]["podName"]
+        pod = kubectl.api.get("vm", "sharing")["status"]["podName"]
         assert "of the guest" in kubectl("exec", pod, "--", "cat", "/var/lib/kubevirt/filesystems/data/file")
         kubectl("exec", pod, "--", "python3", "-c", KILL)
         lost = is_false(kubectl, "FilesystemsReady")
@@ -75,4 +69,4 @@ def test_a_guest_sees_a_claim_a_config_map_and_a_secret_as_files(kubectl: Kubect
         assert "file system data:" in lost["message"]
         assert "green" in viewer.run("cat /settings/colour")
     assert PASSWORD not in logs_of_everybody(kubectl, "sharing")
-    kubectl("delete", "vm", "sharing", "--wait=false")
+    kubectl.api.delete("vm", "sharing")

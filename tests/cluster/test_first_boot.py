@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.kube import Kubectl, KubectlError, console, eventually
+from apiserver.apis.meta import errors
+from tests.cluster.api import condition_of, is_true
+from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import linux_vm, migration, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -50,42 +52,35 @@ READ = "mkdir -p /tmp/{name}; mount -t iso9660 -o ro /dev/{device} /tmp/{name}; 
 
 
 def secret(name: str, **values: str) -> dict[str, Any]:
-    """Return a Secret; in base64, because ``kubectl apply`` takes no key out of one that was given as text."""
+    """Return a Secret."""
     data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
-
-
-def disks_ready(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    conditions = kubectl.json("get", "vm", name).get("status", {}).get("conditions", [])
-    return next((each for each in conditions if each["type"] == "DisksReady"), {})
 
 
 def logs_of_everybody(kubectl: Kubectl, name: str) -> str:
     """Return the logs of all our processes, and of the machine's pod."""
     system = kubectl.within(SYSTEM)
-    pods = [each["metadata"]["name"] for each in system.json("get", "pods")["items"]]
+    pods = [each["metadata"]["name"] for each in system.api.list("pods")]
     found = [system("logs", pod, "--all-containers", timeout=120) for pod in pods]
-    return "\n".join([*found, kubectl("logs", kubectl.json("get", "vm", name)["status"]["podName"])])
+    return "\n".join([*found, kubectl("logs", kubectl.api.get("vm", name)["status"]["podName"])])
 
 
 def test_a_missing_secret_is_told_and_its_content_is_seen_by_the_guest_and_by_nobody_else(kubectl: Kubectl) -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"settings.ini": "colour=blue"}}
-    kubectl.apply(config, secret("keys", mine=f"{KEY}\n"))
+    kubectl.api.apply(config, secret("keys", mine=f"{KEY}\n"))
     machine = with_disks(linux_vm("first-boot", accessCredentials=CREDENTIALS), SEED, CONFIG)
     machine["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "model": "e1000e"}]  # seen while a guest boots anyway
-    kubectl.apply(machine)
+    kubectl.api.apply(machine)
 
-    lacking = eventually(
-        lambda: (found := disks_ready(kubectl, "first-boot")).get("status") == "False" and found, timeout=60, what="DisksReady=False"
-    )
+    waits = kubectl.api.until("vm", "first-boot", is_true("DisksReady", "False"), timeout=60, what="DisksReady=False")
+    lacking = condition_of(waits, "DisksReady")
     assert lacking["reason"] == "SecretNotFound"
     assert "spec.domain.devices.disks[0].source.userDataSecretRef: Secret user-data not found" in lacking["message"]
     assert "SecretNotFound" in kubectl("get", "vm", "first-boot")
 
-    kubectl.apply(secret("user-data", userdata=f"#cloud-config\npassword: {PASSWORD}\n"))
-    kubectl("wait", "vm", "first-boot", "--for=condition=Ready", "--timeout=240s", timeout=250)
-    assert disks_ready(kubectl, "first-boot")["status"] == "True"
-    seen = kubectl.json("get", "vm", "first-boot")
+    kubectl.api.apply(secret("user-data", userdata=f"#cloud-config\npassword: {PASSWORD}\n"))
+    seen = kubectl.api.ready("vm", "first-boot", timeout=240)
+    assert condition_of(seen, "DisksReady")["status"] == "True"
     assert seen["status"]["attempt"] == 1
 
     with console(kubectl, "first-boot") as viewer:
@@ -100,26 +95,25 @@ def test_a_missing_secret_is_told_and_its_content_is_seen_by_the_guest_and_by_no
     assert PASSWORD not in logs_of_everybody(kubectl, "first-boot")
     assert PASSWORD not in json.dumps(seen)
     assert PASSWORD not in kubectl("get", "events", "-o", "json")
-    kubectl("delete", "vm", "first-boot", "--wait=false")
+    kubectl.api.delete("vm", "first-boot")
 
 
 def test_a_guest_takes_its_disk_along_when_it_moves(kubectl: Kubectl) -> None:
-    kubectl.apply(secret("user-data", userdata="#cloud-config\nfqdn: moved.example\n"))
-    kubectl.apply(with_disks(linux_vm("moved-seed"), SEED))
-    kubectl("wait", "vm", "moved-seed", "--for=condition=Ready", "--timeout=120s", timeout=130)
-    before = kubectl.json("get", "vm", "moved-seed")["status"]["nodeName"]
+    kubectl.api.apply(secret("user-data", userdata="#cloud-config\nfqdn: moved.example\n"))
+    kubectl.api.apply(with_disks(linux_vm("moved-seed"), SEED))
+    before = kubectl.api.ready("vm", "moved-seed", timeout=120)["status"]["nodeName"]
     with console(kubectl, "moved-seed") as viewer:
         viewer.expect("GUEST-READY", timeout=120)
         first = viewer.run("md5sum < /dev/vda")
 
-    made = kubectl.create(migration("moved-seed"))["metadata"]["name"]
-    kubectl("wait", "vmmig", made, "--for=condition=Succeeded", "--timeout=300s", timeout=310)
-    eventually(lambda: kubectl.json("get", "vm", "moved-seed")["status"]["nodeName"] != before, timeout=90, what="another node")
+    made = kubectl.api.create(migration("moved-seed"))["metadata"]["name"]
+    kubectl.api.until("vmmig", made, is_true("Succeeded"), timeout=300, what=f"vmmig {made} is Succeeded")
+    kubectl.api.until("vm", "moved-seed", lambda found: found["status"]["nodeName"] != before, timeout=90, what="another node")
     with console(kubectl, "moved-seed") as viewer:
         viewer.run("echo 3 > /proc/sys/vm/drop_caches")
         second = viewer.run("md5sum < /dev/vda")
     assert first.split()[-2:] == second.split()[-2:]
-    kubectl("delete", "vm", "moved-seed", "--wait=false")
+    kubectl.api.delete("vm", "moved-seed")
 
 
 def test_a_guest_knows_its_fields_and_is_a_service_account_where_its_namespace_allows_it(make_namespace: Callable[[str], Kubectl]) -> None:
@@ -127,8 +121,8 @@ def test_a_guest_knows_its_fields_and_is_a_service_account_where_its_namespace_a
     vm = with_disks(linux_vm("robot"), FIELDS, ACCOUNT)
     vm["metadata"] |= {"labels": {"app": "db"}, "annotations": {"example.com/role": "replica"}}
     kubectl("create", "serviceaccount", "robot")
-    with pytest.raises(KubectlError, match=r"kubevirt\.io/service-account-disks=allowed"):
-        kubectl.create(vm)
+    with pytest.raises(errors.Forbidden, match=r"kubevirt\.io/service-account-disks=allowed"):
+        kubectl.api.create(vm)
     kubectl("label", "namespace", kubectl.namespace, "kubevirt.io/service-account-disks=allowed")
     kubectl("create", "role", "machines", "--verb=*", "--resource=virtualmachines.kubevirt.io")
     kubectl("create", "rolebinding", "machines", "--role=machines", "--user=makes-machines")
@@ -140,10 +134,9 @@ def test_a_guest_knows_its_fields_and_is_a_service_account_where_its_namespace_a
         what="the refusal",
     )
 
-    kubectl.create(vm)
-    kubectl("wait", "vm", "robot", "--for=condition=Ready", "--timeout=240s", timeout=250)
-    seen = kubectl.json("get", "vm", "robot")
-    migratable = next(each for each in seen["status"]["conditions"] if each["type"] == "Migratable")
+    kubectl.api.create(vm)
+    seen = kubectl.api.ready("vm", "robot", timeout=240)
+    migratable = condition_of(seen, "Migratable")
     assert (migratable["status"], "the token on the disk 'account'" in migratable["message"]) == ("False", True)
     with console(kubectl, "robot") as viewer:
         viewer.expect("GUEST-READY", timeout=120)
@@ -156,23 +149,29 @@ def test_a_guest_knows_its_fields_and_is_a_service_account_where_its_namespace_a
         assert "BEGIN CERTIFICATE" in viewer.run("cat /tmp/account/ca.crt")
         assert f"in {kubectl.namespace}." in viewer.run("echo in $(cat /tmp/account/namespace).")
 
-    review = kubectl.create({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token[0]}})
+    review = kubectl.api.create({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token[0]}})
     assert review["status"]["user"]["username"] == f"system:serviceaccount:{kubectl.namespace}:robot"
     assert token[0] not in logs_of_everybody(kubectl, "robot") + json.dumps(kubectl.json("get", "vm,pods,events"))
-    kubectl("delete", "vm", "robot", "--wait=false")
+    kubectl.api.delete("vm", "robot")
 
 
 def test_the_agent_sets_the_keys_of_a_secret_and_follows_it(kubectl: Kubectl) -> None:
     by_agent = {"source": {"secret": {"secretName": "agent-keys"}}, "propagationMethod": {"qemuGuestAgent": {"users": ["root"]}}}
-    kubectl.apply(secret("agent-keys", one=f"{KEY}-1\n"))
-    kubectl.apply(linux_vm("keys-by-agent", accessCredentials=[{"sshPublicKey": by_agent}]))
-    kubectl("wait", "vm", "keys-by-agent", "--for=condition=AccessCredentialsSynchronized", "--timeout=180s", timeout=190)
+    kubectl.api.apply(secret("agent-keys", one=f"{KEY}-1\n"))
+    kubectl.api.apply(linux_vm("keys-by-agent", accessCredentials=[{"sshPublicKey": by_agent}]))
+    kubectl.api.until(
+        "vm",
+        "keys-by-agent",
+        is_true("AccessCredentialsSynchronized"),
+        timeout=180,
+        what="vm keys-by-agent is AccessCredentialsSynchronized",
+    )
     with console(kubectl, "keys-by-agent") as viewer:
         viewer.expect("GUEST-READY", timeout=120)
         assert f"{KEY}-1" in viewer.run("cat /.ssh/authorized_keys")
-        kubectl.apply(secret("agent-keys", two=f"{KEY}-2\n"))
+        kubectl.api.replace(secret("agent-keys", two=f"{KEY}-2\n"))
         kept = eventually(
             lambda: f"{KEY}-2" in (found := viewer.run("cat /.ssh/authorized_keys")) and found, timeout=200, interval=5, what="the new key"
         )
         assert f"{KEY}-1" not in kept
-    kubectl("delete", "vm", "keys-by-agent", "--wait=false")
+    kubectl.api.delete("vm", "keys-by-agent")

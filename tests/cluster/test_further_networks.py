@@ -5,21 +5,22 @@ The network is one bridge on each node, joined by a switch of the test's own (a 
 
 from __future__ import annotations
 
-import functools
 import json
 import secrets
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.cluster.api import condition_of, in_phase, is_true
 from tests.cluster.kube import Console, Kubectl, console, eventually
 from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.neighbour import ANNOUNCING, Neighbour
 from tests.cluster.serving import wait_for_addresses
 from tests.cuts import watching
+from tests.given_time import Deadline, Look, given, look
 from tests.host.handler import frames
 from tests.testbed import kubectl as testbed_kubectl
 from tests.testbed import layout
@@ -31,7 +32,7 @@ ONE, OTHER, ASKER = "192.168.7.1", "192.168.7.2", "192.168.7.9"
 MAC, DIRECT_MAC = "52:54:00:00:0e:07", "52:54:00:00:0e:09"
 
 TOLD_SECONDS = 10
-"""Before and after the guest's first sign of life at the target, in which those who knew it at the source may have no answer."""
+"""Given seconds (tests/given_time.py) for which those who knew the guest at the source may have no answer."""
 STARTED_SECONDS = 0.003
 """Of processor time that vCPUs have had which run: those of a guest that waits for its release have none."""
 
@@ -95,13 +96,15 @@ def lan_first(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def wait_until_ready(kubectl: Kubectl, *names: str) -> None:
-    kubectl("wait", *(f"vm/{name}" for name in names), "--for=condition=Ready", "--timeout=150s", timeout=160)
+    for name in names:
+        kubectl.api.ready("vm", name, timeout=150)
 
 
 def of_lan(kubectl: Kubectl, name: str, *others: str) -> dict[str, Any]:
-    found: dict[str, dict[str, Any]] = {each["name"]: each for each in kubectl.json("get", "vm", name)["status"]["interfaces"]}
+    status = kubectl.api.get("vm", name)["status"]
+    found: dict[str, dict[str, Any]] = {each["name"]: each for each in status["interfaces"]}
     assert found.keys() == {"default", "lan", *others}
-    assert found["default"]["ipAddress"] == kubectl.json("get", "vm", name)["status"]["podIP"]
+    assert found["default"]["ipAddress"] == status["podIP"]
     return found["lan"]
 
 
@@ -117,8 +120,8 @@ def sees(guest: Console, address: str) -> bool:
 
 
 def test_two_guests_meet_on_a_network_of_their_own(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
-    kubectl.apply(definition("lan", switch))
-    kubectl.apply(machine("lan-one", NODE1), lan_first(machine("lan-other", NODE2, type="bridge", mac=MAC)))
+    kubectl.api.apply(definition("lan", switch))
+    kubectl.api.apply(machine("lan-one", NODE1), lan_first(machine("lan-other", NODE2, type="bridge", mac=MAC)))
     wait_until_ready(kubectl, "lan-one", "lan-other")
     one, other = of_lan(kubectl, "lan-one"), of_lan(kubectl, "lan-other")
     assert (other["mac"], one.get("ipAddress"), other.get("ipAddress")) == (MAC, None, None)
@@ -140,12 +143,12 @@ def test_two_guests_meet_on_a_network_of_their_own(kubectl: Kubectl, testguest: 
 
 def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, testguest: None, further_networks: None) -> None:
     """Goes on with the machines of the test before."""
-    before, address = of_lan(kubectl, "lan-other"), kubectl.json("get", "vm", "lan-other")["status"]["podIP"]
-    name = kubectl.create(migration("lan-other", node=NODE1))["metadata"]["name"]
-    eventually(lambda: kubectl.json("get", "migration", name).get("status", {}).get("phase") == "Succeeded", timeout=300, what="the move")
-    assert kubectl.json("get", "vm", "lan-other")["status"]["nodeName"] == NODE1
+    before, address = of_lan(kubectl, "lan-other"), kubectl.api.get("vm", "lan-other")["status"]["podIP"]
+    name = kubectl.api.create(migration("lan-other", node=NODE1))["metadata"]["name"]
+    kubectl.api.until("migration", name, in_phase("Succeeded"), timeout=300, what="the move")
+    assert kubectl.api.get("vm", "lan-other")["status"]["nodeName"] == NODE1
     assert of_lan(kubectl, "lan-other") == before
-    assert kubectl.json("get", "vm", "lan-other")["status"]["podIP"] != address  # it is not the first interface's, which keeps its place
+    assert kubectl.api.get("vm", "lan-other")["status"]["podIP"] != address  # it is not the first interface's, which keeps its place
     with console(kubectl, "lan-one") as client:
         client.type("\n")
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of the guest that moved")
@@ -163,10 +166,15 @@ def keep_quiet(kubectl: Kubectl, asker: tuple[str, str]) -> None:
         assert "PERM" in guest.run(f"arp -n -i {device}")
 
 
-def ran_at(guest: str, source: watching.Qemu, until: Callable[[], bool]) -> float:
-    """Return when the guest was first seen to run in another QEMU than its source's, whose vCPUs have had processor time by then."""
+def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
+    """Return when the guest was first seen to run in another QEMU than its source's, whose vCPUs have had processor time by then.
+
+    Notes what the clocks say meanwhile.
+    """
     first: watching.Qemu | None = None
-    while not until():
+    deadline = Deadline(300)
+    while not deadline.is_over:
+        clocks.append(look())
         target = next((each for each in watching.qemus(guest) if each.pid != source.pid), None)
         if target is not None and first is not None and target.processor_seconds > first.processor_seconds + STARTED_SECONDS:
             return time.monotonic()
@@ -188,19 +196,25 @@ def test_neighbours_are_told_where_a_guest_is_that_has_moved(
     with Neighbour(namespace, device, asker, (MAC, OTHER)) as neighbour:
         eventually(neighbour.answers, timeout=90, what="an answer before the move")
         assert {each.port for each in neighbour.heard} == {NODE1}
-        name = kubectl.create(migration("lan-other", node=NODE2))["metadata"]["name"]
-        deadline = time.monotonic() + 300
-        began = ran_at(f"{kubectl.namespace}_lan-other", source, lambda: time.monotonic() > deadline)
-        eventually(lambda: neighbour.answers()[-1].port == NODE2, timeout=TOLD_SECONDS, interval=0.05, what="an answer from the other node")
-        eventually(
-            lambda: kubectl.json("get", "migration", name)["status"]["phase"] == "Succeeded", timeout=120, what="the end of the move"
-        )
+        name = kubectl.api.create(migration("lan-other", node=NODE2))["metadata"]["name"]
+        clocks: list[Look] = []
+        began = ran_at(f"{kubectl.namespace}_lan-other", source, clocks)
+
+        def is_answered_there() -> bool:
+            answered = neighbour.answers()[-1].port == NODE2
+            clocks.append(look())
+            return answered
+
+        eventually(is_answered_there, timeout=TOLD_SECONDS, interval=0.05, what="an answer from the other node")
+        kubectl.api.until("migration", name, in_phase("Succeeded"), timeout=120, what="the end of the move")
     last = max(each.at for each in neighbour.answers() if each.port == NODE1)
     there = [each for each in neighbour.heard if each.port == NODE2]
     answer = next(each for each in there if each.kind == frames.IPV4)
     announced = [each for each in there if each.kind in ANNOUNCING and each.at < answer.at]
     assert announced
-    assert began - TOLD_SECONDS < last < answer.at < began + TOLD_SECONDS
+    before, after = (next(each for each in clocks if each.wall >= at) for at in (last, answer.at))
+    assert last < answer.at
+    assert given(before, after) < TOLD_SECONDS
     with capsys.disabled():
         seconds = ", ".join(f"{each.at - began:+.2f} ({each.kind:04x})" for each in there if each.at < answer.at)
         print(f"\nneighbour: no answer for {answer.at - last:.2f} s; from the guest's first sign of life at the target on, in seconds:")
@@ -211,21 +225,19 @@ def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, testgu
     """Goes on with the machines of the tests before."""
     manifest = machine("lan-late")
     manifest["spec"]["domain"]["devices"]["interfaces"][1]["network"] = "later"
-    kubectl.apply(manifest)
-    kubectl("wait", "vm", "lan-late", "--for=condition=NetworkReady=False", "--timeout=60s", timeout=70)
-    status = kubectl.json("get", "vm", "lan-late")["status"]
-    (told,) = (each for each in status["conditions"] if each["type"] == "NetworkReady")
-    assert (status["phase"], told["reason"]) == ("Pending", "NetworkNotFound")
+    kubectl.api.apply(manifest)
+    waits = kubectl.api.until("vm", "lan-late", is_true("NetworkReady", "False"), timeout=60, what="NetworkReady=False")
+    told = condition_of(waits, "NetworkReady")
+    assert (waits["status"]["phase"], told["reason"]) == ("Pending", "NetworkNotFound")
     assert f"{kubectl.namespace}/later" in told["message"]
     assert "NetworkNotFound" in kubectl("get", "vm", "lan-late")
-    assert not kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=lan-late")["items"]
+    assert not kubectl.api.list("pods", label_selector="vm.kubevirt.io/name=lan-late")
     with console(kubectl, "lan-one") as client:
         client.type("\n")
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of another machine")
-    kubectl.apply(definition("later", switch))
+    kubectl.api.apply(definition("later", switch))
     wait_until_ready(kubectl, "lan-late")
-    conditions = kubectl.json("get", "vm", "lan-late")["status"]["conditions"]
-    assert not any(each["type"] == "NetworkReady" and each["status"] == "False" for each in conditions)
+    assert condition_of(kubectl.api.get("vm", "lan-late"), "NetworkReady").get("status") != "False"
 
 
 def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
@@ -243,13 +255,11 @@ def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, tes
     direct = definition("direct", switch)
     macvlan = {"type": "macvlan", "master": switch, "mode": "bridge", "ipam": {}}
     direct["spec"]["config"] = json.dumps({"cniVersion": "1.0.0", "name": "direct", "plugins": [macvlan]})
-    kubectl.apply(addressed, direct, manifest)
+    kubectl.api.apply(addressed, direct, manifest)
     wait_until_ready(kubectl, "lan-addressed")
     found = of_lan(kubectl, "lan-addressed", "direct")
     assert found["ipAddress"] == "192.168.7.77"
-    (migratable,) = (
-        each for each in kubectl.json("get", "vm", "lan-addressed")["status"]["conditions"] if each["type"] == "Migratable"
-    )  # fmt: skip
+    migratable = condition_of(kubectl.api.get("vm", "lan-addressed"), "Migratable")
     assert (migratable["status"], "interface 'lan' has an address that IPAM gave" in migratable["message"]) == ("False", True)
     with console(kubectl, "lan-addressed") as guest:
         guest.expect("GUEST-READY", timeout=120)
@@ -267,16 +277,14 @@ def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, tes
         eventually(lambda: sees(guest, "192.168.8.1"), timeout=60, what="an answer to the macvtap's own address")
 
 
-def network_told(kubectl: Kubectl, name: str) -> dict[str, str]:
-    """Return the condition NetworkReady of a machine once it is False."""
-    kubectl("wait", "vm", name, "--for=condition=NetworkReady=False", "--timeout=90s", timeout=100)
-    conditions: list[dict[str, str]] = kubectl.json("get", "vm", name)["status"]["conditions"]
-    return next(each for each in conditions if each["type"] == "NetworkReady")
+def network_told(kubectl: Kubectl, name: str, words: str = "") -> dict[str, Any]:
+    """Return the condition NetworkReady of a machine once it is False, and says these words."""
 
+    def is_told(vm: dict[str, Any]) -> bool:
+        return is_true("NetworkReady", "False")(vm) and words in condition_of(vm, "NetworkReady")["message"]
 
-def says(kubectl: Kubectl, name: str, words: str) -> bool:
-    conditions = kubectl.json("get", "vm", name)["status"]["conditions"]
-    return any(each["type"] == "NetworkReady" and words in each["message"] for each in conditions)
+    vm = kubectl.api.until("vm", name, is_told, timeout=120, what=f"NetworkReady=False of {name}, with {words!r}")
+    return condition_of(vm, "NetworkReady")
 
 
 def test_a_broken_network_is_told_with_its_reason_and_mending_it_is_enough(
@@ -284,14 +292,14 @@ def test_a_broken_network_is_told_with_its_reason_and_mending_it_is_enough(
 ) -> None:
     """Goes on with the machines of the tests before, which do not notice."""
     whole = definition("broken", switch)
-    kubectl.apply({**whole, "spec": {"config": '{"type": "bridge", '}})
+    kubectl.api.apply({**whole, "spec": {"config": '{"type": "bridge", '}})
     manifest = machine("lan-broken")
     manifest["spec"]["domain"]["devices"]["interfaces"][1]["network"] = "broken"
-    kubectl.apply(manifest)
+    kubectl.api.apply(manifest)
     told = network_told(kubectl, "lan-broken")
     assert told["reason"] == "NetworkNotUsable"
     assert f"{kubectl.namespace}/broken: spec.config is no JSON" in told["message"]
-    assert not kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=lan-broken")["items"]
+    assert not kubectl.api.list("pods", label_selector="vm.kubevirt.io/name=lan-broken")
 
     refused = {
         "no-such-plugin": {"type": "no-such-plugin"},
@@ -307,19 +315,17 @@ def test_a_broken_network_is_told_with_its_reason_and_mending_it_is_enough(
         },
     }
     for words, plugin in refused.items():
-        kubectl.apply({**whole, "spec": {"config": json.dumps({"cniVersion": "1.0.0", "name": "inner-name", "plugins": [plugin]})}})
-        eventually(functools.partial(says, kubectl, "lan-broken", words), timeout=120, what=words)
-        told = network_told(kubectl, "lan-broken")
+        kubectl.api.apply({**whole, "spec": {"config": json.dumps({"cniVersion": "1.0.0", "name": "inner-name", "plugins": [plugin]})}})
+        told = network_told(kubectl, "lan-broken", words)
         assert told["reason"] == "NetworkNotUsable"
         assert f"cannot join the pod to network {kubectl.namespace}/broken: " in told["message"]
         assert "NetworkNotUsable" in kubectl("get", "vm", "lan-broken")
     with console(kubectl, "lan-one") as client:
         client.type("\n")
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of another machine")
-    kubectl.apply(whole)
+    kubectl.api.apply(whole)
     wait_until_ready(kubectl, "lan-broken")
-    conditions = kubectl.json("get", "vm", "lan-broken")["status"]["conditions"]
-    assert not any(each["type"] == "NetworkReady" and each["status"] == "False" for each in conditions)
+    assert condition_of(kubectl.api.get("vm", "lan-broken"), "NetworkReady").get("status") != "False"
 
 
 def test_networks_of_other_namespaces_are_refused(kubectl: Kubectl) -> None:

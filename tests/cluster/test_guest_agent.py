@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from apiserver.apis.meta import objects
+from apiserver.apis.meta import errors, objects
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from tests import utmp
+from tests.cluster.api import in_phase, is_true
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import linux_vm
 from tests.cluster.test_stream_rights import bind
@@ -24,35 +25,50 @@ VM: Final = "talkative"
 def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
     """A machine whose guest has an agent, and a user ``viewer`` by the role view."""
     del testguest
-    kubectl.apply(linux_vm(VM))
+    kubectl.api.apply(linux_vm(VM))
     bind(kubectl, "viewer", "ClusterRole", "view")
-    kubectl("wait", "vm", VM, "--for=condition=AgentConnected", "--timeout=150s", timeout=160)
+    kubectl.api.until("vm", VM, is_true("AgentConnected"), timeout=150, what=f"vm {VM} is AgentConnected")
     return kubectl
 
 
 def path(kubectl: Kubectl, name: str = VM) -> str:
-    vm = kubectl.json("get", "vm", name)
+    vm = kubectl.api.get("vm", name)
     return VIRTUAL_MACHINES.path(objects.namespace_of(vm), name, "guestinfo")
 
 
-def guestinfo(kubectl: Kubectl, *command: str) -> dict[str, Any]:
+def guestinfo(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what the guest tells, once it tells all that it can: what an agent is too slow for on a busy machine is unavailable."""
 
     def told() -> dict[str, Any] | None:
-        found: dict[str, Any] = json.loads(kubectl(*command))
+        found = look()
         return found if {"hostname", "users", "interfaces"} <= found.keys() else None
 
     found: dict[str, Any] = eventually(told, timeout=60, what="the guest's name, users and interfaces")
     return found
 
 
-def status(kubectl: Kubectl) -> dict[str, Any]:
-    found: dict[str, Any] = kubectl.json("get", "vm", VM)["status"]
+def read(kubectl: Kubectl, user: str = "") -> dict[str, Any]:
+    """Return the guest's answer to a request for ``guestinfo``, as another user if one is named."""
+    found: dict[str, Any] = kubectl.api.request("GET", path(kubectl), headers={"Impersonate-User": user} if user else None)
     return found
 
 
+def refusal(kubectl: Kubectl) -> str:
+    """Return why the guest does not answer; nothing if it does."""
+    try:
+        read(kubectl)
+    except errors.StatusError as error:
+        return str(error)
+    return ""
+
+
+def status(kubectl: Kubectl) -> dict[str, Any]:
+    return dict(kubectl.api.get("vm", VM)["status"])
+
+
 def test_the_status_says_what_the_guest_says_and_keeps_its_own_addresses(machine: Kubectl) -> None:
-    found = eventually(lambda: (status(machine).get("guest") or {}).get("hostname") and status(machine), timeout=90, what="status.guest")
+    vm = machine.api.until("vm", VM, lambda vm: vm["status"]["guest"]["hostname"], timeout=90, what="status.guest")
+    found = vm["status"]
 
     assert found["guest"]["hostname"] == "testguest"
     assert found["guest"]["agent"]["connected"] is True
@@ -66,7 +82,7 @@ def test_whoever_may_view_a_machine_reads_what_its_guest_tells(machine: Kubectl)
     with console(machine, VM) as guest:
         guest.expect("GUEST-READY", timeout=120)
         guest.run(utmp.login("alice", 1_767_225_600))
-    info = guestinfo(machine, "get", "--raw", path(machine), "--as", "viewer")
+    info = guestinfo(lambda: read(machine, "viewer"))
 
     assert (info["kind"], info["metadata"]["name"], info["hostname"]) == ("VirtualMachineGuestInfo", VM, "testguest")
     assert info["agent"]["version"]
@@ -79,21 +95,21 @@ def test_whoever_may_view_a_machine_reads_what_its_guest_tells(machine: Kubectl)
     eventually(
         lambda: "Host name:          testguest" in machine("virt", "guestinfo", VM, "--as", "viewer"), timeout=60, what="the guest's name"
     )
-    assert guestinfo(machine, "virt", "guestinfo", VM, "-o", "json")["hostname"] == "testguest"
+    assert guestinfo(lambda: json.loads(machine("virt", "guestinfo", VM, "-o", "json")))["hostname"] == "testguest"
 
 
 def test_nobody_reads_it_in_a_namespace_of_others(machine: Kubectl, make_namespace: Callable[[str], Kubectl]) -> None:
     elsewhere = make_namespace("guestinfo-elsewhere")
     bind(elsewhere, "neighbour", "ClusterRole", "admin")
 
-    done = machine.try_run("get", "--raw", path(machine), "--as", "neighbour")
-
-    assert done.returncode == 1
-    assert 'User "neighbour" cannot get resource "virtualmachines/guestinfo" in API group "kubevirt.io"' in done.stderr
+    with pytest.raises(
+        errors.Forbidden, match=r'User "neighbour" cannot get resource "virtualmachines/guestinfo" in API group "kubevirt.io"'
+    ):
+        read(machine, "neighbour")
 
 
 def test_discovery_and_its_schema_have_it(machine: Kubectl) -> None:
-    listed = json.loads(machine("get", "--raw", "/apis/kubevirt.io/v1alpha1"))["resources"]
+    listed = machine.api.request("GET", "/apis/kubevirt.io/v1alpha1")["resources"]
     (found,) = [each for each in listed if each["name"] == "virtualmachines/guestinfo"]
     assert (found["kind"], found["verbs"]) == ("VirtualMachineGuestInfo", ["get"])
 
@@ -102,28 +118,22 @@ def test_an_agent_that_hangs_and_one_that_is_stopped_are_told(machine: Kubectl) 
     with console(machine, VM) as guest:
         guest.expect("GUEST-READY", timeout=120)
         guest.run("kill -STOP $(cat /run/qemu-ga.pid)")
-        done = eventually(
-            lambda: (each := machine.try_run("get", "--raw", path(machine))).returncode and each, timeout=60, what="a silent agent"
-        )
-        assert "talkative" in done.stderr
-        machine("virt", "pause", VM)  # nothing of the guest's life waits for its agent
-        machine("wait", "vm", VM, "--for=condition=Paused", "--timeout=60s", timeout=70)
-        machine("virt", "unpause", VM)
-        machine("wait", "vm", VM, "--for=condition=Ready", "--timeout=60s", timeout=70)
+        assert "talkative" in eventually(lambda: refusal(machine), timeout=60, what="a silent agent")
+        machine.api.verb(VM, "pause")  # nothing of the guest's life waits for its agent
+        machine.api.until("vm", VM, is_true("Paused"), timeout=60, what=f"vm {VM} is Paused")
+        machine.api.verb(VM, "unpause")
+        machine.api.ready("vm", VM, timeout=60)
         guest.run("kill -CONT $(cat /run/qemu-ga.pid); kill $(cat /run/qemu-ga.pid)")
-    machine("wait", "vm", VM, "--for=condition=AgentConnected=False", "--timeout=180s", timeout=190)
+    machine.api.until("vm", VM, is_true("AgentConnected", "False"), timeout=180, what=f"vm {VM} is AgentConnected")
 
-    done = machine.try_run("get", "--raw", path(machine))
-    assert "no guest agent is connected" in done.stderr
+    assert "no guest agent is connected" in refusal(machine)
     assert status(machine)["guest"]["hostname"] == "testguest"  # what it said last
 
 
 def test_a_machine_that_is_off_has_nothing_to_tell(machine: Kubectl) -> None:
-    machine("virt", "stop", VM)
-    machine("wait", "vm", VM, "--for=jsonpath={.status.phase}=Stopped", "--timeout=120s", timeout=130)
+    machine.api.verb(VM, "stop")
+    machine.api.until("vm", VM, in_phase("Stopped"), timeout=120, what=f"vm {VM} is Stopped")
 
-    done = machine.try_run("get", "--raw", path(machine))
-
-    assert "it is not running (phase Stopped)" in done.stderr
+    assert "it is not running (phase Stopped)" in refusal(machine)
     assert "guest" not in status(machine)
     assert not [each for each in status(machine)["conditions"] if each["type"] == "AgentConnected"]

@@ -16,14 +16,16 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta import errors
 from apiserver.apis.virt import names, network
 from apiserver.apis.virt.network import GUEST, GUEST6
 from tests.cluster import processes
-from tests.cluster.kube import Console, Kubectl, KubectlError, console, eventually
+from tests.cluster.api import condition_of, has, in_phase
+from tests.cluster.kube import Console, Kubectl, console, eventually
 from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.serving import BOTH, addresses_in, service_addresses, wait_for_addresses
-from tests.cluster.test_probes import ready
-from tests.cluster.test_services import addresses_of
+from tests.cluster.test_probes import readiness
+from tests.cluster.test_services import leads_to
 from tests.host.handler import breakout
 from tests.testbed import kubectl as testbed_kubectl
 
@@ -34,15 +36,12 @@ def start(kubectl: Kubectl, name: str, *interfaces: dict[str, Any]) -> dict[str,
     manifest = linux_vm(name)
     if interfaces:
         manifest["spec"]["domain"]["devices"]["interfaces"] = list(interfaces)
-    kubectl.apply(manifest)
-    kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=90s", timeout=100)
-    vm: dict[str, Any] = kubectl.json("get", "vm", name)
-    return vm
+    kubectl.api.apply(manifest)
+    return kubectl.api.ready("vm", name, timeout=90)
 
 
 def pod_of(kubectl: Kubectl, vm: dict[str, Any]) -> dict[str, Any]:
-    pod: dict[str, Any] = kubectl.json("get", "pod", vm["status"]["podName"])
-    return pod
+    return kubectl.api.get("pod", vm["status"]["podName"])
 
 
 def launcher_of(pod: dict[str, Any]) -> int:
@@ -135,17 +134,11 @@ def test_a_dhcp_server_that_dies_is_started_again_and_told_and_the_guest_goes_on
     killed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert ":67" in killed or ":bootps" in killed, killed
 
-    def told() -> dict[str, str]:
-        found = kubectl.json("get", "vm", "net-other")["status"]["conditions"]
-        return next((each for each in found if each["type"] == "NetworkReady"), {})
-
-    def events() -> set[str]:
-        return {each["reason"] for each in kubectl.json("get", "events")["items"] if each["involvedObject"]["name"] == "net-other"}
-
-    eventually(lambda: told().get("reason") == "DHCPRestarted", timeout=60, what="the server's restart")
-    assert told()["status"] == "True"
-    assert "the guest's DHCP server died and was started again, once in this pod" in told()["message"]
-    eventually(lambda: "DHCPRestarted" in events(), timeout=60, what="the Event")
+    restarted = kubectl.api.until("vm", "net-other", has("NetworkReady", reason="DHCPRestarted"), timeout=60, what="the server's restart")
+    told = condition_of(restarted, "NetworkReady")
+    assert told["status"] == "True"
+    assert "the guest's DHCP server died and was started again, once in this pod" in told["message"]
+    kubectl.api.events("DHCPRestarted", of="net-other", timeout=60)
     with at_prompt(kubectl, "net-other", "net-asker") as (server, client):
 
         def is_reached() -> None:
@@ -155,7 +148,7 @@ def test_a_dhcp_server_that_dies_is_started_again_and_told_and_the_guest_goes_on
         is_reached()  # with the lease that it has
         assert "obtained" in server.run("udhcpc -i eth0 -n -q -s /usr/share/udhcpc/default.script 2>&1")
         is_reached()
-    after = kubectl.json("get", "vm", "net-other")["status"]
+    after = kubectl.api.get("vm", "net-other")["status"]
     assert (after["podName"], after["attempt"]) == (other["status"]["podName"], other["status"]["attempt"])
 
 
@@ -164,7 +157,7 @@ def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker
     card = {"name": "default", "ports": [{"name": "greeting", "port": 8080}]}
     server = start(kubectl, "net-ports", card)
     spec = {"selector": {names.VM_NAME_LABEL: "net-ports"}, "ports": [{"port": 80, "targetPort": "greeting"}], **BOTH}
-    kubectl.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "greeter"}, "spec": spec})
+    kubectl.api.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "greeter"}, "spec": spec})
     services, pods = service_addresses(kubectl, "greeter"), addresses_in(pod_of(kubectl, server))
     with at_prompt(kubectl, "net-ports", "net-asker") as (guest, client):
         for each in (guest, client):
@@ -184,7 +177,7 @@ def test_a_guest_in_its_pods_place_has_its_address_and_stays_where_it_is(kubectl
     assert seen["ipAddress"] == bridged["status"]["podIP"] == pods[0]
     assert tuple(seen["ipAddresses"]) == pods
     spec = {"selector": {names.VM_NAME_LABEL: "net-bridged"}, "ports": [{"port": 80, "targetPort": 8080}], **BOTH}
-    kubectl.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bridged"}, "spec": spec})
+    kubectl.api.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bridged"}, "spec": spec})
     services = service_addresses(kubectl, "bridged")
     with at_prompt(kubectl, "net-bridged", "net-asker") as (guest, client):
         wait_for_both(client)
@@ -195,7 +188,7 @@ def test_a_guest_in_its_pods_place_has_its_address_and_stays_where_it_is(kubectl
             wait_for_answer(client, "hello-from-the-guest", pod)
             wait_for_answer(client, "hello-from-the-guest", service, 80)
             assert pings(guest, client_address)
-    (told,) = (each for each in kubectl.json("get", "vm", "net-bridged")["status"]["conditions"] if each["type"] == "Migratable")
+    told = condition_of(kubectl.api.get("vm", "net-bridged"), "Migratable")
     assert told["status"] == "False"
     assert "has its pod's address" in told["message"]
 
@@ -210,11 +203,11 @@ def policy(kind: str, *allowed: str) -> dict[str, Any]:
 
 def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl, asker: dict[str, Any]) -> None:
     """Goes on with the guests of the test before, of which one serves."""
-    pods, clients = addresses_in(pod_of(kubectl, kubectl.json("get", "vm", "net-bridged"))), addresses_in(pod_of(kubectl, asker))
+    pods, clients = addresses_in(pod_of(kubectl, kubectl.api.get("vm", "net-bridged"))), addresses_in(pod_of(kubectl, asker))
     probe = {"httpGet": {"port": 8088, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
-    kubectl("patch", "vm", "net-bridged", "--type=merge", "-p", json.dumps({"spec": {"readinessProbe": probe}}))
-    eventually(lambda: ready(kubectl, "net-bridged") == ("False", "ReadinessProbeFailed"), timeout=60, what="a guest that is not ready")
-    eventually(lambda: addresses_of(kubectl, "bridged") == set(), timeout=90, what="a Service without the guest")
+    kubectl.api.patch("vm", "net-bridged", {"spec": {"readinessProbe": probe}})
+    readiness(kubectl, "net-bridged", "False", "ReadinessProbeFailed")
+    leads_to(kubectl, "bridged", set())
     with at_prompt(kubectl, "net-bridged", "net-asker") as (guest, client):
 
         def is_answered() -> bool:
@@ -223,21 +216,21 @@ def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl
         def reaches() -> bool:
             return any(pings(guest, each, 1) for each in clients)
 
-        kubectl.apply(policy("Ingress"))
+        kubectl.api.apply(policy("Ingress"))
         eventually(lambda: not is_answered(), timeout=60, what="a guest that nobody reaches")
         guest.run("mkdir -p /www && echo here >/www/index.html && httpd -p 8088 -h /www")
-        eventually(lambda: ready(kubectl, "net-bridged") == ("True", "GuestRunning"), timeout=60, what="its node, which still does")
-        eventually(lambda: addresses_of(kubectl, "bridged") == set(pods), timeout=90, what="the Service's addresses")
+        readiness(kubectl, "net-bridged", "True", "GuestRunning")  # by its node, which still reaches it
+        leads_to(kubectl, "bridged", set(pods))
         assert not is_answered()
-        kubectl.apply(policy("Ingress", "net-asker"))
+        kubectl.api.apply(policy("Ingress", "net-asker"))
         for each in pods:
             wait_for_answer(client, "hello-from-the-guest", each)
 
         eventually(reaches, timeout=60, what="an answer before there is a policy")
-        kubectl.apply(policy("Egress"))
+        kubectl.api.apply(policy("Egress"))
         eventually(lambda: not reaches(), timeout=60, what="a guest that reaches nobody")
         assert not reaches()
-        kubectl.apply(policy("Egress", "net-asker"))
+        kubectl.api.apply(policy("Egress", "net-asker"))
         for each in clients:
             eventually(functools.partial(pings, guest, each, 1), timeout=60, what=f"an answer of {each}")
 
@@ -287,21 +280,23 @@ def test_no_program_of_virt_handlers_reads_what_a_guest_sends(kubectl: Kubectl, 
         assert found
         return all(any(each in command for each in ours) for command in found.values())
 
-    for handler in kubectl.within("kubevirt").json("get", "pods", "-l", "kubevirt.io=virt-handler")["items"]:
+    for handler in kubectl.within("kubevirt").api.list("pods", label_selector="kubevirt.io=virt-handler"):
         eventually(functools.partial(is_alone, handler), timeout=60, what=f"no program but {ours} in {handler['metadata']['name']}")
 
 
 def test_a_guest_that_moved_is_kept_to_its_addresses_there(kubectl: Kubectl, asker: dict[str, Any]) -> None:
     with at_prompt(kubectl, "net-asker") as (guest,):
         wait_for_both(guest)
-    made = kubectl.create(migration("net-asker"))
+    made = kubectl.api.create(migration("net-asker"))
     name = made["metadata"]["name"]
-    eventually(lambda: kubectl.json("get", "migration", name).get("status", {}).get("phase") == "Succeeded", timeout=300, what="the move")
-    moved = kubectl.json("get", "vm", "net-asker")
+    kubectl.api.until("migration", name, in_phase("Succeeded"), timeout=300, what="the move")
+    moved = kubectl.api.get("vm", "net-asker")
     assert moved["status"]["podName"] != asker["status"]["podName"]
     pod = pod_of(kubectl, moved)
-    eventually(
-        lambda: tuple(kubectl.json("get", "vm", "net-asker")["status"]["interfaces"][0]["ipAddresses"]) == addresses_in(pod),
+    kubectl.api.until(
+        "vm",
+        "net-asker",
+        lambda found: tuple(found["status"]["interfaces"][0]["ipAddresses"]) == addresses_in(pod),
         timeout=60,
         what="the addresses of the other pod",
     )
@@ -324,6 +319,6 @@ def test_a_guest_that_moved_is_kept_to_its_addresses_there(kubectl: Kubectl, ask
 def test_a_machine_cannot_have_its_gateways_address(kubectl: Kubectl) -> None:
     vm = linux_vm("net-gateway")
     vm["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "mac": "02:00:00:00:00:01"}]
-    with pytest.raises(KubectlError, match=r"spec.domain.devices.interfaces\[0\].mac: Invalid value"):
-        kubectl.apply(vm)
+    with pytest.raises(errors.Invalid, match=r"spec.domain.devices.interfaces\[0\].mac: Invalid value"):
+        kubectl.api.apply(vm)
     assert "02:00:00:00:00:01" not in kubectl("explain", "vm.spec.domain.devices.interfaces.mac")

@@ -6,13 +6,15 @@ plugin says of it reaches libvirt, or is missed by the field's path.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from tests.cluster.device_plugin import DOMAIN, offered
-from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import linux_vm
+from tests.cluster.kube import Kubectl
+from tests.cluster.manifests import tiny_vm
 from tests.testbed import layout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -22,29 +24,29 @@ ABSENT = "0000:ff:1f.7"
 
 
 def with_device(name: str, resource: str) -> dict[str, Any]:
-    vm = linux_vm(name, runStrategy="Once")
+    vm = tiny_vm(name, runStrategy="Once")
     vm["spec"]["domain"]["devices"]["hostDevices"] = [{"name": "card", "deviceName": f"{DOMAIN}/{resource}"}]
     return vm
 
 
-def allocatable(kubectl: Kubectl, resource: str) -> int:
-    return int(kubectl.json("get", "node", NODE.name)["status"]["allocatable"].get(f"{DOMAIN}/{resource}", "0"))
+def has_resources(node: dict[str, Any], names: Iterable[str]) -> bool:
+    return all(int(node["status"]["allocatable"].get(f"{DOMAIN}/{each}", "0")) for each in names)
 
 
-def failed(kubectl: Kubectl, name: str) -> dict[str, Any] | None:
-    attempts = kubectl.json("get", "vm", name).get("status", {}).get("attempts", [])
-    return attempts[-1] if attempts and attempts[-1].get("result") == "Failed" else None
+def failed(kubectl: Kubectl, name: str, what: str) -> dict[str, Any]:
+    """Return a machine's last attempt once it has failed."""
+    vm = kubectl.api.until("vm", name, lambda vm: vm["status"]["attempts"][-1]["result"] == "Failed", timeout=120, what=what)
+    return dict(vm["status"]["attempts"][-1])
 
 
 def test_a_machine_comes_to_the_node_of_its_device_and_its_plugins_word_is_what_counts(kubectl: Kubectl, testguest: None) -> None:
     del testguest
     with offered(NODE, {"card": {"PCI_RESOURCE_DEVICES_EXAMPLE_ORG_CARD": ABSENT}, "mute": {}}):
-        eventually(
-            lambda: allocatable(kubectl, "card") and allocatable(kubectl, "mute"), timeout=90, what="the kubelet knows the resources"
-        )
-        kubectl.apply(with_device("named", "card"), with_device("mute", "mute"))
-        named = eventually(lambda: failed(kubectl, "named"), timeout=120, what="libvirt refuses a device that is not there")
-        mute = eventually(lambda: failed(kubectl, "mute"), timeout=120, what="virt-launcher misses the address")
+        known = functools.partial(has_resources, names=("card", "mute"))
+        kubectl.api.until("node", NODE.name, known, timeout=90, what="the kubelet knows the resources")
+        kubectl.api.apply(with_device("named", "card"), with_device("mute", "mute"))
+        named = failed(kubectl, "named", "libvirt refuses a device that is not there")
+        mute = failed(kubectl, "mute", "virt-launcher misses the address")
     assert {named["nodeName"], mute["nodeName"]} == {NODE.name}
     assert "devices.hostDevices" not in named["message"], named
     assert "pci" in named["message"].lower(), named
@@ -55,11 +57,10 @@ def test_a_machine_comes_to_the_node_of_its_device_and_its_plugins_word_is_what_
 
 
 def test_a_machine_whose_device_no_node_has_says_so(kubectl: Kubectl) -> None:
-    kubectl.apply(with_device("nowhere", "nowhere"))
+    kubectl.api.apply(with_device("nowhere", "nowhere"))
 
-    def told() -> str:
-        conditions = kubectl.json("get", "vm", "nowhere").get("status", {}).get("conditions", [])
-        return " ".join(each.get("message", "") for each in conditions)
+    def is_told(vm: dict[str, Any]) -> bool:
+        return any(f"Insufficient {DOMAIN}/nowhere" in each.get("message", "") for each in vm["status"]["conditions"])
 
-    eventually(lambda: f"Insufficient {DOMAIN}/nowhere" in told(), timeout=60, what="the scheduler's word")
-    kubectl("delete", "vm", "nowhere", "--timeout=60s", timeout=70)
+    kubectl.api.until("vm", "nowhere", is_told, timeout=60, what="the scheduler's word")
+    kubectl.api.delete("vm", "nowhere", timeout=60)

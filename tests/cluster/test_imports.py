@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.cluster import test_claims
-from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.api import condition_of, has, in_phase
+from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, linux_vm, shared_claim, with_disks
 from tests.cluster.test_testbed import a_pod
 from tests.testbed import kubectl as testbed_kubectl
@@ -29,61 +30,55 @@ def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, 
     vm = linux_vm("imported")
     del vm["spec"]["domain"]["firmware"]
     source = {"name": "imported", "import": {"http": {"url": f"{URL}?signature=secret"}}}
-    kubectl.apply(shared_claim("imported"))
-    kubectl.apply(with_disks(vm, {"name": "root", "type": "PersistentVolumeClaim", "source": source}))
+    kubectl.api.apply(shared_claim("imported"))
+    kubectl.api.apply(with_disks(vm, {"name": "root", "type": "PersistentVolumeClaim", "source": source}))
 
-    def failure() -> str:
-        conditions = kubectl.json("get", "vm", "imported").get("status", {}).get("conditions", [])
-        return next((each["message"] for each in conditions if each["type"] == "DisksReady" and each["reason"] == "ImportFailed"), "")
-
-    told = eventually(failure, timeout=120, what="condition DisksReady with reason ImportFailed")
-    assert told.startswith(f"disk 'root': {URL}: ")  # nobody of this name, and no query
+    failed = kubectl.api.until("vm", "imported", has("DisksReady", reason="ImportFailed"), timeout=120, what="DisksReady is ImportFailed")
+    assert condition_of(failed, "DisksReady")["message"].startswith(f"disk 'root': {URL}: ")  # nobody of this name, and no query
     assert "ImportFailed" in kubectl("get", "vm", "imported")
-    (status,) = kubectl.json("get", "vm", "imported")["status"]["imports"]
+    (status,) = kubectl.api.get("vm", "imported")["status"]["imports"]
     assert (status["disk"], status["phase"]) == ("root", "Retrying")
 
-    kubectl.create(a_server())
+    kubectl.api.create(a_server())
     kubectl("create", "service", "clusterip", "images", "--tcp=80:8080")
-    kubectl("wait", "vm", "imported", "--for=condition=Ready", "--timeout=300s", timeout=310)
+    kubectl.api.ready("vm", "imported", timeout=300)
     with console(kubectl, "imported") as guest:
         guest.expect("GUEST-READY", timeout=180)
         assert "vda" in guest.run("cat /proc/partitions")
-    found = kubectl.json("get", "vm", "imported")["status"]
+    found = kubectl.api.get("vm", "imported")["status"]
     assert "imports" not in found
-    reasons = {each["reason"] for each in kubectl.json("get", "events")["items"] if each["involvedObject"]["name"] == "imported"}
+    reasons = {each["reason"] for each in kubectl.api.list("events") if each["involvedObject"]["name"] == "imported"}
     assert {"ImportStarted", "ImportFailed", "ImportSucceeded", "Started"} <= reasons
-    assert "signature=" not in str(kubectl.json("get", "events")["items"])
+    assert "signature=" not in str(kubectl.api.list("events"))
 
-    kubectl("delete", "pod", "images", "--wait=true")  # nobody asks it again
-    kubectl("virt", "stop", "imported")
-    eventually(lambda: kubectl.json("get", "vm", "imported")["status"]["phase"] == "Stopped", timeout=90, what="phase Stopped")
-    kubectl("virt", "start", "imported")
-    kubectl("wait", "vm", "imported", "--for=condition=Ready", "--timeout=120s", timeout=130)
+    kubectl.api.delete("pod", "images", timeout=60)  # nobody asks it again
+    kubectl.api.verb("imported", "stop")
+    kubectl.api.until("vm", "imported", in_phase("Stopped"), timeout=90, what="phase Stopped")
+    kubectl.api.verb("imported", "start")
+    kubectl.api.ready("vm", "imported", timeout=120)
 
 
 @pytest.mark.cluster
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="needs devices of the test bed's nodes")
 def test_a_guest_boots_from_a_block_device_that_an_image_was_downloaded_into(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
-    kubectl.create(a_server())
+    kubectl.api.create(a_server())
     kubectl.try_run("create", "service", "clusterip", "images", "--tcp=80:8080")
     with test_claims.device(kubectl, tmp_path, mebibytes=128) as claim:
         vm = linux_vm("imported-block")
         del vm["spec"]["domain"]["firmware"]
         source = {"name": claim, "import": {"http": {"url": URL}}}
-        kubectl.apply(with_disks(vm, {"name": "root", "type": "PersistentVolumeClaim", "source": source}))
+        kubectl.api.apply(with_disks(vm, {"name": "root", "type": "PersistentVolumeClaim", "source": source}))
         try:
-            kubectl("wait", "vm", "imported-block", "--for=condition=Ready", "--timeout=300s", timeout=310)
+            kubectl.api.ready("vm", "imported-block", timeout=300)
             with console(kubectl, "imported-block") as guest:
                 guest.expect("GUEST-READY", timeout=180)
                 assert str(128 << 10) in guest.run("cat /proc/partitions")
-            kubectl("delete", "pod", "images", "--wait=true")  # nobody asks it again
-            kubectl("virt", "stop", "imported-block")
-            eventually(
-                lambda: kubectl.json("get", "vm", "imported-block")["status"]["phase"] == "Stopped", timeout=90, what="phase Stopped"
-            )
-            kubectl("virt", "start", "imported-block")
-            kubectl("wait", "vm", "imported-block", "--for=condition=Ready", "--timeout=120s", timeout=130)
+            kubectl.api.delete("pod", "images", timeout=60)  # nobody asks it again
+            kubectl.api.verb("imported-block", "stop")
+            kubectl.api.until("vm", "imported-block", in_phase("Stopped"), timeout=90, what="phase Stopped")
+            kubectl.api.verb("imported-block", "start")
+            kubectl.api.ready("vm", "imported-block", timeout=120)
         finally:
-            kubectl("delete", "vm", "imported-block", "--timeout=120s", timeout=130)
+            kubectl.api.delete("vm", "imported-block", timeout=120)
             kubectl("delete", "pod", "images", "--ignore-not-found", "--wait=true")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 import pytest
 
@@ -13,11 +13,15 @@ from apiserver.apis.virt import layout
 from apiserver.endpoints.verbs.streamlimits import StreamLimits
 from handler.streams.limits import Limits
 from tests.cluster.kube import Console, Kubectl, console, eventually
-from tests.cluster.manifests import GUEST_IMAGE, linux_vm, with_disks
+from tests.cluster.manifests import GUEST_IMAGE, linux_vm, tiny_vm, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 VM: Final = "bounded"
+EVICTIONS: Final = timedelta(seconds=10)
+"""Period in which a kubelet judges what it saw of volumes, and evicts."""
+FILLED_BYTES: Final = 8 << 20
+"""Least size of what the guest writes over its disk."""
 REPLICAS: Final = 2
 """Of virt-api, by the chart's default."""
 
@@ -31,14 +35,14 @@ def image_disk(limit: str) -> dict[str, object]:
 def machine(kubectl: Kubectl, testguest: None) -> Iterator[Kubectl]:
     """A running machine with a disk of its pod's."""
     del testguest
-    kubectl.apply(with_disks(linux_vm(VM), image_disk("1Gi")))
-    kubectl("wait", "vm", VM, "--for=condition=Ready", "--timeout=90s", timeout=100)
+    kubectl.api.apply(with_disks(linux_vm(VM), image_disk("1Gi")))
+    kubectl.api.ready("vm", VM, timeout=90)
     yield kubectl
-    kubectl("delete", "vm", VM, "--timeout=60s", timeout=70)
+    kubectl.api.delete("vm", VM, timeout=60)
 
 
 def pod_of(kubectl: Kubectl) -> str:
-    return str(kubectl.json("get", "vm", VM)["status"]["podName"])
+    return str(kubectl.api.get("vm", VM)["status"]["podName"])
 
 
 def test_a_guest_runs_in_a_pod_whose_root_is_read_only_and_can_write_to_nothing_but_its_volumes(machine: Kubectl) -> None:
@@ -71,52 +75,64 @@ def test_a_volume_in_memory_takes_its_size_and_no_more_and_the_guest_goes_on(mac
     machine("exec", pod, "--", "rm", f"{layout.CACHE_DIRECTORY}/filled")
 
 
+def looked_at(kubectl: Kubectl, least: int) -> datetime | None:
+    """Return when the kubelet last looked at the volume of the machine's overlays, if it saw so many bytes in it."""
+    status = kubectl.api.get("vm", VM)["status"]
+    pods = kubectl.api.request("GET", f"/api/v1/nodes/{status['nodeName']}/proxy/stats/summary")["pods"]
+    volumes = next((each.get("volume", ()) for each in pods if each["podRef"]["name"] == status["podName"]), ())
+    found: dict[str, Any] = next((each for each in volumes if each["name"] == layout.OVERLAYS_VOLUME), {})
+    return datetime.fromisoformat(found["time"]) if found.get("usedBytes", 0) >= least else None
+
+
 def test_a_guest_that_fills_its_disk_is_not_evicted_for_it(machine: Kubectl) -> None:
     pod = pod_of(machine)
     with console(machine, VM) as guest:
         guest.run("dd if=/dev/zero of=/dev/vda bs=64k 2>/dev/null; sync", timeout=120)
-    time.sleep(75)  # kubelets look at volumes once a minute, and ten seconds later at what they saw
-    found = machine.json("get", "pod", pod)
+    written = int(machine("exec", pod, "--", "du", "--summarize", "--block-size=1", layout.OVERLAYS_DIRECTORY).split()[0])
+    assert written > FILLED_BYTES
+    seen = eventually(lambda: looked_at(machine, written), timeout=150, what="the kubelet has seen how much the guest wrote")
+    judged = seen + 2 * EVICTIONS
+    eventually(lambda: (looked_at(machine, written) or seen) > judged, timeout=120, what="the kubelet has judged what it saw, twice")
+    found = machine.api.get("pod", pod)
     assert found["status"]["phase"] == "Running", found["status"]
-    assert machine.json("get", "vm", VM)["status"]["phase"] == "Running"
+    assert machine.api.get("vm", VM)["status"]["phase"] == "Running"
 
 
 def test_an_image_that_is_larger_than_its_limit_does_not_start_and_says_what_to_set(kubectl: Kubectl, testguest: None) -> None:
     del testguest
-    kubectl.apply(with_disks(linux_vm("too-large", runStrategy="Once"), image_disk("1Mi")))
+    kubectl.api.apply(with_disks(tiny_vm("too-large", runStrategy="Once"), image_disk("1Mi")))
     try:
-
-        def told() -> str:
-            attempts = kubectl.json("get", "vm", "too-large").get("status", {}).get("attempts") or [{}]
-            return str(attempts[-1].get("message") or "")
-
-        message = eventually(told, timeout=90, what="the reason of the failed start")
+        vm = kubectl.api.until(
+            "vm", "too-large", lambda vm: vm["status"]["attempts"][-1]["message"], timeout=90, what="the reason of the failed start"
+        )
+        message = vm["status"]["attempts"][-1]["message"]
         assert "source.sizeLimit is 1048576" in message
         assert "Set sizeLimit to" in message
     finally:
-        kubectl("delete", "vm", "too-large", "--timeout=60s", timeout=70)
+        kubectl.api.delete("vm", "too-large", timeout=60)
 
 
 def test_a_pod_that_grows_beyond_its_overlays_volume_is_evicted(kubectl: Kubectl, testguest: None) -> None:
     """What a QEMU that was taken over can do; the guest itself cannot."""
     del testguest
-    kubectl.apply(with_disks(linux_vm("greedy", runStrategy="Once"), image_disk("256Mi")))
+    kubectl.api.apply(with_disks(tiny_vm("greedy", runStrategy="Once"), image_disk("256Mi")))
     try:
-        kubectl("wait", "vm", "greedy", "--for=condition=Ready", "--timeout=90s", timeout=100)
-        pod = str(kubectl.json("get", "vm", "greedy")["status"]["podName"])
+        pod = str(kubectl.api.ready("vm", "greedy", timeout=90)["status"]["podName"])
         kubectl.try_run("exec", pod, "--", "sh", "-c", f"head -c 600M /dev/zero >{layout.OVERLAYS_DIRECTORY}/filled", timeout=120)
 
-        def evicted() -> bool:
-            done = kubectl.try_run("get", "pod", pod, "-o", "jsonpath={.status.reason}")
-            return done.returncode != 0 or done.stdout == "Evicted"
-
-        eventually(evicted, timeout=150, what="the eviction")
+        kubectl.api.until_list(
+            "pods",
+            lambda found: not found or found[0]["status"].get("reason") == "Evicted",
+            field_selector=f"metadata.name={pod}",
+            timeout=150,
+            what="the eviction",
+        )
     finally:
-        kubectl("delete", "vm", "greedy", "--timeout=60s", timeout=70)
+        kubectl.api.delete("vm", "greedy", timeout=60)
 
 
 def test_one_console_too_many_is_refused_before_it_opens_and_others_keep_theirs(machine: Kubectl) -> None:
-    machine.apply(
+    machine.api.apply(
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.cluster import processes
-from tests.cluster.kube import Console, Kubectl, console, eventually
+from tests.cluster.api import condition_of, has
+from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import linux_vm, migration, shared_claim, with_disks
 from tests.cluster.serving import a_service
 from tests.cluster.test_migrations import final_phase, other_node
@@ -93,26 +94,23 @@ def target(unit: Path) -> Iterator[IscsiTarget]:
         found.__exit__()
 
 
-def disks_ready(kubectl: Kubectl) -> tuple[str, str]:
-    """Return reason and message of the machine's condition about its disks."""
-    conditions = (kubectl.json("get", "vm", "served").get("status") or {}).get("conditions") or ()
-    return next(((each.get("reason", ""), each.get("message", "")) for each in conditions if each["type"] == "DisksReady"), ("", ""))
-
-
 def told(kubectl: Kubectl, *words: str) -> str:
     """Return what the condition says once it is that the servers of these disks do not answer."""
 
-    def look() -> str:
-        reason, message = disks_ready(kubectl)
-        return message if reason == "DiskServerSilent" and all(each in message for each in words) else ""
+    def is_told(vm: dict[str, Any]) -> bool:
+        condition = condition_of(vm, "DisksReady")
+        return condition["reason"] == "DiskServerSilent" and all(each in condition["message"] for each in words)
 
-    return str(eventually(look, timeout=180, what=f"condition DisksReady with reason DiskServerSilent for {words}"))
+    vm = kubectl.api.until("vm", "served", is_told, timeout=180, what=f"DisksReady is DiskServerSilent for {words}")
+    return str(condition_of(vm, "DisksReady")["message"])
 
 
 def goes_on(kubectl: Kubectl, guest: Console) -> None:
     guest.expect("COPIED 0", timeout=180)
-    eventually(lambda: disks_ready(kubectl)[0] != "DiskServerSilent", timeout=60, what="the condition that all servers answer")
-    kubectl("wait", "vm", "served", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    kubectl.api.until(
+        "vm", "served", lambda vm: not has("DisksReady", reason="DiskServerSilent")(vm), timeout=60, what="all servers answer"
+    )
+    kubectl.api.ready("vm", "served", timeout=90)
 
 
 def test_disks_of_servers_move_with_a_guest_and_outlive_their_servers(
@@ -123,14 +121,14 @@ def test_disks_of_servers_move_with_a_guest_and_outlive_their_servers(
     vm = with_disks(linux_vm("served"), {"name": "data", "type": "NBD", "source": nbd}, {"name": "unit", "type": "ISCSI", "source": iscsi})
     service = a_service("nbd", "nbd")
     service["spec"]["ports"] = [{"port": 10809}]
-    kubectl.apply(*secrets(), shared_claim("nbd"), service, vm)
+    kubectl.api.apply(*secrets(), shared_claim("nbd"), service, vm)
     waits = told(kubectl, "'data'", "'unit'")
     assert "NBD server nbd port 10809 does not answer" in waits
     assert "WaitingForServer" in kubectl("get", "vm", "served")
 
     target.start()
-    kubectl.create(a_server())
-    kubectl("wait", "vm", "served", "--for=condition=Ready", "--timeout=240s", timeout=250)
+    kubectl.api.create(a_server())
+    kubectl.api.ready("vm", "served", timeout=240)
     with console(kubectl, "served") as guest:
         guest.expect("GUEST-READY", timeout=180)
         assert "from-nbd" in guest.run("head -c 8 /dev/vda")
@@ -139,19 +137,19 @@ def test_disks_of_servers_move_with_a_guest_and_outlive_their_servers(
         guest.run("echo before-the-move | dd of=/dev/vda conv=fsync; echo before-the-move | dd of=/dev/vdb conv=fsync")
     assert unit.read_bytes().startswith(b"before-the-move")
 
-    node = kubectl.json("get", "vm", "served")["status"]["nodeName"]
-    made = kubectl.create(migration("served", node=other_node(kubectl, node)))
+    node = kubectl.api.get("vm", "served")["status"]["nodeName"]
+    made = kubectl.api.create(migration("served", node=other_node(kubectl, node)))
     assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
     with console(kubectl, "served") as guest:
         assert "before-the-move" in guest.run("dd if=/dev/vda iflag=direct bs=512 count=1 2>/dev/null | head -c 15")
         guest.run("echo after-the-move | dd of=/dev/vdb conv=fsync")
         assert unit.read_bytes().startswith(b"after-the-move")
 
-        processes.kill(kubectl.json("get", "pod", "nbd"), containing="qemu-nbd")
+        processes.kill(kubectl.api.get("pod", "nbd"), containing="qemu-nbd")
         guest.type("echo while-away | dd of=/dev/vda conv=fsync; echo CO''PIED $?\n")
         assert "'unit'" not in told(kubectl, "disk 'data': NBD server nbd port 10809 does not answer")
-        kubectl("delete", "pod", "nbd", "--wait=true")
-        kubectl.create(a_server())
+        kubectl.api.delete("pod", "nbd", timeout=60)
+        kubectl.api.create(a_server())
         goes_on(kubectl, guest)
         assert "while-away" in guest.run("dd if=/dev/vda iflag=direct bs=512 count=1 2>/dev/null | head -c 10")
 

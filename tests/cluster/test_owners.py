@@ -14,8 +14,8 @@ import pytest
 
 from apiserver.apis.virt import layout, names
 from tests.cluster import patching, processes
-from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import GUEST_IMAGE, linux_vm
+from tests.cluster.kube import Kubectl, console
+from tests.cluster.manifests import GUEST_IMAGE, tiny_vm
 from tests.testbed import release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -48,16 +48,14 @@ def tenant(kubectl: Kubectl, testguest: None) -> Tenant:
 
 
 def vm_of(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = kubectl.json("get", "vm", name)
-    return found
+    return kubectl.api.get("vm", name)
 
 
 def started(kubectl: Kubectl, name: str, **spec: Any) -> tuple[dict[str, Any], Pod]:
     """Start a machine; return it and its pod."""
-    kubectl.apply(linux_vm(name, **spec))
-    kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=90s", timeout=100)
-    vm = vm_of(kubectl, name)
-    return vm, kubectl.json("get", "pod", vm["status"]["podName"])
+    kubectl.api.apply(tiny_vm(name, **spec))
+    vm = kubectl.api.ready("vm", name, timeout=90)
+    return vm, kubectl.api.get("pod", vm["status"]["podName"])
 
 
 def stranger(name: str, vm: dict[str, Any], *, owned: bool) -> Pod:
@@ -102,11 +100,7 @@ def stranger(name: str, vm: dict[str, Any], *, owned: bool) -> Pod:
 
 def pods_made_for(kubectl: Kubectl, name: str) -> set[str]:
     """Return the uids of the pods of a machine, by their names, whatever they bear."""
-    return {
-        each["metadata"]["uid"]
-        for each in kubectl.json("get", "pods")["items"]
-        if each["metadata"]["name"].startswith(f"virt-launcher-{name}-")
-    }
+    return {each["metadata"]["uid"] for each in kubectl.api.list("pods") if each["metadata"]["name"].startswith(f"virt-launcher-{name}-")}
 
 
 def stays_alone(kubectl: Kubectl, name: str, pod: Pod) -> None:
@@ -124,18 +118,18 @@ def test_a_strangers_pod_with_all_labels_is_neither_adopted_nor_waited_for(
 ) -> None:
     elsewhere = make_namespace("stranger")
     other = Tenant(elsewhere)
-    kubectl.apply(linux_vm("adopting", runStrategy="Halted"))
+    kubectl.api.apply(tiny_vm("adopting", runStrategy="Halted"))
     vm = vm_of(kubectl, "adopting")
     made = other.create(stranger(names.launcher_pod_name("adopting", vm["metadata"]["uid"], 1), vm, owned=False))
-    elsewhere("wait", "pod", made["metadata"]["name"], "--for=condition=Ready", "--timeout=120s", timeout=130)
+    elsewhere.api.ready("pod", made["metadata"]["name"], timeout=120)
 
-    kubectl("virt", "start", "adopting")
-    kubectl("wait", "vm", "adopting", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    kubectl.api.verb("adopting", "start")
+    kubectl.api.ready("vm", "adopting", timeout=90)
 
-    own = kubectl.json("get", "pod", vm_of(kubectl, "adopting")["status"]["podName"])
+    own = kubectl.api.get("pod", vm_of(kubectl, "adopting")["status"]["podName"])
     assert vm_of(kubectl, "adopting")["status"]["podUID"] == own["metadata"]["uid"] != made["metadata"]["uid"]
-    kubectl("delete", "vm", "adopting", "--timeout=90s", timeout=100)
-    assert "deletionTimestamp" not in elsewhere.json("get", "pod", made["metadata"]["name"])["metadata"]
+    kubectl.api.delete("vm", "adopting", timeout=90)
+    assert "deletionTimestamp" not in elsewhere.api.get("pod", made["metadata"]["name"])["metadata"]
 
 
 @pytest.mark.parametrize("mark", ["labels", "owner", "both"])
@@ -152,13 +146,13 @@ def test_marks_taken_off_the_own_pod_lead_to_no_second_one(kubectl: Kubectl, ten
 
     stays_alone(kubectl, name, pod)
     with console(kubectl, name) as guest:
-        guest.type("\n")
-        guest.expect(r"(?m)[#$] ", timeout=60)
+        guest.type("echo still-here\n")
+        guest.expect("still-here", timeout=60)
     assert "PodNotMarked" in kubectl("describe", "vm", name)
-    kubectl("virt", "restart", name)
-    eventually(lambda: vm_of(kubectl, name)["status"]["podUID"] != pod["metadata"]["uid"], timeout=90, what="another attempt")
+    kubectl.api.verb(name, "restart")
+    kubectl.api.until("vm", name, lambda vm: vm["status"]["podUID"] != pod["metadata"]["uid"], timeout=90, what="another attempt")
     assert processes.of_pod(pod) == {}
-    kubectl("delete", "vm", name, "--timeout=90s", timeout=100)
+    kubectl.api.delete("vm", name, timeout=90)
 
 
 def test_a_pod_remade_under_the_same_name_gets_no_guest(kubectl: Kubectl, tenant: Tenant) -> None:
@@ -167,42 +161,44 @@ def test_a_pod_remade_under_the_same_name_gets_no_guest(kubectl: Kubectl, tenant
 
     forged = tenant.create(stranger(pod["metadata"]["name"], vm, owned=True))
 
-    running = eventually(
-        lambda: (vm := vm_of(kubectl, "remade"))["status"]["phase"] == "Running" and len(vm["status"]["attempts"]) == 2 and vm,
+    running = kubectl.api.until(
+        "vm",
+        "remade",
+        lambda vm: vm["status"]["phase"] == "Running" and len(vm["status"]["attempts"]) == 2,
         timeout=120,
         what="a second attempt that runs",
     )
     assert running["status"]["podUID"] not in (pod["metadata"]["uid"], forged["metadata"]["uid"])
-    own = kubectl.json("get", "pod", running["status"]["podName"])
+    own = kubectl.api.get("pod", running["status"]["podName"])
     assert own["spec"]["containers"][0]["image"].split("/")[-1].startswith("virt-launcher")
-    kubectl("delete", "vm", "remade", "--timeout=90s", timeout=100)
+    kubectl.api.delete("vm", "remade", timeout=90)
 
 
 def test_a_pod_forged_under_the_name_of_the_next_attempt_is_replaced(kubectl: Kubectl, tenant: Tenant) -> None:
-    kubectl.apply(linux_vm("squatted", runStrategy="Halted"))
+    kubectl.api.apply(tiny_vm("squatted", runStrategy="Halted"))
     vm = vm_of(kubectl, "squatted")
     forged = tenant.create(stranger(names.launcher_pod_name("squatted", vm["metadata"]["uid"], 1), vm, owned=True))
     # A halted machine ends what has its shape and claims to be its own: the start has to meet it.
-    kubectl("virt", "start", "squatted")
-    kubectl("wait", "vm", "squatted", "--for=condition=Ready", "--timeout=120s", timeout=130)
+    kubectl.api.verb("squatted", "start")
+    kubectl.api.ready("vm", "squatted", timeout=120)
 
     assert vm_of(kubectl, "squatted")["status"]["podUID"] != forged["metadata"]["uid"]
-    own = kubectl.json("get", "pod", vm_of(kubectl, "squatted")["status"]["podName"])
+    own = kubectl.api.get("pod", vm_of(kubectl, "squatted")["status"]["podName"])
     assert own["spec"]["containers"][0]["image"] != GUEST_IMAGE
-    kubectl("delete", "vm", "squatted", "--timeout=90s", timeout=100)
+    kubectl.api.delete("vm", "squatted", timeout=90)
 
 
 def test_a_pod_that_is_no_launcher_holds_nothing_up_however_it_is_marked(kubectl: Kubectl, tenant: Tenant) -> None:
-    kubectl.apply(linux_vm("free", runStrategy="Halted"))
+    kubectl.api.apply(tiny_vm("free", runStrategy="Halted"))
     vm = vm_of(kubectl, "free")
     shapeless = stranger("virt-launcher-free-squat", vm, owned=True)
     del shapeless["spec"]["containers"][0]["volumeMounts"]
     made = tenant.create(shapeless)
-    kubectl("virt", "start", "free")
-    kubectl("wait", "vm", "free", "--for=condition=Ready", "--timeout=90s", timeout=100)
-    assert "deletionTimestamp" not in kubectl.json("get", "pod", made["metadata"]["name"])["metadata"]
+    kubectl.api.verb("free", "start")
+    kubectl.api.ready("vm", "free", timeout=90)
+    assert "deletionTimestamp" not in kubectl.api.get("pod", made["metadata"]["name"])["metadata"]
 
-    kubectl("delete", "vm", "free", "--timeout=90s", timeout=100)
+    kubectl.api.delete("vm", "free", timeout=90)
 
 
 def test_a_pod_deleted_by_force_is_never_two_qemu(kubectl: Kubectl, tenant: Tenant) -> None:
@@ -210,23 +206,19 @@ def test_a_pod_deleted_by_force_is_never_two_qemu(kubectl: Kubectl, tenant: Tena
 
     tenant("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force", timeout=100)
 
-    deadline, status = time.monotonic() + 180, {}
-    while time.monotonic() < deadline:
-        status = vm_of(kubectl, "forced")["status"]
-        if status["podUID"] != pod["metadata"]["uid"]:
-            left = [command for command in processes.of_pod(pod).values() if "qemu" in command]
-            assert left == []
-            if status["phase"] == "Running":
-                break
-        time.sleep(0.1)
-    else:
-        raise AssertionError(f"no second attempt: {status}")
-    kubectl("delete", "vm", "forced", "--timeout=90s", timeout=100)
+    def is_second(vm: dict[str, Any]) -> bool:
+        if vm["status"]["podUID"] == pod["metadata"]["uid"]:
+            return False
+        assert [command for command in processes.of_pod(pod).values() if "qemu" in command] == []
+        return bool(vm["status"]["phase"] == "Running")
+
+    kubectl.api.until("vm", "forced", is_second, timeout=180, what="a second attempt that runs")
+    kubectl.api.delete("vm", "forced", timeout=90)
 
 
 def test_the_account_of_virt_controller_makes_and_deletes_launcher_pods_only(kubectl: Kubectl) -> None:
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
-    vm = linux_vm("nobody") | {"metadata": {"name": "nobody", "uid": "6b0a1c1e-0000-4000-8000-000000000009"}}
+    vm = tiny_vm("nobody") | {"metadata": {"name": "nobody", "uid": "6b0a1c1e-0000-4000-8000-000000000009"}}
     pod = stranger("virt-launcher-nobody-aaaaa", vm, owned=True)
     pod["spec"] |= {"automountServiceAccountToken": True}  # Pod Security allows that, and its image: the policy alone does not
 
@@ -234,11 +226,11 @@ def test_the_account_of_virt_controller_makes_and_deletes_launcher_pods_only(kub
 
     assert refused.returncode != 0
     assert "virt-controller-pods.kubevirt.io" in refused.stderr
-    kubectl.create(stranger("bystander", vm, owned=False))
+    kubectl.api.create(stranger("bystander", vm, owned=False))
     kept = kubectl.try_run(account, "delete", "pod", "bystander", "--wait=false")
     assert kept.returncode != 0
     assert "virt-controller deletes no others" in kept.stderr
-    kubectl("delete", "pod", "bystander", "--wait=false")
+    kubectl.api.delete("pod", "bystander")
 
 
 def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
@@ -271,4 +263,4 @@ def test_the_account_of_virt_controller_hands_a_machine_to_no_pod_with_anothers_
         assert (code, "status.podUID" in message) == (http.client.FORBIDDEN, True), message
         each.try_run("delete", "pod", made["metadata"]["name"], "--wait=false")
     assert vm_of(kubectl, "robber")["status"]["podUID"] == vm["status"]["podUID"] == own["metadata"]["uid"]
-    kubectl("delete", "vm", "robber", "--timeout=90s", timeout=100)
+    kubectl.api.delete("vm", "robber", timeout=90)

@@ -13,6 +13,7 @@ import pytest
 
 from apiserver.apis.virt import names
 from tests.cluster import processes
+from tests.cluster.api import condition_of
 from tests.cluster.kube import Console, Kubectl, console, eventually, forwarded
 from tests.cluster.serving import BOTH, PORT, a_server, addresses_in, host, pod_addresses, service_addresses, wait_for_addresses
 from tests.cluster.test_guest_network import pings, pod_of, start
@@ -55,7 +56,7 @@ def wait_for_answer(kubectl: Kubectl, address: str, port: int) -> None:
 
 
 def test_a_guest_of_passt_reaches_and_is_reached_and_goes_on_when_passt_ends(kubectl: Kubectl) -> None:
-    kubectl.apply(a_server("beside"))
+    kubectl.api.apply(a_server("beside"))
     vm = start(kubectl, "passt-one", CARD)
     pod, (seen,) = pod_of(kubectl, vm), vm["status"]["interfaces"]
     addresses, others = addresses_in(pod), pod_addresses(kubectl, "beside")
@@ -63,7 +64,7 @@ def test_a_guest_of_passt_reaches_and_is_reached_and_goes_on_when_passt_ends(kub
     assert tuple(seen["ipAddresses"]) == addresses
     assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     spec = {"selector": {names.VM_NAME_LABEL: "passt-one"}, "ports": [{"port": 80, "targetPort": "greeting"}], **BOTH}
-    kubectl.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "passt"}, "spec": spec})
+    kubectl.api.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "passt"}, "spec": spec})
     services = service_addresses(kubectl, "passt")
     with console(kubectl, "passt-one") as guest:
         guest.expect("GUEST-READY", timeout=90)
@@ -102,9 +103,9 @@ def test_a_guest_of_passt_reaches_and_is_reached_and_goes_on_when_passt_ends(kub
                 for service, other in zip(services, others, strict=True):
                     wait_for_answer(kubectl, service, 80)
                     eventually(functools.partial(fetches, other), timeout=60, what=f"an answer of {other} afterwards")
-        eventually(lambda: "PasstEnded" in kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"), timeout=90, what="the Event")
-    after = kubectl.json("get", "vm", "passt-one")
+        kubectl.api.events("PasstEnded", timeout=90)
+    after = kubectl.api.get("vm", "passt-one")
     assert after["status"]["podName"] == vm["status"]["podName"]
-    (told,) = (each for each in after["status"]["conditions"] if each["type"] == "Migratable")
+    told = condition_of(after, "Migratable")
     assert told["status"] == "False"
     assert "is passt's" in told["message"]

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from apiserver.apis.meta import quantity
-from tests.cluster.kube import Kubectl, KubectlError, console
+from apiserver.apis.meta import errors, quantity
+from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, linux_vm, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -28,23 +28,23 @@ def a_machine() -> dict[str, Any]:
 
 def resources_of(kubectl: Kubectl, vm: str) -> dict[str, dict[str, str]]:
     """Return requests and limits of a machine's pod, as kube-apiserver has them."""
-    pod = kubectl.json("get", "vm", vm)["status"]["podName"]
-    (container,) = kubectl.json("get", "pod", pod)["spec"]["containers"]
+    pod = kubectl.api.get("vm", vm)["status"]["podName"]
+    (container,) = kubectl.api.get("pod", pod)["spec"]["containers"]
     found: dict[str, dict[str, str]] = container["resources"]
     return found
 
 
 def test_a_machine_has_the_shares_queues_and_threads_that_it_asks_for(kubectl: Kubectl, testguest: None) -> None:
     del testguest
-    kubectl.apply(a_machine())
+    kubectl.api.apply(a_machine())
     try:
-        kubectl("wait", "vm", VM, "--for=condition=Ready", "--timeout=120s", timeout=130)
+        kubectl.api.ready("vm", VM, timeout=120)
         resources = resources_of(kubectl, VM)
         assert resources["requests"]["cpu"] == "150m"
         assert "cpu" not in resources["limits"]
         asked, limit = (quantity.parse(resources[each]["memory"]).bytes for each in ("requests", "limits"))
         assert limit - asked == (192 - 96) << 20
-        pod = kubectl.json("get", "vm", VM)["status"]["podName"]
+        pod = kubectl.api.get("vm", VM)["status"]["podName"]
         threads = kubectl("exec", pod, "--", "sh", "-c", "cat /proc/[0-9]*/task/*/comm || :").split()  # a thread may end meanwhile
         assert any(each.startswith("IO") for each in threads), threads
         with console(kubectl, VM) as guest:
@@ -53,14 +53,14 @@ def test_a_machine_has_the_shares_queues_and_threads_that_it_asks_for(kubectl: K
             seen = guest.run("echo cards-$(ls -d /sys/class/net/eth0/queues/tx-* | wc -l) disks-$(ls -d /sys/block/vda/mq/* | wc -l)")
             assert f"cards-{PROCESSORS} disks-{PROCESSORS}" in seen
     finally:
-        kubectl("delete", "vm", VM, "--timeout=60s", timeout=70)
+        kubectl.api.delete("vm", VM, timeout=60)
 
 
 def test_what_makes_no_sense_is_told_when_the_machine_is_made(kubectl: Kubectl) -> None:
     vm = a_machine()
     vm["spec"]["domain"]["resources"] = {"limits": {"memory": "64Mi"}}
     vm["spec"]["domain"]["cpu"] |= {"model": "Pentium-9", "features": [{"name": "warp"}]}
-    with pytest.raises(KubectlError) as refused:
-        kubectl.apply(vm)
+    with pytest.raises(errors.Invalid) as refused:
+        kubectl.api.apply(vm)
     for field in ("resources.limits.memory", "cpu.model", "cpu.features[0].name"):
         assert f"spec.domain.{field}" in str(refused.value)

@@ -13,6 +13,7 @@ import pytest
 
 from apiserver.apis.meta.objects import condition
 from apiserver.apis.virt import names
+from tests.cluster.api import has
 from tests.cluster.kube import Kubectl, console, eventually, forwarded
 from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.policies import a_policy
@@ -46,14 +47,35 @@ def is_ready(pod: dict[str, Any]) -> bool:
 
 def addresses_of(kubectl: Kubectl, service: str) -> set[str]:
     """Return the addresses to which connections of a Service go."""
-    slices = kubectl.json("get", "endpointslices", "-l", f"kubernetes.io/service-name={service}")["items"]
+    return addresses_in_slices(kubectl.api.list("endpointslices", label_selector=f"kubernetes.io/service-name={service}"))
+
+
+def leads_to(kubectl: Kubectl, service: str, addresses: set[str]) -> None:
+    """Wait until connections of a Service go to these addresses and to no others."""
+    kubectl.api.until_list(
+        "endpointslices",
+        lambda slices: addresses_in_slices(slices) == addresses,
+        label_selector=f"kubernetes.io/service-name={service}",
+        timeout=90,
+        what=f"Service {service} leads to {addresses or 'no address'}",
+    )
+
+
+def addresses_in_slices(slices: list[dict[str, Any]]) -> set[str]:
     found = [each for one in slices for each in one.get("endpoints") or () if each["conditions"].get("ready")]
     return {address for each in found for address in each["addresses"]}
 
 
 def said(kubectl: Kubectl, pod: str) -> tuple[str, str]:
     """Return status and reason of the condition that the pod's readiness gate waits for."""
-    return said_in(kubectl.json("get", "pod", pod))
+    return said_in(kubectl.api.get("pod", pod))
+
+
+def says(kubectl: Kubectl, pod: str, status: str, reason: str) -> None:
+    """Wait until that condition has this status and reason."""
+    kubectl.api.until(
+        "pod", pod, has(names.GUEST_RUNNING_GATE, status=status, reason=reason), timeout=90, what=f"the gate of {pod} is {reason}"
+    )
 
 
 def said_in(pod: dict[str, Any]) -> tuple[str, str]:
@@ -62,21 +84,23 @@ def said_in(pod: dict[str, Any]) -> tuple[str, str]:
 
 
 def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
-    kubectl.apply(a_service("served", "served", **BOTH), a_client("asks"), a_machine("served"))
+    kubectl.api.apply(a_service("served", "served", **BOTH), a_client("asks"), a_machine("served"))
 
-    def running() -> dict[str, Any] | None:
-        pods = kubectl.json("get", "pods", "-l", "vm.kubevirt.io/name=served")["items"]
-        vm: dict[str, Any] = kubectl.json("get", "vm", "served")  # after the pods: what they are follows from it
-        if vm.get("status", {}).get("phase") == "Running":
-            return vm
-        assert not any(is_ready(each) for each in pods)
-        return None
+    def is_ready_at_last(pods: list[dict[str, Any]]) -> bool:
+        if not any(is_ready(each) for each in pods):
+            return False
+        vm = kubectl.api.get("vm", "served")  # after the pods: what they are follows from it
+        assert vm["status"]["phase"] == "Running"
+        return True
 
-    vm = eventually(running, timeout=120, what="a running guest")
+    kubectl.api.until_list(
+        "pods", is_ready_at_last, label_selector="vm.kubevirt.io/name=served", timeout=120, what="a pod that is ready, with a running guest"
+    )
+    vm = kubectl.api.get("vm", "served")
     pod = vm["status"]["podName"]
-    eventually(lambda: said(kubectl, pod) == ("True", "GuestRunning"), timeout=90, what="the pod's condition")
+    says(kubectl, pod, "True", "GuestRunning")
     addresses = pod_addresses(kubectl, pod)
-    eventually(lambda: addresses_of(kubectl, "served") == set(addresses), timeout=90, what="the Service's addresses")
+    leads_to(kubectl, "served", set(addresses))
     with console(kubectl, "served") as guest:
         guest.expect("GUEST-READY", timeout=90)
         serve(guest, WORD)
@@ -88,11 +112,11 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
     if testbed_kubectl.is_own_cluster():  # as the kubelet probes: from the node itself
         assert [probed(vm["status"]["nodeName"], each) for each in addresses] == ["from-the-guest"] * 2
 
-    kubectl("virt", "pause", "served")
-    eventually(lambda: said(kubectl, pod) == ("False", "GuestPaused"), timeout=90, what="the pod's condition of a paused guest")
-    eventually(lambda: addresses_of(kubectl, "served") == set(), timeout=90, what="a Service without a guest")
-    kubectl("virt", "unpause", "served")
-    eventually(lambda: addresses_of(kubectl, "served") == set(addresses), timeout=90, what="the Service's addresses again")
+    kubectl.api.verb("served", "pause")
+    says(kubectl, pod, "False", "GuestPaused")
+    leads_to(kubectl, "served", set())
+    kubectl.api.verb("served", "unpause")
+    leads_to(kubectl, "served", set(addresses))
     eventually(lambda: answers(kubectl, "served"), timeout=60, what="an answer again")
 
 
@@ -113,22 +137,17 @@ def looked_at(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
         Its phase and the status of the target's gate, for each look after which the machine was still that of the source's pod.
     """
     found: list[tuple[str, str]] = []
-    target = ""
+    target = kubectl.api.until("migration", migration, lambda each: each["status"]["targetPod"], timeout=120, what="the target's pod")[
+        "status"
+    ]["targetPod"]
 
     def is_over() -> bool:
-        nonlocal target
-        status: dict[str, Any] = {}
-        if not target:
-            status = kubectl.json("get", "migration", migration).get("status") or {}
-            target = status.get("targetPod") or ""
-        if target:  # by one kubectl for each look: on a busy machine it takes seconds
-            wanted = (f"pod/{target}", f"migration/{migration}", "vm/moving")  # read in this order
-            pod, moving, vm = kubectl.json("get", *wanted)["items"]
-            status = moving["status"]
-            if vm["status"]["podName"] != target:
-                found.append((status["phase"], said_in(pod)[0]))
-        assert status.get("phase") not in ("Failed", "Cancelled"), status
-        return status.get("phase") == "Succeeded"
+        pod = kubectl.api.get("pod", target)  # read in this order
+        status = kubectl.api.get("migration", migration)["status"]
+        if kubectl.api.get("vm", "moving")["status"]["podName"] != target:
+            found.append((status["phase"], said_in(pod)[0]))
+        assert status["phase"] not in ("Failed", "Cancelled"), status
+        return bool(status["phase"] == "Succeeded")
 
     eventually(is_over, timeout=300, what="the end of the migration", interval=0.1)
     return found
@@ -136,23 +155,23 @@ def looked_at(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
 
 def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl) -> None:
     """What fails, fails while the guest itself changes its place; the counts are printed."""
-    kubectl.apply(a_service("moving", "moving"), a_machine("moving"))
-    kubectl("wait", "vm", "moving", "--for=condition=Ready", "--timeout=120s", timeout=130)
+    kubectl.api.apply(a_service("moving", "moving"), a_machine("moving"))
+    kubectl.api.ready("vm", "moving", timeout=120)
     with console(kubectl, "moving") as guest:
         guest.expect("GUEST-READY", timeout=90)
         serve(guest, WORD)
     client = a_pod("loops", "sh", "-c", ASK, restart="Always")
-    service = kubectl.json("get", "service", "moving")["spec"]["clusterIP"]
+    service = kubectl.api.get("service", "moving")["spec"]["clusterIP"]
     client["spec"]["containers"][0]["env"] = [{"name": "ADDRESS", "value": service}]
-    kubectl.create(client)
+    kubectl.api.create(client)
     address_of(kubectl, "loops")
     eventually(lambda: kubectl("logs", "loops", "--tail=10").split() == ["ok"] * 10, timeout=90, what="ten answers")
     begun = now(kubectl)
 
     with a_policy(kubectl, "long-enough-to-be-looked-at", machines={"app": "moving"}, bandwidth="8Mi"):
-        made = kubectl.create(migration("moving"))["metadata"]["name"]
+        made = kubectl.api.create(migration("moving"))["metadata"]["name"]
         looks = looked_at(kubectl, made)
-    moved = kubectl.json("get", "migration", made)["status"]
+    moved = kubectl.api.get("migration", made)["status"]
     at = {each["phase"]: datetime.fromisoformat(each["time"]) for each in moved["phaseTransitionTimestamps"]}
     eventually(
         lambda: sum(time > at["Succeeded"] and word == "ok" for time, word in attempts(kubectl)) >= 20,
@@ -183,7 +202,7 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
     left = kubectl.try_run("get", "pod", moved["sourcePod"], "-o", "json")  # it is deleted meanwhile
     assert left.returncode != 0 or said_in(json.loads(left.stdout)) == ("False", "GuestElsewhere")
     assert said(kubectl, moved["targetPod"]) == ("True", "GuestRunning")
-    known = kubectl.json("get", "pod", moved["targetPod"])["status"]["conditions"]
+    known = kubectl.api.get("pod", moved["targetPod"])["status"]["conditions"]
     for kind in (names.GUEST_RUNNING_GATE, "Ready"):  # their times are in whole seconds
         since = datetime.fromisoformat((condition(known, kind) or {})["lastTransitionTime"])
         assert since >= at["Running"].replace(microsecond=0)
