@@ -99,5 +99,6 @@ def test_the_numbers_of_the_page_are_those_of_the_code(words: str) -> None:
 
 def test_turns_are_as_the_page_says() -> None:
     assert (AT_ONCE, AT_ONCE - LEFT_FOR_OTHERS) == (4, 3)
-    assert f"A call waits up to {PATIENCE_SECONDS:g} seconds for its turn" in TEXT
-    assert "at most four `ADD`, four `CHECK` and four `DEL` at a time, and at most three of each for machines of one namespace" in TEXT
+    text = TEXT.replace("\n", " ")
+    assert f"A call waits up to {PATIENCE_SECONDS:g} seconds for its turn" in text
+    assert "at most four `ADD`, four `CHECK` and four `DEL` at a time, and at most three of each for machines of one namespace" in text
