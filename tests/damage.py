@@ -9,8 +9,7 @@ faults do not come from that, and they are rare, so that the second run would hi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Final, Literal
 
 import pytest
@@ -19,14 +18,22 @@ Damage = Literal["two QEMU", "a lost write", "wrong bytes"]
 _MARK: Final = "never run again: "
 
 
-@contextmanager
-def never_again(damage: Damage) -> Iterator[None]:
-    """Mark a failure of what is within."""
-    try:
-        yield
-    except (AssertionError, pytest.fail.Exception) as error:
-        error.add_note(_MARK + damage)
-        raise
+class never_again:  # noqa: N801  # it reads as a statement: with never_again("two QEMU"):
+    """Marks a failure that the block itself asserts. One of a function that the block calls, which may have waited in vain, is none."""
+
+    def __init__(self, damage: Damage) -> None:
+        self._damage = damage
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if trace is None or error is None:
+            return
+        is_own = trace.tb_next is None
+        is_told = trace.tb_next is not None and trace.tb_next.tb_next is None and isinstance(error, pytest.fail.Exception)
+        if is_told or (is_own and isinstance(error, AssertionError)):
+            error.add_note(_MARK + self._damage)
 
 
 def damage_of(error: BaseException | None) -> str:

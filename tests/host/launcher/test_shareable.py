@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from launcher.protocol import messages
+from tests.damage import never_again
 from tests.host.launcher.sandbox import Launcher, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(600)]
@@ -41,4 +42,5 @@ def test_two_guests_write_to_a_disk_that_both_call_shareable_and_no_third_has_it
         assert theirs.sh("dd if=/dev/vda iflag=direct bs=512 count=1 2>/dev/null | head -c 14") == "from-the-first"
         theirs.sh("echo from-the-second | dd of=/dev/vda seek=1 oflag=direct bs=512 conv=sync,notrunc,fsync")
         assert mine.sh("dd if=/dev/vda iflag=direct bs=512 skip=1 count=1 2>/dev/null | head -c 15") == "from-the-second"
-    assert first.read_bytes()[:14] == b"from-the-first"
+    with never_again("a lost write"):
+        assert first.read_bytes()[:14] == b"from-the-first"
