@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 
 import pytest
@@ -42,15 +41,10 @@ def test_a_module_of_the_ring_all_can_be_added_to_a_run(row: rings.Row) -> None:
     assert [package for package in row.packages if not (ROOT / package).exists()] == []
 
 
-def named_tests(row: str) -> list[str]:
-    """Return the modules with the tests that a row of docs/security.md names."""
-    cell = re.split(r"(?<!\\)\|", row.strip().strip("|"))[2]
-    return [match["file"] for match in test_security_page.NAMED.finditer(cell) if match["file"]]
-
-
-@pytest.mark.parametrize("row", [row for row in test_security_page.threats() if named_tests(row)], ids=lambda row: row[2:60])
-def test_each_threat_is_tried_in_make_test(row: str) -> None:
-    assert {rings.ring_of(module) for module in named_tests(row)} & {"check", "test"}
+@pytest.mark.parametrize(("threat", "tests"), test_security_page.tried(), ids=lambda value: value[:40])
+def test_each_threat_is_tried_in_make_test(threat: str, tests: str) -> None:
+    modules = [match["file"] for match in test_security_page.NAMED.finditer(tests) if match["file"]]
+    assert {rings.ring_of(module) for module in modules} & {"check", "test"}, threat
 
 
 def test_what_judges_mutants_is_in_make_check() -> None:

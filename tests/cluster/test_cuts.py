@@ -10,6 +10,7 @@ import pytest
 from tests.cuts import description
 from tests.cuts.__main__ import play_one
 from tests.cuts.playing import Player, playing
+from tests.damage import never_again
 from tests.testbed import kubectl as testbed_kubectl
 
 pytestmark = [
@@ -32,4 +33,8 @@ def test_no_data_are_lost_none_runs_twice_and_nothing_hangs(player: Player, name
 
     found = play_one(player, cell)
 
+    with never_again("two QEMU"):
+        assert not [each for each in found.faults if "ran two" in each], found.text
+    with never_again("a lost write"):
+        assert not [each for each in found.faults if "lost data" in each], found.text
     assert not found.faults, found.text
