@@ -1,0 +1,119 @@
+"""Drains and evictions as tests make them: kubectl drains a node of a test's own machines alone."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object
+from tests.cluster.guests import ticks
+from tests.cluster.kube import Kubectl
+
+FINAL = ("Succeeded", "Failed", "Cancelled")
+ANYWHERE = {"spec": {"nodeSelector": None}}
+"""A patch of a machine. It counts from the guest's next place on."""
+
+
+def on(node: str) -> dict[str, str]:
+    """Return the node selector of a node."""
+    return {"kubernetes.io/hostname": node}
+
+
+def draining(node: str, *names: str) -> list[str]:
+    """Return kubectl's arguments that drain a node of these machines alone: what else is on it belongs to other tests."""
+    chosen = f"--pod-selector=vm.kubevirt.io/name in ({','.join(names)})"
+    return ["drain", node, chosen, "--ignore-daemonsets", "--delete-emptydir-data"]
+
+
+def drain(kubectl: Kubectl, node: str, *names: str, timeout: int) -> subprocess.CompletedProcess[str]:
+    """Drain a node of machines; the caller looks at the exit status."""
+    return kubectl.try_run(*draining(node, *names), f"--timeout={timeout}s", timeout=timeout + 30)
+
+
+@contextmanager
+def refused_drain(kubectl: Kubectl, node: str, names: Sequence[str], is_told: Callable[[str], bool]) -> Iterator[str]:
+    """Drain a node, and yield what kubectl says once that is enough; the drain goes on until the block ends, and is not done then."""
+    command = kubectl.command(*draining(node, *names))
+    with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as going:
+        try:
+            assert going.stderr is not None
+            said = ""
+            while not is_told(said):
+                line = going.stderr.readline()  # kubectl asks again every five seconds
+                assert line, f"kubectl drain ended with {going.wait()}: {said}"
+                said += line
+            yield said
+            assert going.poll() is None, "the drain is done"
+        finally:
+            going.terminate()
+
+
+@contextmanager
+def uncordoned(kubectl: Kubectl, node: str) -> Iterator[None]:
+    """Uncordon a node after the block."""
+    try:
+        yield
+    finally:
+        kubectl.api.patch("node", node, {"spec": {"unschedulable": None}})
+
+
+def migrations(kubectl: Kubectl, *names: str) -> list[Object]:
+    """Return the Migrations of machines."""
+    return [each for each in kubectl.api.list("migrations") if each["spec"]["selector"]["name"] in names]
+
+
+def ended(kubectl: Kubectl, name: str, *, timeout: float = 300) -> Object:
+    """Return a Migration at its end; it may wait for its turn before, behind those of other tests."""
+
+    def is_final(migration: Object) -> bool:
+        return (migration.get("status") or {}).get("phase") in FINAL
+
+    return kubectl.api.until("migrations", name, is_final, timeout=timeout, what=f"the end of migration {name}")
+
+
+def runs_elsewhere(kubectl: Kubectl, name: str, node: str, *, timeout: float) -> Object:
+    """Wait until a machine runs on another node than this one."""
+
+    def is_elsewhere(vm: Object) -> bool:
+        return vm["status"]["phase"] == "Running" and vm["status"].get("nodeName") not in (None, node)
+
+    return kubectl.api.until("vm", name, is_elsewhere, timeout=timeout, what=f"{name} runs on another node than {node}")
+
+
+def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
+    """Evict a pod; return why kube-apiserver refuses that."""
+    try:
+        _evict(kubectl, pod, dry=dry)
+    except errors.StatusError as error:
+        return str(error)
+    raise AssertionError(f"the eviction of {pod} was granted")
+
+
+def granted(kubectl: Kubectl, pod: str) -> None:
+    """See that an eviction would be granted, as a dry run, which ends no pod."""
+    _evict(kubectl, pod, dry=True)
+
+
+def _evict(kubectl: Kubectl, pod: str, *, dry: bool) -> None:
+    options = {"deleteOptions": {"dryRun": ["All"]}} if dry else {}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": kubectl.namespace}, **options}
+    kubectl.api.request("POST", f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction", body=eviction)
+
+
+def together(kubectl: Kubectl, first: Object, *others: Object) -> str:
+    """Start machines on one node, which they may leave, and return the node."""
+    kubectl.api.create(first)
+    node = str(kubectl.api.ready("vm", first["metadata"]["name"], timeout=120)["status"]["nodeName"])
+    for each in others:
+        kubectl.api.create({**each, "spec": {**each["spec"], "nodeSelector": on(node)}})
+    for each in others:
+        kubectl.api.ready("vm", each["metadata"]["name"], timeout=120)
+        kubectl.api.patch("vm", each["metadata"]["name"], ANYWHERE)
+    return node
+
+
+def counted(kubectl: Kubectl, *names: str) -> dict[str, int]:
+    """Return how far guests have counted."""
+    return {name: ticks(kubectl, name)[-1] for name in names}
