@@ -29,16 +29,20 @@ SHOWN = {
 def reader(kubectl: Kubectl) -> Iterator[str]:
     """The token of a service account that is bound to the chart's role for Prometheus."""
     binding = f"{kubectl.namespace}-metrics"
-    kubectl("create", "serviceaccount", "prometheus")
-    kubectl(
-        "create",
-        "clusterrolebinding",
-        binding,
-        "--clusterrole=kubevirt.io:metrics-reader",
-        f"--serviceaccount={kubectl.namespace}:prometheus",
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kubevirt.io:metrics-reader"}
+    subject = {"kind": "ServiceAccount", "name": "prometheus", "namespace": kubectl.namespace}
+    kubectl.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "prometheus"}})
+    kubectl.api.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": binding},
+            "roleRef": role,
+            "subjects": [subject],
+        }
     )
     yield kubectl("create", "token", "prometheus").strip()
-    kubectl("delete", "clusterrolebinding", binding)
+    kubectl.api.delete("clusterrolebindings", binding)
 
 
 def ask(system: Kubectl, pod: str, token: str, scheme: str = "https", port: int = 8443) -> tuple[int, str]:
@@ -68,7 +72,7 @@ def answers(system: Kubectl, pod: str, token: str) -> bool:
 @pytest.mark.parametrize("component", SHOWN)
 def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: Kubectl, reader: str, component: str) -> None:
     stranger = kubectl("create", "token", "default").strip()
-    found = system.json("get", "pods", "-l", f"kubevirt.io={component}")["items"]
+    found = system.api.list("pods", label_selector=f"kubevirt.io={component}")
     pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]  # an upgrade before this test may have replaced some
     assert pods
     for pod in (str(each["metadata"]["name"]) for each in pods):
@@ -82,7 +86,7 @@ def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: K
 
 
 def test_etcd_tells_nothing_without_a_certificate(system: Kubectl) -> None:
-    (pod,) = system.json("get", "pods", "-l", "kubevirt.io=etcd")["items"]
+    (pod,) = system.api.list("pods", label_selector="kubevirt.io=etcd")
 
     name = str(pod["metadata"]["name"])
     assert ask(system, name, "", "https", 2379)[0] == 0

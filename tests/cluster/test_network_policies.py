@@ -44,27 +44,28 @@ def of_app(app: str) -> dict[str, Any]:
 
 def test_pods_are_kept_off_by_policies_on_both_nodes(bare_kubectl: Kubectl) -> None:
     kubectl = bare_kubectl
-    kubectl.apply(a_server("shop", "node1"), a_service("shop", "shop", **BOTH), a_client("near", "node1"), a_client("far", "node2"))
+    kubectl.api.apply(a_server("shop", "node1"), a_service("shop", "shop", **BOTH), a_client("near", "node1"), a_client("far", "node2"))
     addresses = pod_addresses(kubectl, "shop")
     clients = ("near", "far")
     for client in clients:
         pod_addresses(kubectl, client)
         reached(kubectl, client, *addresses)
-    kubectl.apply(a_policy("nobody", "shop", policyTypes=["Ingress"]))
+    kubectl.api.apply(a_policy("nobody", "shop", policyTypes=["Ingress"]))
     for client in clients:
         kept_off(kubectl, client, *addresses)
         kept_off(kubectl, client, *service_addresses(kubectl, "shop"), port=80)
     for client, other in (clients, clients[::-1]):
-        kubectl.apply(a_policy("one", "shop", ingress=[{"from": [of_app(client)], "ports": [{"port": PORT}]}]))
+        kubectl.api.apply(a_policy("one", "shop", ingress=[{"from": [of_app(client)], "ports": [{"port": PORT}]}]))
         reached(kubectl, client, *addresses)
         for place in ("shop", *(host(each) for each in service_addresses(kubectl, "shop"))):
             assert "shop" in fetched(kubectl, client, f"http://{place}/").stdout
         kept_off(kubectl, other, *addresses)
-    kubectl("delete", "networkpolicy", "nobody", "one")
-    kubectl.apply(a_policy("no-way-out", "near", policyTypes=["Egress"]))
+    for name in ("nobody", "one"):
+        kubectl.api.delete("networkpolicies", name)
+    kubectl.api.apply(a_policy("no-way-out", "near", policyTypes=["Egress"]))
     kept_off(kubectl, "near", *addresses)
     reached(kubectl, "far", *addresses)
-    kubectl("delete", "networkpolicy", "no-way-out")
+    kubectl.api.delete("networkpolicies", "no-way-out")
     reached(kubectl, "near", *addresses)
 
 
@@ -73,11 +74,11 @@ def test_a_guest_is_reached_by_whom_its_policies_name_and_reaches_whom_they_name
 ) -> None:
     vm = linux_vm("guarded")
     vm["metadata"]["labels"] = {"app": "guarded"}
-    kubectl.apply(vm, a_service("guarded", "guarded", **BOTH), a_server("friend"), a_server("stranger"))
+    kubectl.api.apply(vm, a_service("guarded", "guarded", **BOTH), a_server("friend"), a_server("stranger"))
     other = make_namespace("network-policies-other")
-    other.apply(a_client("guest-of-honour"))
-    kubectl("wait", "vm", "guarded", "--for=condition=Ready", "--timeout=120s", timeout=130)
-    addresses = pod_addresses(kubectl, str(kubectl.json("get", "vm", "guarded")["status"]["podName"]))
+    other.api.apply(a_client("guest-of-honour"))
+    status = kubectl.api.ready("vm", "guarded", timeout=120)["status"]
+    addresses = pod_addresses(kubectl, str(status["podName"]))
     peers = {name: pod_addresses(kubectl, name) for name in ("friend", "stranger")}
     pod_addresses(other, "guest-of-honour")
     with console(kubectl, "guarded") as guest:
@@ -98,27 +99,27 @@ def test_a_guest_is_reached_by_whom_its_policies_name_and_reaches_whom_they_name
         reached(other, "guest-of-honour", *addresses)
 
         in_namespace = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": other.namespace}}}
-        kubectl.apply(a_policy("in", "guarded", ingress=[{"from": [of_app("friend")], "ports": [{"port": PORT}]}]))
+        kubectl.api.apply(a_policy("in", "guarded", ingress=[{"from": [of_app("friend")], "ports": [{"port": PORT}]}]))
         kept_off(kubectl, "stranger", *addresses)
         kept_off(other, "guest-of-honour", *addresses)
         reached(kubectl, "friend", *addresses)
         for place in ("guarded", *(host(each) for each in service_addresses(kubectl, "guarded"))):
             assert "from-the-guest" in fetched(kubectl, "friend", f"http://{place}/").stdout
         wait_until_seen("stranger", "the other direction, with its answers")
-        kubectl.apply(a_policy("honour", "guarded", ingress=[{"from": [in_namespace]}]))
+        kubectl.api.apply(a_policy("honour", "guarded", ingress=[{"from": [in_namespace]}]))
         reached(other, "guest-of-honour", *addresses)
 
-        kubectl.apply(a_policy("out", "guarded", policyTypes=["Egress"], egress=[{"to": [of_app("friend")]}]))
+        kubectl.api.apply(a_policy("out", "guarded", policyTypes=["Egress"], egress=[{"to": [of_app("friend")]}]))
         wait_until_seen("stranger", "the guest is kept off the stranger", seen=False)
         wait_until_seen("friend", "the guest still reaches its friend")
 
 
 def test_nothing_of_ours_is_reached_but_what_the_chart_says(kubectl: Kubectl, system: Kubectl) -> None:
-    kubectl.apply(a_client("curious"))
+    kubectl.api.apply(a_client("curious"))
     pod_addresses(kubectl, "curious")
     ports = {"etcd": ((2379, False), (2380, False)), "virt-handler": ((8443, True), (8444, False), (8445, False), (8080, False))}
     ports |= {"virt-api": ((8443, True),), "virt-controller": ((8443, True), (8080, False))}
-    found = {each: system.json("get", "pods", "-l", f"kubevirt.io={each}")["items"] for each in ports}
+    found = {each: system.api.list("pods", label_selector=f"kubevirt.io={each}") for each in ports}
     asked = [(addresses_in(pod), *each) for component, expected in ports.items() for pod in found[component] for each in expected]
     with ThreadPoolExecutor(4) as pool:  # what is not reached takes five seconds each
         waits = [

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.kube import Kubectl, KubectlError, eventually
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object
+from tests.cluster.api import in_phase, is_true
+from tests.cluster.kube import Kubectl
 from tests.cluster.manifests import GUEST_IMAGE, shared_claim
 from tests.testbed import images
 from tests.testbed import kubectl as testbed_kubectl
@@ -41,28 +44,20 @@ def a_pod(name: str, *command: str, node: str = "", restart: str = "Never", **sp
 
 def output_of(kubectl: Kubectl, pod: dict[str, Any], seconds: float = 60) -> str:
     """Run a pod to its end and return what it printed."""
-    name = kubectl.create(pod)["metadata"]["name"]
-
-    def phase() -> str:
-        found = kubectl.json("get", "pod", name)["status"].get("phase", "")
-        return str(found) if found in {"Succeeded", "Failed"} else ""
-
-    ended = eventually(phase, timeout=seconds, what=f"pod {name} ends")
+    name = kubectl.api.create(pod)["metadata"]["name"]
+    ended = kubectl.api.until("pod", name, in_phase("Succeeded", "Failed"), timeout=seconds, what=f"pod {name} ends")
     printed = kubectl("logs", name)
-    assert ended == "Succeeded", printed
+    assert ended["status"]["phase"] == "Succeeded", printed
     return printed
 
 
 def test_both_nodes_are_ready_and_fast(bare_kubectl: Kubectl) -> None:
-    nodes = bare_kubectl.json("get", "nodes", "-l", "cpu=fast")["items"]
+    """``test_slides.py`` takes the label away for a moment."""
 
-    ready = {
-        node["metadata"]["name"]: condition["status"]
-        for node in nodes
-        for condition in node["status"]["conditions"]
-        if condition["type"] == "Ready"
-    }
-    assert ready == {"node1": "True", "node2": "True"}
+    def are_so(nodes: list[Object]) -> bool:
+        return [each["metadata"]["name"] for each in nodes] == ["node1", "node2"] and all(map(is_true("Ready"), nodes))
+
+    bare_kubectl.api.until_list("nodes", are_so, timeout=150, what="both nodes are ready and fast", label_selector="cpu=fast")
 
 
 @pytest.mark.parametrize("node", ["node1", "node2"])
@@ -76,12 +71,13 @@ def test_a_pod_finds_services_by_name(bare_kubectl: Kubectl, node: str) -> None:
 def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) -> None:
     serve = "mkdir /tmp/www && hostname >/tmp/www/index.html && exec httpd -f -p 8080 -h /tmp/www"
     for number in (1, 2):
-        bare_kubectl.create(a_pod(f"web{number}", "sh", "-c", serve, node=f"node{number}", restart="Always"))
+        bare_kubectl.api.create(a_pod(f"web{number}", "sh", "-c", serve, node=f"node{number}", restart="Always"))
     spec = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}], "ipFamilyPolicy": "RequireDualStack"}
-    bare_kubectl.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec})
-    bare_kubectl("wait", "pod", "-l", "app=web", "--for=condition=Ready", "--timeout=120s", timeout=130)
+    bare_kubectl.api.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec})
+    for name in ("web1", "web2"):
+        bare_kubectl.api.ready("pod", name, timeout=120)
 
-    ipv4, ipv6 = bare_kubectl.json("get", "service", "web")["spec"]["clusterIPs"]
+    ipv4, ipv6 = bare_kubectl.api.get("service", "web")["spec"]["clusterIPs"]
     known = 'until [ "$(fetch http://$host/ 2>/dev/null)" = $pod ]; do sleep 0.2; done'  # kube-proxy hears of the pods in its own time
     ask = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $host $(fetch http://$host/) || exit 1; done"
     hosts = ("web", ipv4, f"[{ipv6}]")
@@ -95,8 +91,8 @@ def test_a_pod_with_privileges_is_refused_where_pod_security_is_restricted(bare_
     pod = a_pod("privileged", "true")
     pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
 
-    with pytest.raises(KubectlError, match="violates PodSecurity"):
-        bare_kubectl.create(pod)
+    with pytest.raises(errors.Forbidden, match="violates PodSecurity"):
+        bare_kubectl.api.create(pod)
 
 
 def test_the_guest_image_can_be_mounted_as_a_volume(bare_kubectl: Kubectl, testguest: None) -> None:
@@ -116,7 +112,7 @@ def test_the_guest_image_can_be_mounted_as_a_volume(bare_kubectl: Kubectl, testg
 
 
 def test_a_shared_claim_is_the_same_directory_on_both_nodes(bare_kubectl: Kubectl) -> None:
-    bare_kubectl.create(shared_claim("both"))
+    bare_kubectl.api.create(shared_claim("both"))
     volume = {"name": "shared", "persistentVolumeClaim": {"claimName": "both"}}
     mounts = [{"name": "shared", "mountPath": "/shared"}]
     write, read = ("sh", "-c", "echo from-node1 >/shared/word"), ("cat", "/shared/word")
