@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta import errors
 from certs.issuing import Pair, Profile, issue, new_authority
 from tests.cluster import webhook_server
 from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import linux_vm
+from tests.cluster.manifests import tiny_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -41,7 +42,7 @@ def authority(kubectl: Kubectl) -> Pair:
     pod_security = {"runAsNonRoot": True, "runAsUser": 1000, "fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
     volumes = [{"name": "tls", "secret": {"secretName": "hook"}}, {"name": "source", "configMap": {"name": "hook"}}]
     encoded = {"tls.crt": pair.certificate, "tls.key": pair.key}
-    kubectl.apply(
+    kubectl.api.apply(
         {
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook"}, "type": "kubernetes.io/tls",
             "data": {key: base64.b64encode(value).decode() for key, value in encoded.items()},
@@ -59,7 +60,7 @@ def authority(kubectl: Kubectl) -> Pair:
             "spec": {"containers": [container], "volumes": volumes, "securityContext": pod_security},
         },
     )  # fmt: skip
-    kubectl("wait", "pod", "hook", "--for=condition=Ready", "--timeout=120s", timeout=130)
+    kubectl.api.ready("pod", "hook", timeout=120)
     return made
 
 
@@ -84,36 +85,37 @@ def register(kubectl: Kubectl, authority: Pair) -> Iterator[Register]:
             "timeoutSeconds": 5,
         }
         kind, name = f"{effect}WebhookConfiguration", f"{kubectl.namespace}-{effect.lower()}"
-        kubectl.apply(
+        kubectl.api.apply(
             {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": [hook]}
         )  # fmt: skip
         told.append((kind, name))
 
     yield tell
     for kind, name in told:
-        kubectl("delete", kind, name, "--ignore-not-found")
+        if kubectl.api.find(kind.lower(), name):
+            kubectl.api.delete(kind.lower(), name)
 
 
 def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: Register) -> None:
     """ADM-01, ADM-03, ADM-06: creation, dry run and deletion, told to a person; gone with its configuration."""
-    kubectl.apply(linux_vm("before", runStrategy="Halted"))
+    kubectl.api.apply(tiny_vm("before", runStrategy="Halted"))
     register("Validating", "/deny")
     dry = ("--dry-run=server",)
     eventually(
-        lambda: "need an owner" in _refusal(kubectl, linux_vm("later", runStrategy="Halted"), *dry), timeout=90, what="the webhook counts"
+        lambda: "need an owner" in _refusal(kubectl, tiny_vm("later", runStrategy="Halted"), *dry), timeout=90, what="the webhook counts"
     )
-    refusal = _refusal(kubectl, linux_vm("later", runStrategy="Halted"))
+    refusal = _refusal(kubectl, tiny_vm("later", runStrategy="Halted"))
     assert 'admission webhook "validating.example.test" denied the request: CREATE: machines need an owner' in refusal
     assert refusal.startswith("Error from server: ")  # no reason in brackets: the webhook gave none, as with Go
     done = kubectl.try_run("delete", "vm", "before")
     assert (done.returncode, "DELETE: machines need an owner" in done.stderr) == (1, True)
-    owned = linux_vm("owned", runStrategy="Halted")
+    owned = tiny_vm("owned", runStrategy="Halted")
     owned["metadata"]["labels"] = {"owner": "me"}
-    kubectl.apply(owned)
+    kubectl.api.create(owned)
     done = kubectl.try_run("virt", "console", "before")
     assert "CONNECT: machines need an owner" in done.stdout + done.stderr
-    kubectl("delete", "validatingwebhookconfiguration", f"{kubectl.namespace}-validating")
-    eventually(lambda: kubectl.try_run("delete", "vm", "before").returncode == 0, timeout=90, what="the webhook is gone")
+    kubectl.api.delete("validatingwebhookconfigurations", f"{kubectl.namespace}-validating")
+    eventually(lambda: is_deleted(kubectl, "before"), timeout=90, what="the webhook is gone")
 
 
 def test_a_webhook_of_the_cluster_changes_a_machine(kubectl: Kubectl, register: Register) -> None:
@@ -121,12 +123,22 @@ def test_a_webhook_of_the_cluster_changes_a_machine(kubectl: Kubectl, register: 
     register("Mutating", "/label")
 
     def labelled() -> bool:
-        kubectl("delete", "vm", "given", "--ignore-not-found")
-        done = kubectl.try_run("apply", "-f", "-", stdin=json.dumps(linux_vm("given", runStrategy="Halted")))
+        if kubectl.api.find("vm", "given"):
+            kubectl.api.delete("vm", "given", timeout=30)
+        done = kubectl.try_run("apply", "-f", "-", stdin=json.dumps(tiny_vm("given", runStrategy="Halted")))
         return "Warning: machines should have an owner" in done.stderr
 
     eventually(labelled, timeout=90, what="the webhook counts", interval=1)
-    assert kubectl.json("get", "vm", "given")["metadata"]["labels"] == {"owner": "somebody"}
+    assert kubectl.api.get("vm", "given")["metadata"]["labels"] == {"owner": "somebody"}
+
+
+def is_deleted(kubectl: Kubectl, name: str) -> bool:
+    """Ask for the deletion of a machine; return whether that is granted."""
+    try:
+        kubectl.api.delete("vm", name)
+    except errors.StatusError:
+        return False
+    return True
 
 
 def _refusal(kubectl: Kubectl, manifest: dict[str, Any], *flags: str) -> str:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.kube import Kubectl, KubectlError, eventually
-from tests.cluster.manifests import linux_vm
+from apiserver.apis.meta import errors
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from tests.cluster.kube import Kubectl, eventually
+from tests.cluster.manifests import tiny_vm
 from tests.testbed import release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -38,7 +40,7 @@ def policy(kubectl: Kubectl, effect: str, spec: dict[str, Any], binding: dict[st
 
 def halted(name: str, memory: str = "128Mi") -> dict[str, Any]:
     """Return a machine that no pod is made for."""
-    vm = linux_vm(name, runStrategy="Halted")
+    vm = tiny_vm(name, runStrategy="Halted")
     vm["spec"]["domain"]["memory"]["guest"] = memory
     return vm
 
@@ -65,7 +67,7 @@ def test_a_validating_policy_with_a_config_map_denies_a_large_machine(kubectl: K
         "apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": PARAMS},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": PARAMS}, "subjects": subjects,
     }  # fmt: skip
-    kubectl.apply(role, bound, limits, *made)
+    kubectl.api.apply(role, bound, limits, *made)
     name = made[0]["metadata"]["name"]
     try:
 
@@ -75,13 +77,14 @@ def test_a_validating_policy_with_a_config_map_denies_a_large_machine(kubectl: K
 
         said = eventually(refusal, timeout=60, what="the policy to be enforced")
         assert f"ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: at most 256Mi of memory" in said
-        kubectl.create(halted("small"))
-        with pytest.raises(KubectlError, match="at most 256Mi"):
-            kubectl("patch", "vm", "small", "--type=merge", "-p", '{"spec": {"domain": {"memory": {"guest": "1Gi"}}}}')
+        kubectl.api.create(halted("small"))
+        with pytest.raises(errors.StatusError, match="at most 256Mi"):
+            kubectl.api.patch("vm", "small", {"spec": {"domain": {"memory": {"guest": "1Gi"}}}})
     finally:
-        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
-            kubectl("delete", kind, name)
-        kubectl("delete", "clusterrole,clusterrolebinding", PARAMS)
+        for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+            kubectl.api.delete(kind, name)
+        for kind in ("clusterroles", "clusterrolebindings"):
+            kubectl.api.delete(kind, PARAMS)
 
 
 def test_a_mutating_policy_labels_machines(kubectl: Kubectl) -> None:
@@ -96,15 +99,16 @@ def test_a_mutating_policy_labels_machines(kubectl: Kubectl) -> None:
         ],
     }
     made = policy(kubectl, "Mutating", spec, {})
-    kubectl.apply(*made)
+    kubectl.api.apply(*made)
     try:
 
         def labels() -> dict[str, str]:
-            done = kubectl.try_run("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(halted("labelled")))
-            return json.loads(done.stdout)["metadata"].get("labels", {}) if done.returncode == 0 else {}
+            path = f"{VIRTUAL_MACHINES.path(kubectl.namespace)}?dryRun=All"
+            given: dict[str, str] = kubectl.api.request("POST", path, body=halted("labelled"))["metadata"].get("labels", {})
+            return given
 
         found = eventually(labels, timeout=60, what="the policy to be applied")
         assert (found["added"], found["by"]) == ("yes", "create")
     finally:
-        for kind in ("mutatingadmissionpolicybinding", "mutatingadmissionpolicy"):
-            kubectl("delete", kind, made[0]["metadata"]["name"])
+        for kind in ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies"):
+            kubectl.api.delete(kind, made[0]["metadata"]["name"])
