@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
@@ -30,6 +31,15 @@ Event = tuple[EventType, str, str]
 """Type, reason, message."""
 
 
+_JUDGED: Final = frozenset(
+    {
+        conditions.READY, conditions.PAUSED, conditions.MIGRATABLE, conditions.DISKS_READY, conditions.NETWORK_READY,
+        conditions.AGENT_CONNECTED, conditions.ACCESS_CREDENTIALS, conditions.FILESYSTEMS_READY,
+    }
+)  # fmt: skip
+"""Types of the conditions that each look at a running guest judges, those of a machine's claims and networks included: they last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """Everything that is said of a guest that runs."""
@@ -53,6 +63,11 @@ class Observed:
 
 def status_of(seen: Observed) -> tuple[Object, float | None]:
     """Return the status, and after how many seconds there is more to write; None: there is not."""
+    status, again = _seen_now(seen)
+    return objects.with_conditions_judged(seen.vm, status, _JUDGED), again
+
+
+def _seen_now(seen: Observed) -> tuple[Object, float | None]:
     vm, launcher, now = seen.vm, seen.launcher, seen.now
     status = _running(seen)
     if seen.is_dead:

@@ -6,7 +6,7 @@ empty. Objects out of an informer are shared; copy before writing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from apiserver.apis.meta.resources import Resource
@@ -158,6 +158,20 @@ def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[
 def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, now: str) -> Object:
     """Return a status with ``new`` among its conditions, as of :func:`with_condition`."""
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=now)}
+
+
+def with_conditions_judged(obj: Mapping[str, Any], status: Mapping[str, Any], types: Collection[str]) -> Object:
+    """Return a status in which conditions of these types carry the object's generation: they were judged, and still hold.
+
+    By it ``kubectl wait`` and others know that a condition is about the spec as it is now.
+    """
+    generation = generation_of(obj)
+    if all(
+        each.get("observedGeneration", generation) == generation for each in status.get("conditions") or () if each.get("type") in types
+    ):
+        return dict(status)
+    known = [dict(each) for each in status.get("conditions") or ()]
+    return {**status, "conditions": [{**each, "observedGeneration": generation} if each.get("type") in types else each for each in known]}
 
 
 def without_condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> list[Object]:

@@ -73,6 +73,8 @@ GOOD_RUN: Final = timedelta(minutes=10)
 
 ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Halted", "NotRequested"})
 """Reasons of a :class:`Power` that is off because somebody wants it so, and not because of how attempts ended."""
+OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "AttemptEnded"}
+"""All reasons of a :class:`Power` that is off, but for a deletion."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,17 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, condition, dig, name_of, new_condition, with_condition, without_condition
+from apiserver.apis.meta.objects import (
+    Object,
+    condition,
+    dig,
+    generation_of,
+    name_of,
+    new_condition,
+    with_condition,
+    with_conditions_judged,
+    without_condition,
+)
 from apiserver.apis.virt import conditions
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.pods import pod_state
@@ -51,6 +61,8 @@ def report(seen: Observed) -> tuple[Action, ...]:
         new = new_condition(seen.vm, conditions.DISRUPTION_TARGET, "True", reason, message)
         changed = with_condition(dig(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
         return (WriteStatus({**statuses.status_of(seen), "conditions": changed}), Emit("Warning", reason, message))
+    if found is not None and known is not None and known.get("observedGeneration", generation_of(seen.vm)) != generation_of(seen.vm):
+        return (WriteStatus(with_conditions_judged(seen.vm, statuses.status_of(seen), (conditions.DISRUPTION_TARGET,))),)
     if found is None and known is not None and _goes_on(seen) and not _settles(seen):
         changed = without_condition(dig(seen.vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
         return (WriteStatus({**statuses.status_of(seen), "conditions": changed}),)

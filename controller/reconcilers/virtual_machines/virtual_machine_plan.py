@@ -33,6 +33,7 @@ from apiserver.apis.meta.objects import (
     new_condition,
     uid_of,
     with_condition,
+    with_conditions_judged,
     without_condition,
 )
 from apiserver.apis.virt import attachments, chosen_cpu, conditions, names, phases, power, summary
@@ -70,6 +71,8 @@ QUICK_SECONDS: Final = 1
 """The grace period of a pod without a guest."""
 MAX_STRANGERS: Final = 3
 """Nodes whose virt-handlers speak another contract, that are named."""
+_NOT_OF_AN_END: Final = power.OFF_REASONS | {*silent_nodes.REASONS, summary.BACK_OFF, absences.TARGET_MAY_RUN}
+"""Reasons of Ready=False that do not tell how an attempt ended: another judgement of the same machine takes their place."""
 SLOW_SECONDS: Final = 60.0
 """From when on a pod that has a node and no running container is worth a word."""
 
@@ -581,18 +584,19 @@ def _disks_lacking(seen: Observed, reason: str, message: str) -> list[Object]:
 
 
 def _rest(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Off, and it should be: keep the phase that the last attempt ended in."""
+    """Off, and it should be: keep the phase that the last attempt ended in, and the words for its end."""
     status = statuses.status_of(seen)
     ready = condition(status.get("conditions"), conditions.READY) or {}
     gives_up = ready.get("reason") == summary.BACK_OFF and decision.reason in power.ASKED_TO_BE_OFF
     if gives_up or phases.phase_of(seen.vm) not in phases.ENDED:
         status = phases.enter(status, phases.STOPPED, seen.now)
         status["conditions"] = statuses.ready(seen, "False", decision.reason, decision.message)
-    elif ready.get("status") == "True" or ready.get("reason") in {*silent_nodes.REASONS, summary.BACK_OFF, absences.TARGET_MAY_RUN}:
+    elif ready.get("status") == "True" or ready.get("reason") in _NOT_OF_AN_END:
         status["conditions"] = statuses.ready(seen, "False", decision.reason, decision.message)
     if decision.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
         # What would say so again is gone. If it stayed, an edit of the strategy would start the machine, days later.
         status["conditions"] = without_condition(status["conditions"], conditions.DISRUPTION_TARGET)
+    status = with_conditions_judged(seen.vm, status, (conditions.READY, conditions.DISRUPTION_TARGET))
     status["observedGeneration"] = generation_of(seen.vm)
     told = Emit("Normal", power.RESULT_STOPPED, f"{decision.message}: no further attempt begins")
     return statuses.write(seen, status, *((told,) if gives_up else ()))

@@ -98,3 +98,22 @@ def test_what_is_said_by_one_is_added_to_what_others_said(network: NetworkFault 
     assert (status["phase"], status["observedGeneration"]) == ("Running", 3)
     kinds = {"Ready", "Paused", "Migratable", "NetworkReady", "DisksReady", "AccessCredentialsSynchronized", "FilesystemsReady"}
     assert conditions(status).keys() == {*kinds, "AgentConnected"}
+
+
+def test_every_condition_that_still_holds_carries_the_generation_of_the_last_look() -> None:
+    vm = a_vm("Running")
+    told = {
+        "DisksReady": ("True", "DisksFound"), "NetworkReady": ("True", "Ready"), "Migratable": ("False", "DisksNotShared"),
+        "AgentConnected": ("False", "NotConnected"), "LauncherOutdated": ("True", "Stays"), "DisruptionTarget": ("True", "x"),
+    }  # fmt: skip
+    old = {"message": "as before", "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}
+    vm["status"]["conditions"] = [{"type": kind, "status": state, "reason": reason, **old} for kind, (state, reason) in told.items()]
+    vm["status"]["guest"] = {"agent": {"connected": False}, "time": "2026-01-01T00:00:00Z"}
+    vm["metadata"]["generation"] = 7
+    found = {each["type"]: each for each in guest_report.status_of(seen(vm))[0]["conditions"]}
+    of_the_controller = {"LauncherOutdated", "DisruptionTarget"}
+    assert {kind: each["observedGeneration"] for kind, each in found.items()} == {
+        kind: 1 if kind in of_the_controller else 7 for kind in found
+    }
+    assert {kind: (each["status"], each["reason"]) for kind, each in found.items() if kind in told} == told
+    assert found["DisksReady"]["message"] == "as before"

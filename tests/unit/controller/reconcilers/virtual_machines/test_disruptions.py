@@ -64,6 +64,14 @@ def test_it_is_said_once_of_the_machines_own_pod_and_while_it_is_so() -> None:
     assert told(machine()) == ()
 
 
+def test_while_it_is_so_an_edit_of_the_spec_changes_its_generation_alone() -> None:
+    vm = machine(OTHER, {**TOLD, "observedGeneration": 1})
+    vm["metadata"]["generation"] = 7
+    (write,) = told(vm, disrupted())
+    assert isinstance(write, WriteStatus)
+    assert write.status["conditions"] == [OTHER, {**TOLD, "observedGeneration": 7}]
+
+
 def test_it_is_taken_back_when_the_guest_is_in_another_pod() -> None:
     (write,) = told(machine(OTHER, TOLD), a_pod())
 

@@ -1128,3 +1128,35 @@ def test_a_start_says_whether_its_claims_let_the_guest_migrate(modes: list[str],
     assert (found or {}).get("message") == message
     if found is not None:
         assert (found["status"], found["reason"]) == ("False", "DisksNotShared")
+
+
+def rested(vm: dict[str, Any], **edit: Any) -> dict[str, Any]:
+    """Return the conditions of a machine that is off, by type, after an edit of its spec and the plan's writes."""
+    vm["spec"].update(edit)
+    vm["metadata"]["generation"] = 7
+    actions = plan(seen(vm))
+    vm["status"] = written(actions)
+    assert kinds(plan(seen(vm))) == []
+    return {each["type"]: each for each in vm["status"]["conditions"]}
+
+
+def a_condition(kind: str, status: str, reason: str) -> dict[str, Any]:
+    old = {"message": "", "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}
+    return {"type": kind, "status": status, "reason": reason, **old}
+
+
+def test_an_edit_of_a_machine_that_is_off_is_judged_in_its_condition_ready() -> None:
+    """By the generation ``kubectl wait`` knows that a condition is about the spec as it is now."""
+    vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime="2026-01-01T00:00:00Z")], runStrategy="Manual")
+    vm["status"]["conditions"] = [a_condition("Ready", "False", "Crashed")]
+    ready = rested(vm, priorityClassName="high")["Ready"]
+    assert (ready["reason"], ready["observedGeneration"]) == ("Crashed", 7)
+
+
+@pytest.mark.parametrize(("before", "strategy", "after"), [("Halted", "Manual", "NotRequested"), ("NotRequested", "Halted", "Halted")])
+def test_a_machine_that_is_off_says_the_reason_of_the_last_judgement(before: str, strategy: str, after: str) -> None:
+    vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime="2026-01-01T00:00:00Z")])
+    vm["status"]["conditions"] = [a_condition("Ready", "False", before)]
+    ready = rested(vm, runStrategy=strategy)["Ready"]
+    assert (ready["reason"], ready["observedGeneration"]) == (after, 7)
+    assert strategy in ready["message"]
