@@ -52,6 +52,12 @@ def test_what_judges_mutants_is_in_make_check() -> None:
     assert [test for test in sorted(judges) if rings.ring_of(test) != "check"] == []
 
 
+@pytest.mark.parametrize("directory", ["cluster", "host"])
+def test_tests_of_the_cluster_and_of_the_host_can_run_again_alone(directory: str) -> None:
+    tree = ast.parse((TESTS / directory / "conftest.py").read_text(encoding="utf-8"))
+    assert {"pytest_run_alone", "pytest_runtest_protocol"} <= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 def families(tree: ast.Module) -> list[tuple[object, object]]:
     """Return size of sample and name of the families in a module."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.sample"]

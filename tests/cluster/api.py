@@ -41,6 +41,7 @@ from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client import watching
 from apiserver.client.config import Config
 from apiserver.client.rest import Client, Patch, TransportError
+from tests import booting
 from tests.cluster import resources
 from tests.given_time import LOOK_SECONDS, Deadline
 
@@ -121,6 +122,7 @@ class Api:
 
     def create(self, manifest: Object) -> Object:
         """Create an object and return it as stored."""
+        booting.begin_with(manifest)
         found = resources.of(manifest)
         return self._ask(lambda client: client.create(found, manifest, namespace_of(manifest) or self._place(found)))
 
@@ -215,7 +217,10 @@ class Api:
 
     def ready(self, resource: str, name: str, *, timeout: float) -> Object:
         """Return the object once its condition Ready is true."""
-        return self.until(resource, name, is_true("Ready"), timeout=timeout, what=f"{resource}/{name} is ready")
+        found = self.until(resource, name, is_true("Ready"), timeout=timeout, what=f"{resource}/{name} is ready")
+        if resources.named(resource) == VIRTUAL_MACHINES:
+            booting.SLOTS.end()
+        return found
 
     def events(self, reason: str, *, of: str = "", timeout: float) -> builtins.list[Object]:
         """Return the Events of a reason, of an object if it is named, once there is one."""

@@ -10,6 +10,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.virt import names
+from tests import booting
 from tests.cluster import aftermath, turns
 from tests.cluster.api import Api
 from tests.cluster.kube import Kubectl
@@ -38,8 +40,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     try:
         return (yield)
     finally:
+        booting.SLOTS.end()
         if nextitem is None or nextitem.path != item.path:
             _TURN.end()
+
+
+def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
+    """Have the cluster for a test that failed (tests/flakes.py)."""
+    return _TURN.alone(item.path)
 
 
 @pytest.hookimpl(wrapper=True)

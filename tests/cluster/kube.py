@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver.apis.virt import names
+from tests import booting
 from tests.cluster.api import Api
 from tests.given_time import LOOK_SECONDS, Deadline, guests
 
@@ -99,10 +100,13 @@ class Kubectl:
 
     def apply(self, *objects: dict[str, Any]) -> str:
         """Apply objects, as a List."""
+        for each in objects:
+            booting.begin_with(each)
         return self("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
 
     def create(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Create one object and return it as the server did."""
+        booting.begin_with(manifest)
         created: dict[str, Any] = json.loads(self("create", "-o", "json", "-f", "-", stdin=json.dumps(manifest)))
         return created
 
@@ -164,6 +168,8 @@ class Console:
                 if remaining <= 0 or not self._read(min(remaining, LOOK_SECONDS)):
                     raise AssertionError(f"console did not show {pattern!r}; last: {self.text[-800:]!r}")
         self.text = self.text[found.end() :]
+        if booting.READY in found.group(0):
+            booting.SLOTS.end()
         return found
 
     def skip_replay(self) -> None:

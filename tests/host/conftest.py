@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import booting
 from tests.cluster.turns import Turn
 from tests.host.launcher import guest, sandbox
 from tests.testbed import layout
@@ -23,6 +24,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     try:
         return (yield)
     finally:
+        booting.SLOTS.end()
         if nextitem is None or nextitem.path != item.path:
             _TURN.end()
 

@@ -22,6 +22,7 @@ import libvirt
 import launcher
 from apiserver.apis.virt import layout
 from launcher.protocol import codec, messages
+from tests import booting
 from tests.given_time import LOOK_SECONDS, Deadline
 from tests.guest_kernel import KERNEL_ARGS
 from tests.host.launcher.guest import Guest, tiny_kernel
@@ -354,6 +355,8 @@ class Client:
 
     def call(self, request: messages.Request, seconds: float = 60.0) -> messages.Reply | messages.Refusal:
         """Return the answer to a request."""
+        if isinstance(request, messages.Sync) and booting.boots_slowly(request.machine.domain):
+            booting.SLOTS.begin()
         self._id += 1
         self._socket.sendall(codec.encode(messages.Call(self._id, request)))
         while True:
@@ -412,6 +415,8 @@ class Viewer:
             self.seen += data
         end = self.seen.index(wanted) + len(wanted)
         before, self.seen = self.seen[:end], self.seen[end:]
+        if booting.READY in text:
+            booting.SLOTS.end()
         return before.decode(errors="replace")
 
     def type(self, text: str) -> None:
