@@ -17,6 +17,7 @@ ALONE = frozenset(
     f"test_{name}"
     for name in (
         "bad_days",
+        "bad_days_matrix",
         "contracts",
         "cuts",
         "drain",

@@ -1,0 +1,44 @@
+"""Each forgery that the credentials of one node could be used for: ``test_node_restriction.py`` tries one of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.kube import Kubectl
+from tests.cluster.test_node_restriction import (
+    FORGERY,
+    Json,
+    Stolen,
+    is_refused_to_another_node,
+    is_refused_to_its_own_node,
+    stolen,
+    victim,
+)
+
+__all__ = ["stolen", "victim"]  # fixtures
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+FORGERIES: tuple[Json, ...] = (
+    FORGERY,
+    {"nodeName": "elsewhere"},
+    {"podUID": "0b8f7f0e-5d0c-4a8e-9f61-0b6ad2c9a001"},
+    {"podIP": "192.0.2.66"},
+    {"request": {"action": "Stop", "runStrategy": "RerunOnFailure", "attempt": 1}},
+    {"attempt": 9},
+    {},
+)
+
+
+@pytest.mark.parametrize("changes", FORGERIES, ids=lambda each: ",".join(each) or "nothing")
+def test_one_nodes_token_writes_no_status_of_another_nodes_machine(
+    kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json, changes: Json
+) -> None:
+    is_refused_to_another_node(kubectl, system, stolen, victim, changes)
+
+
+@pytest.mark.parametrize("changes", [each for each in FORGERIES if each], ids=",".join)
+def test_even_the_own_nodes_token_forges_nothing_that_is_anothers_to_decide(
+    kubectl: Kubectl, stolen: Stolen, victim: Json, changes: Json
+) -> None:
+    is_refused_to_its_own_node(kubectl, stolen, victim, changes)
