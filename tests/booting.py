@@ -20,7 +20,7 @@ from tests.testbed import layout
 COUNT: Final = 2
 HELD_SECONDS: Final = 60.0
 READY: Final = "GUEST-READY"
-"""What the init of the test guest prints."""
+"""The line that the init of the test guest prints."""
 _LOOK_SECONDS: Final = 0.2
 
 

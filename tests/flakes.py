@@ -3,7 +3,7 @@
 The second run begins with new fixtures, those of its module included, so in a new namespace, and no other test of its kind runs meanwhile
 (the hook ``pytest_run_alone``, which the conftest of these tests implements; other tests are not run again). If it succeeds, the test has
 *flaked*: the run names it with the pressure on the processor, and a file below ``build/flaked`` has the first failure. The run fails
-all the same if ``tests/flakes.toml``, the ledger, lists the test already, or if more than two tests flaked. A test that saw what
+nevertheless if ``tests/flakes.toml``, the ledger, lists the test already, or if more than two tests flaked. A test that saw what
 ``tests/damage.py`` marks never runs again.
 """
 
@@ -37,17 +37,17 @@ _FAILURE: Final = pytest.StashKey["Failure"]()
 
 
 class Hooks:
-    """What a conftest implements."""
+    """Hooks that a conftest implements."""
 
     @pytest.hookspec(firstresult=True)
     def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object]:
-        """Return a context manager in which no other test of the kind runs; a test whose conftest has no such hook does not run again."""
+        """Return a context manager: no other test of the kind runs inside it. Without such a hook a test does not run again."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What was seen when a test failed, before its fixtures ended."""
+    """State of a failed test before its fixtures ended."""
 
     damage: str
     guests: Mapping[int, float]
@@ -60,11 +60,11 @@ class Flake:
 
     test: str
     pressure: int
-    """Percentage of the first run's time in which some task waited for a processor."""
+    """CPU pressure during the first run, in percent: some task waited for a processor so long."""
     guest_seconds: float
     """Processor time that guests of this machine had meanwhile, those that still ran at the failure."""
     file: str
-    """Where the first failure is, from the repository."""
+    """File with the first failure, from the repository."""
 
     def __str__(self) -> str:
         return f"FLAKED {self.test}: CPU pressure {self.pressure} %, guests had {self.guest_seconds:.1f} s; {self.file}"
@@ -119,14 +119,14 @@ class Repeating:
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
-        """Remember the limit of a test, which the second run has, too."""
+        """Remember the limit of a test for the second run."""
         item.stash[_SETTINGS] = settings
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Look at what a failed test leaves, while it is there."""
+        """Look at what a failed test leaves before its fixtures end."""
         report = yield
         if report.failed and call.excinfo is not None:
             known = item.stash.get(_FAILURE, None)
@@ -182,7 +182,7 @@ def _torn_down(item: pytest.Item) -> pytest.TestReport:
 
 
 def _alone(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-    """Run a test while no other one of its kind runs; the time in which it waits for that counts for no limit."""
+    """Run a test while no other one of its kind runs. The timeout does not count the wait for that."""
     with item.ihook.pytest_run_alone(item=item):
         _set_timer(item)
         item.stash.setdefault(_FAILURE, Failure("", {}))
@@ -202,7 +202,7 @@ def _cancel_timer(item: pytest.Item) -> None:
 
 
 def pressure(before: given_time.Look, after: given_time.Look) -> int:
-    """Return the percentage of the time in which some task waited for a processor."""
+    """Return the CPU pressure between two looks, in percent."""
     return round(100 * (after.stalled - before.stalled) / max(after.wall - before.wall, 0.001))
 
 

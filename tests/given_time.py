@@ -1,4 +1,4 @@
-"""Deadlines in time that was given: what a guest or a test got of the processor counts, what other programs took of it does not.
+"""Deadlines in given time: they count what a guest or a test got of the processor, and leave out what other programs took.
 
 Where nothing else asks for the processor this is the time of the clock on the wall. ``tests/own_time.py`` does the same for work that runs
 in the loop of a test itself; this module is for tests that wait for other processes.
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 LAST_RESORT_SECONDS: Final = 600.0
-"""Of the wall: a wait ends then, whatever was given. One that is meant to be longer lasts as long as it is meant to."""
+"""Of the wall: every wait ends then. A wait for more given seconds ends after as many seconds of the wall."""
 LEAST_SHARE: Final = 1 / 8
 """Part of the wall's time that is given at least. ``/proc/pressure/cpu`` says only that some task waited, not that all of them did."""
 LOOK_SECONDS: Final = 2.0
-"""Time for which the list of a guest's processes is good: to read all of /proc costs a few milliseconds."""
+"""Age at which the list of a guest's processes is read again: to read all of /proc costs a few milliseconds."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -28,13 +28,13 @@ class Look:
 
     wall: float
     stalled: float
-    """Time for which some task of this machine waited for a processor, since it started."""
+    """Total of ``/proc/pressure/cpu``: some task of this machine waited for a processor so long."""
     guests: Mapping[int, float] = field(default_factory=dict)
     """Processor time of each process of a guest, by its process id."""
 
 
 def given(before: Look, after: Look) -> float:
-    """Return the time that was given between two looks: what guests got, or the time in which no task had to wait."""
+    """Return the time that was given between two looks: what guests got, or the time without a task that waited."""
     wall = after.wall - before.wall
     got = sum(seconds - before.guests.get(pid, 0.0) for pid, seconds in after.guests.items())
     free = wall - (after.stalled - before.stalled)
@@ -89,7 +89,7 @@ class Deadline:
 
 
 def stalled_seconds() -> float:
-    """Return the time for which some task waited for a processor; a kernel that does not tell (no PSI) counts none."""
+    """Return the total of ``/proc/pressure/cpu``; it is 0 where the kernel has no such file."""
     try:
         line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
     except OSError:

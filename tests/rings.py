@@ -2,7 +2,7 @@
 
 ``make check`` runs the ring ``check``, ``make test`` that and ``test``, ``make test-all`` everything. ``make test`` adds some modules of
 the ring ``all`` to each run: those of the packages that changed within a day, and a slice that follows the commit, within a cap. Large
-families of cases run as a sample there, which follows the commit, too (``tests/selection.py``, the plugin of pytest). To read in this
+families of cases run as a sample there, which also follows the commit (``tests/selection.py``, the plugin of pytest). To read in this
 order: the tables, :func:`ring_of`, :func:`additions`, :func:`is_in_sample`.
 """
 
@@ -18,7 +18,7 @@ from tests.cluster import turns
 
 Ring = Literal["check", "test", "all"]
 RINGS: Final[tuple[Ring, ...]] = ("check", "test", "all")
-"""Each ring runs those before it, too."""
+"""Each ring includes those before it."""
 
 CAP_SECONDS: Final = 150
 """Processor time that the additions to one run of ``make test`` may take."""
@@ -121,7 +121,7 @@ ROWS: Final = (
     _row("cluster/test_stream_rights.py", 25, "apiserver/endpoints", "handler/streams"),
     _row("cluster/test_uninstall.py", 60, "charts", "controller/manager"),
 )
-"""All modules of the ring ``all``. What they tell is told at a lower level, too; here it is told with all its parts."""
+"""All modules of the ring ``all``. A lower level tests the same with fewer parts."""
 
 
 def ring_of(module: str) -> Ring:

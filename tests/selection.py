@@ -37,7 +37,7 @@ _NAME: Final = "rings"
 
 @dataclass
 class Family:
-    """How many cases a family has, and how many of them are run."""
+    """Sizes of a family: all cases, and those that this run chose."""
 
     cases: int = 0
     chosen: int = 0
@@ -45,7 +45,7 @@ class Family:
 
 @dataclass
 class Selection:
-    """What one run runs."""
+    """The choice of tests for one run."""
 
     ring: Ring
     commit: str
@@ -55,7 +55,7 @@ class Selection:
     families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
 
     def has_module(self, path: Path) -> bool:
-        """Return whether tests of a file are run; what is no module of tests is."""
+        """Return whether this run imports a file. It imports every file that is not a test module."""
         if not path.name.startswith("test_") or not path.is_relative_to(ROOT / "tests"):
             return True
         module = str(path.relative_to(ROOT / "tests"))
@@ -120,7 +120,7 @@ def changed_within_a_day(repository: Path) -> list[str]:
 
 
 def _git(repository: Path, *arguments: str) -> str:
-    """Return what git says; nothing where there is no git, or no repository."""
+    """Return the output of git, which is empty without git or without a repository."""
     try:
         done = subprocess.run(["git", "-C", repository, *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -130,7 +130,7 @@ def _git(repository: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="session")
 def is_short(request: pytest.FixtureRequest) -> bool:
-    """True in a run of the ring ``test``, in which tests that go on for a fixed time take less of it."""
+    """True in a run of the ring ``test``: tests that go on for a fixed time take less of it there."""
     return bool(request.config.getoption("--ring") == "test")
 
 
@@ -162,21 +162,21 @@ class Selecting:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Say what is run, with ``-q``, too, with which pytest shows no header."""
+        """Print the choice. pytest hides its header with ``-q``, so this is not in the header."""
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and not hasattr(session.config, "workerinput"):
             for line in self._selection.lines():
                 reporter.write_line(line)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Tell the process that pytest was started as which part of each family was run here: only these processes collect tests."""
+        """Tell the main process which part of each family was run here: only these processes collect tests."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[_NAME] = {name: (family.cases, family.chosen) for name, family in self._selection.families.items()}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: WorkerController) -> None:
-        """Learn it; all of them collect the same."""
+        """Learn the sizes of the families; all processes collect the same tests."""
         for name, (cases, chosen) in getattr(node, "workeroutput", {}).get(_NAME, {}).items():
             self._selection.families[name] = Family(cases, chosen)
 
