@@ -70,6 +70,8 @@ def write_raw(path: Path, mib: int) -> None:
     with path.open("wb") as out:
         for _ in range(mib):
             out.write(b"".join(os.urandom(BLOCK // 2) + bytes(BLOCK // 2) for _ in range(MIB // BLOCK)))
+        out.seek(510)
+        out.write(b"\x55\xaa")  # the mark of a boot sector, without which it would be no disk
 
 
 def write_images(directory: Path, formats: Sequence[str], mib: int) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from importer.failures import ImportFailed
 
 MAX_SHOWN: Final = 256
 """Characters of an address in a message."""
+_KEPT: Final = "".join(chr(each) for each in range(0x80) if each != ord(" "))
+"""Characters of a redirect that are left as they are: control characters are refused and not escaped."""
 PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -59,20 +61,22 @@ def parse(url: str) -> Address:
         raise ImportFailed("the URL is neither http nor https")
     if parts.username is not None:  # an empty one, where there is but a password
         raise ImportFailed("the URL has credentials in it")
-    if not parts.hostname or any(not "!" <= each <= "~" for each in url):
-        raise ImportFailed("the URL has no host, or characters that a URL cannot have")
+    if any(not "!" <= each <= "~" for each in url):
+        raise ImportFailed("the URL has characters that a URL cannot have")
+    if not parts.hostname:
+        raise ImportFailed("the URL has no host")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Address(parts.scheme, parts.hostname, port or PORTS[parts.scheme], target)
 
 
 def redirected(address: Address, location: str) -> Address:
-    """Return where an answer sends us.
+    """Return where an answer sends us. Spaces and bytes beyond ASCII become escapes, as browsers and curl do it.
 
     Raises:
         ImportFailed: there we do not go.
     """
     try:
-        found = parse(urljoin(address.full, location))
+        found = parse(urljoin(address.full, quote(location.strip(" \t").encode("latin-1", "replace"), safe=_KEPT)))
     except ImportFailed as error:
         raise ImportFailed(f"{address} redirects to where an import does not follow: {error}") from None
     except ValueError:

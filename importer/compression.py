@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from importer import zstd
-from importer.failures import ImportFailed
+from importer.failures import EndUnknown, ImportFailed
 
 PIECE: Final = 1 << 20
 """Bytes that come out at once, at most."""
@@ -74,12 +74,12 @@ def decompressed(pieces: Iterable[bytes], head: bytes) -> Iterator[bytes]:
     """
     for magics, name, make in _KINDS:
         if head.startswith(magics):
-            return _decompressed(pieces, magics, name, make)
+            return _explained(_decompressed(pieces, magics, name, make), name)
     return iter(pieces)
 
 
 def _decompressed(pieces: Iterable[bytes], magics: tuple[bytes, ...], name: str, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
-    rest = b""
+    rest, streams = b"", 1
     begun, ended = False, False
     try:
         decompressor = make()
@@ -94,7 +94,7 @@ def _decompressed(pieces: Iterable[bytes], magics: tuple[bytes, ...], name: str,
                         break
                     if not data.startswith(magics):
                         raise ImportFailed(f"the image is {name} with something else behind it")
-                    decompressor, ended = make(), False
+                    decompressor, ended, streams = make(), False, streams + 1
                 begun = True
                 if out := decompressor.decompress(data, PIECE):
                     yield out
@@ -103,15 +103,25 @@ def _decompressed(pieces: Iterable[bytes], magics: tuple[bytes, ...], name: str,
                     data, ended, begun = decompressor.unused_data, True, False
                 elif decompressor.needs_input:
                     break
-    except (zlib.error, lzma.LZMAError, zstd.ZstdError, MemoryError, OSError, EOFError, ValueError) as error:
-        if isinstance(error, MemoryError) or _TOO_MUCH_MEMORY in str(error):
-            raise ImportFailed(
-                f"the image is {name} with a dictionary of more than {LZMA_BYTES >> 20} MiB, for which an import has no memory: "
-                "compress it with a smaller one"
-            ) from error
-        raise ImportFailed(f"the image is damaged: {name}: {error}") from error
+    except EndUnknown:
+        if not ended or streams > 1:  # one stream marks its own end, and of several the last ones may be missing
+            raise
     if not ended or rest.strip(b"\0"):
         raise ImportFailed(f"the image is damaged: {name}: it ends too early")
+
+
+def _explained(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except (zlib.error, lzma.LZMAError, zstd.ZstdError, MemoryError, OSError, EOFError, ValueError) as error:
+        raise ImportFailed(_refusal(name, error)) from error
+
+
+def _refusal(name: str, error: Exception) -> str:
+    if isinstance(error, MemoryError) or _TOO_MUCH_MEMORY in str(error):
+        large = f"a dictionary of more than {LZMA_BYTES >> 20} MiB"
+        return f"the image is {name} with {large}, for which an import has no memory: compress it with a smaller one"
+    return f"the image is damaged: {name}: {error}"
 
 
 def is_compressed(head: bytes) -> bool:

@@ -1,19 +1,21 @@
 """Formats of images, judged by their first bytes and nothing else. Pure.
 
 Only raw and qcow2 are taken, and of qcow2 only what refers to no other file: https://www.qemu.org/docs/master/interop/qcow2.html.
-Whatever else is known by its first bytes is refused by name, so that nobody boots from a container format as if it were a disk.
+What else is known by its first bytes is refused by name, and what looks like no disk with those bytes: nothing that a server sends in the
+place of an image becomes the disk of a machine. A user who knows better says ``format: raw``.
 """
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
+from importer import looks
 from importer.failures import ImportFailed
 
 Format = Literal["raw", "qcow2"]
 
-HEAD_BYTES: Final = 1 << 16
-"""As many first bytes are looked at: all header extensions of an image are among them."""
+HEAD_BYTES: Final = max(1 << 16, looks.HEAD_BYTES)
+"""As many first bytes are looked at: all header extensions of an image are among them, and the marks of file systems."""
 MAX_EXTENSIONS: Final = 64
 QCOW2_MAGIC: Final = b"QFI\xfb"
 
@@ -37,7 +39,6 @@ _REFUSED: Final = (
     (0x101, b"ustar", "tar"),
 )
 """(offset, bytes, name) of what is no disk that a guest could have as it is."""
-_PAGES: Final = (b"<!doctype", b"<html", b"<?xml", b"{")
 
 _HEADER_2: Final = 72
 _HEADER_3: Final = 104
@@ -50,19 +51,24 @@ _EXTENSION_DATA_FILE: Final = 0x44415441
 _EXTENSION_ENCRYPTION: Final = 0x0537BE77
 
 
-def of(head: bytes) -> Format:
-    """Return the format of an image that begins so.
+def of(head: bytes, said: str | None = None) -> Format:
+    """Return the format of an image that begins so; what the user said of it, if anything.
 
     Raises:
-        ImportFailed: it is none that is taken.
+        ImportFailed: it is none that is taken, or not what was said.
     """
+    if said == "raw" or not head:
+        return "raw"
+    if said == "qcow2" and not head.startswith(QCOW2_MAGIC):
+        raise ImportFailed(f"format is qcow2, and what came {looks.described(head)}")
     if head.startswith(QCOW2_MAGIC):
         return "qcow2"
     for offset, magic, name in _REFUSED:
         if head[offset : offset + len(magic)] == magic:
             raise ImportFailed(f"the image is {name}: it has to be raw or qcow2, as it is or compressed with gzip, xz, bzip2 or zstd")
-    if head.lstrip()[:16].lower().startswith(_PAGES):
-        raise ImportFailed("what came is a text and no image: the address may be that of a page, or of an error")
+    if not looks.is_disk(head):
+        words = "and is neither qcow2 nor a raw disk with a partition table or file system that is known here"
+        raise ImportFailed(f"what came {looks.described(head)}, {words}; if it is a raw disk, set format: raw")
     return "raw"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from importer import claim, compression, conversion, device, formats, sources
-from importer.failures import ImportFailed
+from importer.failures import EndUnknown, ImportFailed
 from importer.plan import Plan
 from importer.reporting import Reporter
 
@@ -59,9 +59,9 @@ def _fill(plan: Plan, disk: claim.File | device.Device, limit: int, reporter: Re
     received = _received(sources.pieces(plan, reporter), expected, limit)
     head, received = _peek(received, compression.MAGIC_BYTES)
     head, pieces = _peek(compression.decompressed(received, head), formats.HEAD_BYTES)
-    if compression.is_compressed(head):
+    if compression.is_compressed(head) and plan.format != "raw":
         raise ImportFailed("the image is compressed twice")
-    if formats.of(head) == "raw":
+    if formats.of(head, plan.format) == "raw":
         _write(disk, pieces, limit)
         _verify(plan, expected)
     elif isinstance(disk, device.Device):
@@ -103,13 +103,17 @@ def _of_limit(plan: Plan, limit: int) -> str:
 
 def _received(pieces: Iterable[bytes], expected: hashlib._Hash | None, limit: int) -> Iterator[bytes]:
     total = 0
-    for piece in pieces:
-        total += len(piece)
-        if total > limit + SLACK:
-            raise ImportFailed(f"the image has more than {limit} bytes")
-        if expected is not None:
-            expected.update(piece)
-        yield piece
+    try:
+        for piece in pieces:
+            total += len(piece)
+            if total > limit + SLACK:
+                raise ImportFailed(f"the image has more than {limit} bytes")
+            if expected is not None:
+                expected.update(piece)
+            yield piece
+    except EndUnknown:
+        if expected is None:  # else the checksum says whether it was the end
+            raise
 
 
 def _peek(pieces: Iterable[bytes], length: int) -> tuple[bytes, Iterator[bytes]]:

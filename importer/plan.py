@@ -32,6 +32,11 @@ class Plan:
     qemu_img: str = "/usr/bin/qemu-img"
 
     @property
+    def format(self) -> str | None:
+        """Return the format that the user said, or None."""
+        return self.source.get("format") or None
+
+    @property
     def checksum(self) -> tuple[str, str] | None:
         """Return algorithm and digest in lower case, or None."""
         algorithm, _, digest = str(self.source.get("checksum") or "").partition(":")

@@ -13,7 +13,7 @@ from typing import Final
 from certs import contexts
 from importer import addresses
 from importer.addresses import Address
-from importer.failures import ImportFailed
+from importer.failures import EndUnknown, ImportFailed
 
 CHUNK: Final = 256 << 10
 SECONDS: Final = 60.0
@@ -24,6 +24,8 @@ MAX_RESUMES: Final = 16
 PROGRESS: Final = 1 << 20
 
 _RANGE: Final = re.compile(r"bytes (\d{1,19})-\d{1,19}/(\d{1,19})")
+_ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
+"""Encodings of what comes although it was not asked for: the bytes of the last three are recognised as those of a compressed image."""
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _BROKEN: Final = (OSError, http.client.HTTPException)
 """Errors that a connection can end with; TimeoutError and everything of TLS are OSError."""
@@ -94,6 +96,7 @@ class Transfer:
 
         Raises:
             ImportFailed: it does not come, or not whole.
+            EndUnknown: it came without a length, and the connection ended.
         """
         body = self.get(url)
         total, validator = body.total, body.validator
@@ -113,8 +116,13 @@ class Transfer:
                 yield data
                 continue
             body.connection.close()
-            if total is None and why == "the connection ended" and _is_whole(body.response):
-                return
+            if total is None and why == "the connection ended":
+                if _is_whole(body.response):
+                    return
+                raise EndUnknown(
+                    f"{body.address}: the server does not say how long the file is and ended the connection after {done} bytes: "
+                    "import.checksum proves that this is all"
+                )
             if done == total:
                 return
             marked, broken = (done, 1) if done - marked >= PROGRESS else (marked, broken + 1)
@@ -153,6 +161,10 @@ def _checked(address: Address, connection: http.client.HTTPConnection, response:
         if response.status == 401:
             raise Unauthorized(f"{address} answers 401 {_HINTS[401]}", response.headers.get("WWW-Authenticate") or "", address.origin)
         raise ImportFailed(f"{address} answers {response.status} {_HINTS.get(response.status, '')}".rstrip())
+    encoding = (response.headers.get("Content-Encoding") or "identity").strip().lower()
+    if encoding not in _ENCODINGS:
+        connection.close()
+        raise ImportFailed(f"{address} answers with Content-Encoding: {encoding[:32]}, which was not asked for and is not read")
     tag = response.headers.get("ETag") or ""
     validator = tag if tag.startswith('"') and tag.isascii() and len(tag) < 256 else ""  # a weak one does not mean the same bytes
     length = response.headers.get("Content-Length") or ""

@@ -41,6 +41,7 @@ UNSEEN: Final[Mapping[str, str]] = {
     "devices.hostDevices[].name": FOR_PEOPLE,
     "devices.disks[].source.volumeLabel": "an option of the program that makes the image: tests/host/launcher/test_first_boot.py",
     "devices.disks[].source.import.http.url": IMPORTER,
+    "devices.disks[].source.import.format": IMPORTER,
     "devices.disks[].source.import.s3.endpoint": IMPORTER,
     "devices.disks[].source.import.s3.bucket": IMPORTER,
     "devices.disks[].source.import.s3.key": IMPORTER,

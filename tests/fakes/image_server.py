@@ -39,6 +39,8 @@ class Files:
     """So many of the next answers end early."""
     ranges: bool = True
     tag: str = '"one"'
+    encoding: str = ""
+    """Its Content-Encoding, without which an answer says none."""
     skew: tuple[int, int] = (0, 0)
     """What an answer that goes on says of its first byte and of the whole length, beside the truth."""
     surplus: bytes = b""
@@ -99,6 +101,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if start else 200)
         if files.tag:
             self.send_header("ETag", files.tag)
+        if files.encoding:
+            self.send_header("Content-Encoding", files.encoding)
         if start:
             self.send_header("Content-Range", f"bytes {start + files.skew[0]}-{total - 1}/{total + files.skew[1]}")
         if files.chunked:

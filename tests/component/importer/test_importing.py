@@ -24,7 +24,8 @@ from importer import device as blocks
 from tests.fakes.image_server import Files, a_layer, a_registry, a_store, authority_of, certificate, digest_of, serving
 
 MIB = 1 << 20
-IMAGE = b"boot" + bytes(MIB) + random.Random(1).randbytes(2 * MIB) + bytes(MIB) + b"end" + bytes(4089)
+BOOT_SECTOR = b"boot".ljust(510, b"\0") + b"\x55\xaa"
+IMAGE = BOOT_SECTOR + bytes(MIB - 508) + random.Random(1).randbytes(2 * MIB) + bytes(MIB) + b"end" + bytes(4089)
 ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.timeout(300)
@@ -115,7 +116,7 @@ def test_a_disk_is_grown_to_the_size_that_is_asked_for_and_to_whole_blocks(volum
     assert disk(volume) == IMAGE.ljust(8 * MIB, b"\0")
     (volume / claim.IMAGE).unlink()
     files.content["/odd"] = b"\1" * 513
-    assert run(volume, {"http": {"url": f"{url}/odd"}}) == ""
+    assert run(volume, {"http": {"url": f"{url}/odd"}, "format": "raw"}) == ""
     assert disk(volume) == (b"\1" * 513).ljust(claim.BLOCK, b"\0")
 
 
@@ -214,8 +215,69 @@ def test_an_answer_in_chunks_is_whole_when_the_last_one_came(volume: Path, url: 
 
 def test_an_answer_of_unknown_length_is_not_believed_to_be_whole(volume: Path, url: str, files: Files) -> None:
     files.length = False
+    files.content["/two.gz"] = gzip.compress(IMAGE) + gzip.compress(IMAGE)
+    files.content["/cut.gz"] = gzip.compress(IMAGE)[:-9]
 
-    assert "of unknown bytes" in run(volume, {"http": {"url": f"{url}/disk.img"}})
+    for name in ("disk.img", "two.gz", "cut.gz"):
+        assert "import.checksum proves that this is all" in run(volume, {"http": {"url": f"{url}/{name}"}})
+
+
+def test_an_answer_of_unknown_length_is_whole_when_a_checksum_or_its_format_proves_it(volume: Path, url: str, files: Files) -> None:
+    files.length = False
+    source = {"http": {"url": f"{url}/disk.img"}, "checksum": f"sha256:{hashlib.sha256(IMAGE).hexdigest()}"}
+    assert run(volume, source) == ""
+    assert disk(volume) == IMAGE
+
+    files.cuts = 1
+    (volume / claim.IMAGE).unlink()
+    assert run(volume, source).startswith("the checksum is not the one")
+    files.content["/disk.img.xz"] = lzma.compress(IMAGE)
+    assert run(volume, {"http": {"url": f"{url}/disk.img.xz"}}) == ""
+    assert disk(volume) == IMAGE
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "it is a pointer of Git LFS"),
+        (b"404 page not found\n", 'begins with "404 page not found'),
+        (b"<!-- made by a proxy -->\n<html></html>", "it is a page"),
+        (bytes(range(1, 256)) * 400, "is neither qcow2 nor a raw disk"),
+    ],
+    ids=["a pointer", "a text", "a page", "bytes"],
+)
+def test_what_is_no_disk_is_refused_with_its_first_bytes_until_the_user_says_raw(
+    volume: Path, url: str, files: Files, data: bytes, words: str
+) -> None:
+    files.content["/x"] = data
+    message = run(volume, {"http": {"url": f"{url}/x"}})
+    assert words in message
+    assert "set format: raw" in message
+    assert not list(volume.iterdir())
+
+    assert run(volume, {"http": {"url": f"{url}/x"}, "format": "raw"}) == ""
+    assert disk(volume).startswith(data)
+
+
+def test_an_image_is_of_the_format_that_the_user_says(volume: Path, url: str) -> None:
+    assert run(volume, {"http": {"url": f"{url}/disk.img"}, "format": "qcow2"}).startswith(
+        'format is qcow2, and what came begins with "boot'
+    )
+
+
+def test_an_encoding_that_was_not_asked_for_is_told(volume: Path, url: str, files: Files) -> None:
+    files.encoding = "deflate"
+    assert "Content-Encoding: deflate, which was not asked for" in run(volume, {"http": {"url": f"{url}/disk.img"}})
+    files.encoding, files.content["/disk.img"] = "gzip", gzip.compress(IMAGE)
+    assert run(volume, {"http": {"url": f"{url}/disk.img"}}) == ""
+    assert disk(volume) == IMAGE
+
+
+def test_a_redirect_with_a_space_is_followed(volume: Path, url: str, files: Files) -> None:
+    files.redirects = {"/old": "/files/my image.img"}
+    files.content["/files/my%20image.img"] = IMAGE
+    assert run(volume, {"http": {"url": f"{url}/old"}}) == ""
+    assert disk(volume) == IMAGE
 
 
 def test_a_wrong_checksum_is_told(volume: Path, url: str) -> None:
@@ -333,7 +395,7 @@ def test_hostile_images_are_refused(volume: Path, url: str, files: Files, tmp_pa
         "empty": b"",
         "compressed twice": gzip.compress(gzip.compress(IMAGE)),
         "VMDK": b"KDMV" + bytes(5000),
-        "a text": b"<html>" + bytes(5000),
+        "a page": b"<html>" + bytes(5000),
         "size is 1048576": plain,
     }
     for words, data in cases.items():
@@ -449,10 +511,10 @@ def test_an_import_into_a_device_that_did_not_end_is_done_again(device: Path, ur
     ("image", "more", "why"),
     [
         (bytes(2 * MIB) + b"end", {}, "begins with a MiB of zeros"),
-        (blocks.UNFINISHED + b"end", {}, "begins with a MiB of zeros"),
+        (blocks.UNFINISHED.ljust(0x8001, b"\0") + b"CD001", {}, "begins with a MiB of zeros"),
         (b"QFI\xfb" + bytes(MIB), {}, "is qcow2"),
-        (b"a" * (8 * MIB + 1), {}, "holds more than 8388608 bytes"),
-        (b"a" * MIB, {"size": 9 * MIB}, "size is 9437184 bytes, and the claim has 8388608"),
+        (BOOT_SECTOR + b"a" * (8 * MIB + 1), {}, "holds more than 8388608 bytes"),
+        (BOOT_SECTOR + b"a" * MIB, {"size": 9 * MIB}, "size is 9437184 bytes, and the claim has 8388608"),
         (b"", {}, "is empty"),
     ],
     ids=["zeros", "the mark", "qcow2", "too large", "a size that is", "nothing"],

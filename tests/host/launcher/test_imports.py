@@ -99,7 +99,7 @@ def test_a_guest_reads_an_image_from_an_object_store(start: Callable[[], Launche
         files.verify = a_store("hidden", "eu-1", url.removeprefix("https://"))
         s3 = {"endpoint": url, "bucket": "images", "key": "disk.img", "region": "eu-1", "secretRef": {"name": "s"}}
         s3["caConfigMapRef"] = {"name": "c", "key": "k"}
-        disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"s3": s3}}}
+        disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"s3": s3, "format": "raw"}}}
         machine = a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})
         client.call(messages.Import(machine))
         client.until(lambda status: progress(status) == {"data": "Succeeded"}, 120)
@@ -123,7 +123,7 @@ def test_a_guest_reads_an_image_from_a_registry(start: Callable[[], Launcher], t
         files.challenge = f'Bearer realm="{url}/token",service="s",scope="repository:disks/data:pull"'
         (secret / ".dockerconfigjson").write_text(json.dumps({"auths": {host: {"auth": "dXNlcjpwYXNz"}}}))
         registry = {"reference": f"{host}/disks/data:1", "secretRef": {"name": "s"}, "caConfigMapRef": {"name": "c", "key": "k"}}
-        disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"registry": registry}}}
+        disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"registry": registry, "format": "raw"}}}
         machine = a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})
         client.call(messages.Import(machine))
         client.until(lambda status: progress(status) == {"data": "Succeeded"}, 120)

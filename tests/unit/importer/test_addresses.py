@@ -50,13 +50,19 @@ def test_credentials_are_for_one_scheme_host_and_port() -> None:
         ("http://host/a/b", "/c", "http://host:80/c"),
         ("http://host/a", "https://other/x", "https://other:443/x"),
         ("https://host/a", "//other/x", "https://other:443/x"),
+        ("http://host/a", "/files/my image.img", "http://host:80/files/my%20image.img"),
+        ("http://host/a", " /b%20c?d e ", "http://host:80/b%20c?d%20e"),
+        ("http://host/a", "/b\u00c3\u00a4", "http://host:80/b%C3%A4"),  # UTF-8, read as Latin-1
     ],
 )
 def test_a_redirect_is_followed(origin: str, location: str, to: str) -> None:
     assert addresses.redirected(addresses.parse(origin), location).full == to
 
 
-@pytest.mark.parametrize("location", ["http://other/x", "file:///etc/passwd", "gopher://host/", "https://u:p@host/", "https://[x/"])
+@pytest.mark.parametrize(
+    "location",
+    ["http://other/x", "file:///etc/passwd", "gopher://host/", "https://u:p@host/", "https://[x/", "https://host/\x01"],
+)
 def test_a_redirect_to_somewhere_less_safe_is_not(location: str) -> None:
     with pytest.raises(ImportFailed, match="https://host/a redirects"):
         addresses.redirected(addresses.parse("https://host/a?secret=1"), location)

@@ -94,24 +94,57 @@ def test_what_refers_to_other_files_or_is_not_understood_is_refused(head: bytes,
         (b"LUKS\xba\xbe\0\1", "encrypted"),
         (b"PK\x03\x04", "zip"),
         (b"disk.raw".ljust(0x101, b"\0") + b"ustar", "tar"),
-        (b"<!DOCTYPE html><title>404</title>", "a text"),
-        (b"\n  <HTML>", "a text"),
-        (b'{"error": "denied"}', "a text"),
-        (b'json:{"driver":"raw"}', None),
+        (b"<!DOCTYPE html><title>404</title>", "it is a page"),
+        (b"\n  <HTML>", "it is a page"),
+        (b"<!-- a comment --><html>", "it is a page"),
+        (b"\xef\xbb\xbf<html>", "it is a page"),
+        (b'{"error": "denied"}', "it is JSON"),
+        (b"version https://git-lfs.github.com/spec/v1", "Git LFS"),
+        (b"#!/bin/sh", "a script"),
+        (b"\x7fELF\2\1\1", "a program"),
+        (b"404 page not found\n", r'begins with "404 page not found\\x0a" \(it is a text'),
+        ("Nicht gefunden: für Fehler".encode() * 40, "it is a text"),
+        (b"\x9c\x01" * 400, r'begins with "\\x9c\\x01[^"]*", and is neither'),
+        (b'json:{"driver":"raw"}', "it is a text"),
     ],
 )  # fmt: skip
-def test_other_formats_are_refused_by_name(head: bytes, words: str | None) -> None:
-    if words is None:
-        assert formats.of(head) == "raw"  # nobody gives it to a tool as a name
-        return
+def test_other_formats_are_refused_by_name(head: bytes, words: str) -> None:
     with pytest.raises(ImportFailed, match=words):
         formats.of(head)
 
 
-def test_everything_else_is_a_disk() -> None:
+@pytest.mark.parametrize(
+    ("offset", "magic"),
+    [
+        (510, b"\x55\xaa"),
+        (512, b"EFI PART"),
+        (0x8001, b"CD001"),
+        (0x438, b"\x53\xef"),
+        (0, b"XFSB"),
+        (0x10040, b"_BHRfS_M"),
+        (0xFF6, b"SWAPSPACE2"),
+    ],
+    ids=["MBR", "GPT", "ISO 9660", "ext4", "XFS", "Btrfs", "swap"],
+)
+def test_what_looks_like_a_disk_is_one(offset: int, magic: bytes) -> None:
+    head = b"\xeb\x63\x90".ljust(offset, b"\1")[:offset] + magic + bytes(512)
+
+    assert formats.of(head[: formats.HEAD_BYTES]) == "raw"
+    with pytest.raises(ImportFailed, match="set format: raw"):
+        formats.of(head[: offset + len(magic) - 1])
+
+
+def test_zeros_are_a_disk_and_nothing_is_told_elsewhere() -> None:
     assert formats.of(bytes(512)) == "raw"
-    assert formats.of(bytes(510) + b"\x55\xaa") == "raw"
     assert formats.of(b"") == "raw"
+
+
+def test_the_user_may_say_the_format() -> None:
+    assert formats.of(b"any text", "raw") == "raw"
+    assert formats.of(header(), "raw") == "raw"
+    assert formats.of(header(), "qcow2") == "qcow2"
+    with pytest.raises(ImportFailed, match="format is qcow2, and what came begins with"):
+        formats.of(bytes(510) + b"\x55\xaa", "qcow2")
 
 
 def test_no_header_is_worse_than_refused() -> None:

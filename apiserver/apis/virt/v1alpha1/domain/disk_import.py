@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -96,6 +96,11 @@ class DiskImport(Model):
     registry: RegistryImport | None = Field(
         None,
         description="From a registry of containers. The checksum is of the disk image then; layers are verified by their digests anyway.",
+    )
+    format: Literal["raw", "qcow2"] | None = Field(
+        None,
+        description="The format of the image, when it is decompressed. Default: found by its first bytes; what is neither qcow2 nor begins "
+        "as a disk with a partition table or a file system is refused. With raw the disk is what came, whatever it looks like.",
     )
     checksum: str | None = Field(
         None,
