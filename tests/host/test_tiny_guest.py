@@ -146,10 +146,15 @@ def test_it_writes_to_so_many_pages_a_tick(typed: bool, tmp_path: Path) -> None:
 
 
 def test_it_writes_round_and_round_and_knows_what_it_wrote(tmp_path: Path) -> None:
-    with running(tmp_path, "guest.run=counter,fill=8,dirty=3001") as guest:
+    with running(tmp_path, "guest.run=counter,dirty=3001") as guest:
         guest.expect("tick 2\n")
         pages = int(re.findall(r"intact (\d+)", guest.ask("check"))[0])
         assert (MEBIBYTES - 4) * 256 < pages < MEBIBYTES * 256
+        guest.ask("dirty 0")
+        assert "filled 8" in guest.ask("fill 8")
+        guest.ask("dirty 501")
+        guest.expect("tick 4\n")
+        assert "intact 2048\n" in guest.ask("check") + "\n"
 
 
 @pytest.mark.parametrize("typed", [True, False])
@@ -164,6 +169,14 @@ def test_idle_it_takes_next_to_no_processor_and_spinning_a_whole_one(typed: bool
         before = guest.processor_seconds()
         while guest.processor_seconds() - before < 0.5:  # else the test's time runs out
             guest.expect(r"tick \d+\n")
+
+
+def test_it_spins_for_a_part_of_each_tick(tmp_path: Path) -> None:
+    with running(tmp_path, "guest.run=counter,spin=1000") as guest:
+        guest.expect("tick 1\n")
+        before = guest.processor_seconds()
+        guest.expect("tick 4\n")
+        assert 0.1 < guest.processor_seconds() - before < 1.5
 
 
 def test_a_migration_keeps_its_memory_and_its_count(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@
  *   uptime          prints "uptime=SECONDS boot=ID commands=COUNT": the ID differs at each boot and stays over a migration
  *   counter         prints "tick N" once a second, from tick 1 on
  *   fill MIB        fills so much memory with a pattern that no page shares with another, and prints "filled MIB"
- *   dirty PAGES     writes to so many pages a tick (a twentieth of a second), round and round through all free memory; 0 stops it
+ *   dirty PAGES     writes to so many pages a tick (a twentieth of a second), round and round through the memory that fill filled,
+ *                   or through all where it filled none; 0 stops it
  *   check           reads what fill and dirty wrote, and prints "intact PAGES" or "corrupt ADDRESS"
- *   spin            keeps the vCPU busy
+ *   spin [LOOPS]    keeps the vCPU busy: all the time, or for so many thousand loops a tick
  *   deaf            takes no notice of the power button
  *   poweroff        powers off, as the power button does
  *   reboot          resets the machine
@@ -123,7 +124,7 @@ static void look_at_power_button(void) {
 
 /* Memory from FIRST_FREE on. The first word of a page is dirty's, the others are fill's. */
 
-static uint32_t pages, filled, rate, next, rounds;
+static uint32_t pages, filled, dirtied, rate, next, rounds;
 
 static volatile uint32_t *page_of(uint32_t page) { return (uint32_t *)(uintptr_t)(FIRST_FREE + page * PAGE); }
 
@@ -140,16 +141,22 @@ static void fill(const char *argument) {
   say_value("filled ", filled / 256), say("\n");
 }
 
+static void dirty(const char *argument) {
+  uint32_t range = filled ? filled : pages;
+  if (range != dirtied) dirtied = range, next = 0, rounds = 0;
+  rate = number(argument);
+}
+
 static void dirty_some(void) {
-  for (uint32_t count = 0; count < rate && count < pages; count++) {
+  for (uint32_t count = 0; count < rate && count < dirtied; count++) {
     *page_of(next) = rounds + 1;
-    if (++next == pages) next = 0, rounds++;
+    if (++next == dirtied) next = 0, rounds++;
   }
 }
 
 static void check(const char *argument) {
   (void)argument;
-  uint32_t seen = rounds ? pages : next;
+  uint32_t seen = rounds ? dirtied : next;
   for (uint32_t page = 0; page < (seen > filled ? seen : filled); page++) {
     uint32_t word = page < seen && *page_of(page) != (page < next ? rounds + 1 : rounds) ? 0 : 1;
     while (word && page < filled && word < WORDS && page_of(page)[word] == pattern(page, word)) word++;
@@ -162,13 +169,12 @@ static void check(const char *argument) {
 
 /* Commands. */
 
-static uint32_t done_ticks, commands, boot, counted, counter_from;
+static uint32_t done_ticks, commands, boot, counted, counter_from, loops;
 static int counting, spinning;
 
 static void echo(const char *argument) { say(argument), say("\n"); }
 static void counter(const char *argument) { (void)argument, counting = 1, counter_from = done_ticks; }
-static void dirty(const char *argument) { rate = number(argument); }
-static void spin(const char *argument) { (void)argument, spinning = 1; }
+static void spin(const char *argument) { loops = number(argument) * 1000, spinning = !*argument; }
 static void be_deaf(const char *argument) { (void)argument, deaf = 1; }
 static void poweroff(const char *argument) { (void)argument, power_off(); }
 static void reboot(const char *argument) { (void)argument, outb(RESET, 6), halt(); }
@@ -258,6 +264,7 @@ static void on_tick(void) {
   done_ticks++;
   if (counting && (done_ticks - counter_from) % HZ == 0) say_value(column ? "\ntick " : "tick ", ++counted), say("\n");
   if (rate) dirty_some();
+  for (volatile uint32_t left = loops; left; left--) ;
   look_at_power_button();
 }
 
