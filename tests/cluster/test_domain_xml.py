@@ -28,6 +28,7 @@ def given_xml(kubectl: Kubectl, name: str) -> str:
 
 
 def test_the_example_runs_as_it_stands_and_libvirt_is_given_its_bytes(kubectl: Kubectl) -> None:
+    """It boots Debian's own kernel, a bzImage, from a BIOS. Other tests on the cluster boot the tiny guest, or Linux by PVH."""
     kubectl("apply", "-f", str(EXAMPLE))
     vm = kubectl.api.ready("vm", "from-xml", timeout=150)
     with console(kubectl, "from-xml") as guest:

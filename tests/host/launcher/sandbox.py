@@ -41,6 +41,8 @@ os.execv("{PYTHON}", ["{PYTHON}", "-m", "launcher"])
 """
 KERNEL_BOOT = {"container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}, "kernelArgs": KERNEL_ARGS}
 TINY_KERNEL_BOOT = {"container": {"kernelPath": "tiny"}}
+READY = "GUEST-READY\r\n# "
+"""What the tiny guest prints as soon as it takes commands."""
 NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
 
 
@@ -287,8 +289,9 @@ class Launcher:
         return [pid for path in paths for pid in pids_in(path) if alive(pid)]
 
     def wait(self, seconds: float = 20.0) -> int:
-        """Return the exit code once it has ended."""
-        return self.process.wait(seconds)
+        """Return the exit code once it has ended, within so many seconds that were given (tests/given_time.py)."""
+        wait_for(lambda: self.process.poll() is not None, seconds, "the launcher's end")
+        return self.process.wait()
 
     def kill(self) -> None:
         """End everything of this pod."""

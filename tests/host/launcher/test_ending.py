@@ -13,14 +13,15 @@ import pytest
 
 from launcher.main import life
 from launcher.protocol import codec, messages
+from tests.given_time import given, look
 from tests.host.launcher import guest, sandbox
-from tests.host.launcher.sandbox import Launcher, a_machine
+from tests.host.launcher.sandbox import Launcher, a_tiny_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
 
 SECONDS = 3.0
-"""Within which a pod whose guest has not run is gone; a machine under load takes as much longer as it takes longer to start one."""
+"""Of given time (tests/given_time.py), within which a pod whose guest has not run is gone, beside what a whole start takes."""
 MOMENTS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48, 0.64, 1.0)
 
 
@@ -37,20 +38,20 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[St
 
 
 def seconds_to_end(pod: Launcher, bound: float) -> float:
-    """Return how long the launcher took to end after one SIGTERM."""
-    began = time.monotonic()
+    """Return how long, in given time, the launcher took to end after one SIGTERM."""
+    began = look()
     os.kill(pod.first_process(), signal.SIGTERM)
-    pod.process.wait(bound + 30)
-    return time.monotonic() - began
+    pod.wait(bound + 30)
+    return given(began, look())
 
 
 def bound_here(start: Start) -> float:
     """Return ``SECONDS`` and what a whole undisturbed start takes on this machine now."""
-    began = time.monotonic()
+    began = look()
     pod = start()
     with pod.client() as client:
-        client.ask(messages.Sync(a_machine(), paused=True))
-    took = time.monotonic() - began
+        client.ask(messages.Sync(a_tiny_machine(), paused=True))
+    took = given(began, look())
     pod.kill()
     return SECONDS + took
 
@@ -72,7 +73,7 @@ def test_sigterm_at_every_moment_of_the_way_to_the_first_instruction(start: Star
         pod = start()
         with pod.socket("launcher.sock") as connection:
             # A guest that is to stay paused never runs, however far its start has come.
-            connection.sendall(codec.encode(messages.Call(1, messages.Sync(a_machine(), paused=True))))
+            connection.sendall(codec.encode(messages.Call(1, messages.Sync(a_tiny_machine(), paused=True))))
             time.sleep(moment)
             assert seconds_to_end(pod, bound) < bound, f"{moment} s after it was told to start"
         assert pod.process.returncode == 0

@@ -16,7 +16,7 @@ from apiserver.apis.virt.v1alpha1.domain.video import Video
 from apiserver.apis.virt.v1alpha1.domain.watchdog import Watchdog
 from launcher.protocol import messages
 from tests.host.launcher import guest, sandbox
-from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine
+from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine, a_tiny_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(240)]
 Start = Callable[[], Launcher]
@@ -132,7 +132,7 @@ def test_libvirt_takes_every_device_that_virt_api_does(start: Start, devices: di
     given = {name: each for name, each in devices.items() if each is not None}
     displays = {"interfaces": [], "graphics": [{"type": each} for each in graphics]}
     with start().client() as client:
-        client.ask(messages.Sync(a_machine(machine={"type": machine}, devices={**given, **displays})))
+        client.ask(messages.Sync(a_tiny_machine(machine={"type": machine}, devices={**given, **displays})))
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from launcher.protocol import messages
 from tests.host.launcher import relay
 from tests.host.launcher.observer import observing
 from tests.host.launcher.sandbox import Launcher, wait_for
-from tests.host.launcher.test_migration import COUNT, MACHINE, SLOW, ended
+from tests.host.launcher.test_migration import MACHINE, SLOW, ended
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Cut = Callable[[Launcher, Launcher, tuple[relay.Relay, ...]], None]
 
 
@@ -70,10 +70,7 @@ def test_a_guest_moves_at_the_next_attempt_whatever_broke(
     said: list[str] = []
     with source.client() as at_source, source.console() as viewer:
         at_source.ask(messages.Sync(MACHINE))
-        viewer.expect("GUEST-READY")
-        viewer.expect("# ")  # the shell throws away what was typed before it was there
-        viewer.type(COUNT)
-        viewer.expect("tick-2")
+        viewer.expect("tick 2")
         for number, cut in enumerate(cuts):
             uid, target = f"m1-{number}", start()
             with target.client() as at_target:
@@ -106,7 +103,7 @@ def test_a_guest_moves_at_the_next_attempt_whatever_broke(
             assert known.state == "succeeded", known.message
             with last.console() as there:
                 at_last.ask(messages.ReleaseMigration("m1"))
-                there.expect("tick-")
+                there.expect("tick ")
                 first = int(there.expect("\n"))
                 assert first > 2
-                there.expect(f"tick-{first + 2}")
+                there.expect(f"tick {first + 2}")
