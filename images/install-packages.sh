@@ -7,6 +7,10 @@ set -eu
 here=$(dirname "$0")
 installed() { dpkg-query --show --showformat '${Package}=${Version}\n' | LC_ALL=C sort; }
 
+# A base that has them all is left as it is, where the lock is only a preference.
+if [ "${LOCKED:-yes}" = no ] && dpkg-query --show "$@" >/dev/null 2>&1; then
+  exit 0
+fi
 installed >"$here/before"
 LC_ALL=C sort -u "$here/packages.lock" >"$here/locked"
 # Priority 1001: also where that is an older version than another one at hand (apt_preferences(5)).

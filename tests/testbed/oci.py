@@ -1,19 +1,26 @@
 """Writes a container image of a few files as an OCI archive, without a container engine.
 
-For images that are nothing but a static program: the sandbox, DNS, the tests' busybox. The OCI image specification says what the
+For images that are nothing but a static program: the sandbox, DNS, the tests' busybox; and for those that are another image and one more
+layer, in an archive that leaves out the layers of the other one. The OCI image specification says what the
 archive holds; ``org.opencontainers.image.ref.name`` and ``io.containerd.image.name`` are the annotations by which an importer names it.
 """
 
+import gzip
 import hashlib
 import io
 import json
 import pathlib
 import tarfile
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.testbed import progress
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
+_COMPRESSED_LAYER = f"{_LAYER}+gzip"
+_QUICKEST = 1  # of the levels of gzip
 
 
 def write(
@@ -34,18 +41,97 @@ def write(
             "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
         }
     ).encode()
-    manifest = json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": _MANIFEST,
-            "config": {"mediaType": _CONFIG, "digest": _digest(configuration), "size": len(configuration)},
-            "layers": [{"mediaType": _LAYER, "digest": _digest(layer), "size": len(layer)}],
-        }
-    ).encode()
+    _write(archive, reference, configuration, [_descriptor(_LAYER, layer)], layer)
+
+
+def write_over(archive: pathlib.Path, reference: str, below: pathlib.Path, layer: bytes) -> None:
+    """Write ``archive``: the image of the archive ``below`` with one more layer, a tar file.
+
+    The layers of ``below`` are named in it and not contained: a node gets them by that archive.
+
+    Raises:
+        progress.StepFailed: ``below`` is no archive of an image.
+    """
+    manifest = manifest_of(below)
+    configuration = blob_of(below, manifest["config"]["digest"])
+    configuration["rootfs"]["diff_ids"].append(_digest(layer))
+    configuration.setdefault("history", []).append({"created_by": "tests/testbed/source_layer.py"})
+    compressed = gzip.compress(layer, _QUICKEST, mtime=0)
+    layers = [*manifest["layers"], _descriptor(_COMPRESSED_LAYER, compressed)]
+    _write(archive, reference, json.dumps(configuration).encode(), layers, compressed)
+
+
+def lies_on(archive: pathlib.Path, below: pathlib.Path) -> bool:
+    """Return whether ``archive``, as :func:`write_over` wrote it, leaves out just the layers that the archive ``below`` has."""
+    return bool(manifest_of(archive)["layers"][:-1] == manifest_of(below)["layers"])
+
+
+def manifest_of(archive: pathlib.Path) -> dict[str, Any]:
+    """Return the manifest of the image in an archive.
+
+    Raises:
+        progress.StepFailed: it is no archive of an image.
+    """
+    return blob_of(archive, digest_of(archive))
+
+
+def digest_of(archive: pathlib.Path) -> str:
+    """Return the digest of the manifest of the image in an archive.
+
+    Raises:
+        progress.StepFailed: it is no archive of an image.
+    """
+    return str(_member(archive, "index.json")["manifests"][0]["digest"])
+
+
+def blob_of(archive: pathlib.Path, digest: str) -> dict[str, Any]:
+    """Return a manifest or a configuration of an archive.
+
+    Raises:
+        progress.StepFailed: it is no archive of an image.
+    """
+    return _member(archive, f"blobs/sha256/{digest.partition(':')[2]}")
+
+
+def _member(archive: pathlib.Path, name: str) -> dict[str, Any]:
+    try:
+        with tarfile.open(archive) as tar:
+            file = tar.extractfile(name)
+            assert file is not None
+            content: dict[str, Any] = json.load(file)
+            return content
+    except (OSError, KeyError, tarfile.TarError, ValueError, AssertionError) as error:
+        raise progress.StepFailed(f"{archive} is no OCI archive ({error}): remove it and try again") from error
+
+
+def layer_of(directory: pathlib.Path) -> bytes:
+    """Return a layer, a tar file, with everything below ``directory``; equal contents give equal bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path in sorted(directory.rglob("*")):
+            name = str(path.relative_to(directory))
+            if path.is_dir():
+                member = tarfile.TarInfo(name)
+                member.type = tarfile.DIRTYPE
+                member.mode = 0o755
+                tar.addfile(member)
+            else:
+                _add(tar, name, path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644)
+    return buffer.getvalue()
+
+
+def _descriptor(kind: str, blob: bytes) -> dict[str, Any]:
+    return {"mediaType": kind, "digest": _digest(blob), "size": len(blob)}
+
+
+def _write(archive: pathlib.Path, reference: str, configuration: bytes, layers: Sequence[Mapping[str, Any]], layer: bytes) -> None:
+    """Write an archive with the last one of its ``layers``."""
+    content = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": _descriptor(_CONFIG, configuration), "layers": layers}
+    manifest = json.dumps(content).encode()
     names = {"org.opencontainers.image.ref.name": reference.rpartition(":")[2], "io.containerd.image.name": reference}
     index = {
         "schemaVersion": 2,
-        "manifests": [{"mediaType": _MANIFEST, "digest": _digest(manifest), "size": len(manifest), "annotations": names}],
+        "manifests": [{**_descriptor(_MANIFEST, manifest), "annotations": names}],
     }
     archive.parent.mkdir(parents=True, exist_ok=True)
     new = archive.with_name(archive.name + ".new")

@@ -3,7 +3,7 @@
 The base is Debian 13, made by mmdebstrap from the mirror that this machine's apt already uses. Python dependencies are wheels for the
 image's Python, fetched here by uv: those of the process' extra in ``pyproject.toml``, as ``images/<name>/requirements.txt`` pins
 them with their hashes. Debian packages are those of ``packages.lock`` as long as the mirror has them; what differs is said. The
-project's source is the last layer, so a change of code costs seconds.
+project's source is the last layer, apart from the others (:mod:`.source_layer`), so a change of code costs a second or two.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import tomllib
 
-from tests.testbed import bill, build, caching, images, installing, layout, progress
+from tests.testbed import bill, build, caching, images, installing, layout, oci, progress, source_layer
 
 RELEASE = "trixie"
 BASE_TITLE = "Make the Debian 13 base of the images"
@@ -72,22 +72,46 @@ def all_images() -> list[images.Image]:
 
 def image_of(name: str) -> images.Image:
     """Return one of the project's images as it would be built from the present source."""
-    reference = reference_of(name)
-    parts: list[str | bytes | pathlib.Path] = [
-        layout.REPOSITORY / "images" / name,
-        _base_digest(),
-        pathlib.Path(__file__),
-        pathlib.Path(bill.__file__),
-    ]
     process = next((process for process in PROCESSES if process.name == name), None)
     if process is not None:
-        parts += [_INSTALL_PACKAGES, repr(process), *(layout.REPOSITORY / source for source in process.sources), repr(process.extra)]
+        return _image_of_process(process)
+    reference, parts = reference_of(name), _parts(name)
     if name == "etcd":
         parts.append(str(build.directory_of("etcd")))
     return images.Image(reference, images.digest_of(parts), lambda archive: _build(name, reference, archive))
 
 
-def _build(name: str, reference: str, archive: pathlib.Path) -> None:
+def _parts(name: str) -> list[str | bytes | pathlib.Path]:
+    return [layout.REPOSITORY / "images" / name, _base_digest(), pathlib.Path(__file__), pathlib.Path(bill.__file__)]
+
+
+def below(process: Process) -> images.Image:
+    """Return the image of a process without its source: the stage ``below`` of its Containerfile."""
+    reference = f"localhost/kubevirt-build/{process.name}-below:dev"
+    parts = [*_parts(process.name), _INSTALL_PACKAGES, repr(process.extra)]
+    return images.Image(reference, images.digest_of(parts), lambda archive: _build(process.name, reference, archive, "--target", "below"))
+
+
+def _image_of_process(process: Process) -> images.Image:
+    reference, lower = reference_of(process.name), below(process)
+
+    def make(archive: pathlib.Path) -> None:
+        with tempfile.TemporaryDirectory(prefix=f"image-{process.name}-", dir=layout.cache()) as scratch:
+            _write_source(process, pathlib.Path(scratch))
+            source_layer.write(archive, reference, lower.archive, pathlib.Path(scratch), base_archive() / "base.tar")
+        shutil.copyfile(bill.path_of(lower.archive), bill.path_of(archive))  # what the source is made of has no version of its own
+
+    code = [pathlib.Path(source_layer.__file__), pathlib.Path(oci.__file__)]
+    parts: list[str | bytes | pathlib.Path] = [
+        lower.digest,
+        repr(process),
+        *code,
+        *(layout.REPOSITORY / source for source in process.sources),
+    ]
+    return images.Image(reference, images.digest_of(parts), make, lower)
+
+
+def _build(name: str, reference: str, archive: pathlib.Path, *options: str) -> None:
     with tempfile.TemporaryDirectory(prefix=f"image-{name}-", dir=layout.cache()) as scratch:
         context = pathlib.Path(scratch)
         write_context(name, context)
@@ -95,7 +119,7 @@ def _build(name: str, reference: str, archive: pathlib.Path) -> None:
         apt = _apt_cache(name)
         _buildah(
             "build", "--layers", "--quiet", "--tag", reference, "--build-arg", f"BASE={_BASE}", "--build-arg", "LOCKED=no",
-            "--file", f"{context}/Containerfile",
+            "--file", f"{context}/Containerfile", *options,
             "--volume", f"{apt}/lists:/var/lib/apt/lists", "--volume", f"{apt}/archives:/var/cache/apt/archives", str(context),
         )  # fmt: skip
         _write_bill(name, reference, bill.path_of(archive))

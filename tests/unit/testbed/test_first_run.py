@@ -181,7 +181,7 @@ def test_the_demo_expects_everything_of_an_empty_cache_and_little_of_a_full_one(
     monkeypatch.setenv("KUBEVIRT_CACHE", str(tmp_path))
     whole = demo._expected(own=True)
     assert whole[build.title("kubernetes")] == estimate.SECONDS["kubernetes"]
-    assert sum(whole.values()) > 900
+    assert sum(whole.values()) > 600
 
     build.directory_of("kubernetes").mkdir()
     plugin.packages_path().mkdir()

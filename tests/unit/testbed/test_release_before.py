@@ -45,3 +45,34 @@ def test_its_archive_is_not_taken_for_an_older_one_of_todays_image() -> None:
     before = release_before.launcher().archive
     assert isinstance(release_before.launcher(), images.Image)
     assert not before.match(f"{prefix}{'[0-9a-f]' * 12}.tar")
+
+
+TODAY = """FROM base AS below
+RUN LOCKED=no sh /usr/local/share/build/install-packages.sh \\
+      python3 qemu passt \\
+ && rm -rf /usr/share/doc
+USER 107:107
+ENV A=1
+FROM below
+USER 0:0
+COPY source/ /
+USER 107:107
+"""
+
+
+@pytest.mark.parametrize(
+    ("packages", "user", "may"),
+    [
+        ("python3 qemu", "107:107", True),
+        ("python3 qemu passt", "107:107", True),
+        ("python3 other", "107:107", False),
+        ("python3 qemu", "0:0", False),
+    ],
+)
+def test_its_source_lies_on_todays_packages_where_nothing_that_it_had_is_missing(packages: str, user: str, *, may: bool) -> None:
+    before = f"FROM base\nRUN LOCKED=no sh /build/install-packages.sh {packages} && true\nCOPY source/ /\nUSER {user}\nENV A=1\n"
+    assert release_before.may_lie_on(before, TODAY) is may
+
+
+def test_its_containerfile_asks_for_packages() -> None:
+    assert {"python3", "qemu-utils", "libvirt-daemon"} <= release_before._packages(release_before._containerfile_before())
