@@ -26,7 +26,7 @@ from benchmarks import gauges
 from benchmarks.gauges import MIB
 from tests.cluster import processes
 from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import linux_vm, shared_claim, with_disks
+from tests.cluster.manifests import shared_claim, tiny_vm, with_disks
 from tests.testbed import addons
 
 FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -94,7 +94,7 @@ def write_images(directory: Path, formats: Sequence[str], mib: int) -> None:
 
 def machine(name: str, url: str, node: str) -> dict[str, Any]:
     """Return a tiny machine whose disk is imported."""
-    manifest = copy.deepcopy(linux_vm(name, runStrategy="Once"))
+    manifest = copy.deepcopy(tiny_vm(name, runStrategy="Once"))
     manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     manifest["spec"]["domain"]["devices"] |= {"graphics": [], "interfaces": []}
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": TARGET, "import": {"http": {"url": url}}}}

@@ -1,6 +1,6 @@
 """``make test-drain``: the drain of a node with twenty guests, shown as it goes; stopped in the middle, and begun again.
 
-It is no part of ``make test``: twenty emulated guests take some 5 GiB and ten minutes. ``DRAIN_GUESTS`` is another number of them.
+It is not part of ``make test``, because twenty pods and their migrations take minutes. ``DRAIN_GUESTS`` is another number of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 from apiserver.apis.virt import phases
 from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import linux_vm
+from tests.cluster.manifests import tiny_vm
 from tests.testbed import layout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
@@ -30,8 +30,8 @@ NAMES = [f"many-{number:02}" for number in range(GUESTS)]
 
 
 def a_small_one(name: str, **spec: object) -> dict[str, Any]:
-    """Return a machine of which twenty fit on a node of two processors, beside what runs there: each requests a hundredth of one."""
-    manifest = linux_vm(name, evictionStrategy="LiveMigrate", **spec)
+    """Return a tiny machine with 64 MiB to move. Twenty fit on a node of two processors: each requests a hundredth of one."""
+    manifest = tiny_vm(name, run="fill=64", evictionStrategy="LiveMigrate", **spec)
     manifest["spec"]["domain"]["resources"] = {"requests": {"cpu": "10m"}}
     return manifest
 
