@@ -6,8 +6,13 @@ VENV := .venv
 PY := $(VENV)/bin/python
 TESTBED := $(PYTHON) -m tests.testbed
 RING := test
+TIMED := $(PYTHON) -m tests.testbed.timed
+# Bytecode is kept, outside the work tree, also where the environment says that Python writes none: pytest would rewrite every assertion in
+# each process of each run.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(or $(KUBEVIRT_CACHE),$(HOME)/.cache/kubevirt-python)/bytecode
 
-.PHONY: help python setup fmt fields lint check checklist mutants test test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields lint check check-untimed checklist mutants test test-untimed test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -34,7 +39,10 @@ lint: setup  ## format, lint, types, import contracts
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-check: lint  ## the same, and the tests of the ring check: structure, units, contracts (three minutes)
+check: python  ## the same, and the tests of the ring check: structure, units, contracts (three minutes)
+	@$(TIMED) "make check" $(MAKE) --no-print-directory check-untimed
+
+check-untimed: lint
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
 	$(PY) -m pytest -q -n 2 --ring check tests
 
@@ -45,7 +53,10 @@ checklist: setup  ## the rows of docs/apiserver-checklist.md without a passing t
 mutants: setup  ## what the tests of plans and guards do not notice, and why that may be (about ten minutes; MODULES="power phases", MUTANTS_FLAGS=…)
 	$(PY) -m tests.mutants $(MUTANTS_FLAGS) $(MODULES)
 
-test: lint  ## the same, and tests on a real cluster with real guests, a slice of the ring all among them (half an hour; TESTS_SEED=…)
+test: python  ## the same, and tests on a real cluster with real guests, a slice of the ring all among them (half an hour; TESTS_SEED=…)
+	@$(TIMED) "make test" $(MAKE) --no-print-directory test-untimed RING=$(RING)
+
+test-untimed: lint
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
 	@$(TESTBED) packages
 	@$(PY) -m tests.testbed.build kubernetes >/dev/null
@@ -66,7 +77,7 @@ test-faults: setup  ## cut processes and links at each step of migrations, drain
 	@eval "$$($(TESTBED) env)" && exec $(PY) -m tests.cuts $(FAULTS_FLAGS) $(FAULTS)
 
 demo: python  ## a real two-node Kubernetes on this machine, our chart, a virtual machine with a console (DEMO=cloud: and a cloud image; KUBECONFIG=… uses that cluster)
-	@$(TESTBED) demo
+	@$(TIMED) "make demo" $(TESTBED) demo
 
 down: python  ## take away everything that demo made
 	@$(TESTBED) demo-down

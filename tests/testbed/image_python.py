@@ -55,7 +55,9 @@ def _make(directory: pathlib.Path) -> None:
     progress.run(["cp", "--recursive", f"{project_images.wheels(_PROCESS)}/.", installed])
     # As the image's Containerfile does: its Python never writes what it compiled.
     compiling = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", f"/{project_images.PACKAGES_PATH}"]
-    progress.run(["chroot", root, "python3", *compiling], environment={"PATH": f"{os.environ['PATH']}:/usr/bin:/bin"})
+    progress.run(
+        ["chroot", root, "python3", *compiling], environment={"PATH": f"{os.environ['PATH']}:/usr/bin:/bin", "PYTHONPYCACHEPREFIX": ""}
+    )
     program = directory / "python"
     program.write_text(_PROGRAM)
     program.chmod(0o755)

@@ -37,7 +37,7 @@ def compile_source(source: pathlib.Path, base: pathlib.Path) -> None:
     # What the image never does itself is to look whether a module is newer than its bytecode.
     options = ["-q", "-s", str(source), "-p", "/", "--invalidation-mode", "unchecked-hash", str(source)]
     # The order of a set's elements in bytecode follows the seed: equal sources give equal layers.
-    environment = {"PYTHONHOME": str(root / "usr"), "PYTHONHASHSEED": "0"}
+    environment = {"PYTHONHOME": str(root / "usr"), "PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": ""}  # beside the modules
     progress.run([*loader, root / "usr/bin/python3", "-S", "-m", "compileall", *options], environment=environment)
 
 
@@ -47,5 +47,9 @@ def _interpreter(base: pathlib.Path) -> pathlib.Path:
     def unpack(directory: pathlib.Path) -> None:
         progress.run(["tar", "--extract", "--file", base, "--directory", directory, "--wildcards", *_UNPACKED])
 
-    wanted = layout.cache() / f"interpreter-{images.digest_of([base.parent.name, repr(_UNPACKED)])}"
-    return caching.once(wanted, "Unpack the Python of the images' base", unpack)
+    return caching.once(interpreter_path(base), "Unpack the Python of the images' base", unpack)
+
+
+def interpreter_path(base: pathlib.Path) -> pathlib.Path:
+    """Return where the Python of a base is unpacked to; it need not be there."""
+    return layout.cache() / f"interpreter-{images.digest_of([base.parent.name, repr(_UNPACKED)])}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.testbed import images, oci, progress, project_images
+from tests.testbed import images, oci, progress, project_images, source_layer
 
 REFERENCE = "localhost/a/upper:1"
 
@@ -118,3 +118,17 @@ def test_a_change_of_source_leaves_the_image_below_as_it_is(process: project_ima
     assert other.digest != image.digest
     assert other.below is not None
     assert other.below.digest == image.below.digest
+
+
+def test_bytecode_lies_beside_its_module_wherever_other_bytecode_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBEVIRT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("KUBEVIRT_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "elsewhere"))
+    loader = source_layer.interpreter_path(tmp_path / "base.tar") / "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
+    loader.parent.mkdir(parents=True)
+    loader.write_text(f'#!/bin/sh\necho "prefix=$PYTHONPYCACHEPREFIX" >{tmp_path}/environment\n')
+    loader.chmod(0o755)
+
+    source_layer.compile_source(tmp_path, tmp_path / "base.tar")
+
+    assert (tmp_path / "environment").read_text() == "prefix=\n"

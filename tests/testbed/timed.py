@@ -1,0 +1,39 @@
+"""Runs a command, and says at its end what it took: time, processor time, load.
+
+``python3 -m tests.testbed.timed TITLE COMMAND…`` ends as the command does. Processor time is that of the command and of all processes below
+it that ended and were waited for. The cluster's processes outlive the command, so they are not in it; the load is the whole machine's.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+
+def run(title: str, command: Sequence[str]) -> int:
+    """Run ``command``, and return its exit status: 128 and the number of the signal that ended it, as shells have it."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    process = subprocess.Popen(command)
+    while True:
+        try:
+            status = process.wait()
+            break
+        except KeyboardInterrupt:  # the terminal sent it to the command, too, which ends in its own way
+            continue
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    words = describe(time.monotonic() - began, after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime, os.getloadavg()[0])
+    print(f"{title}: {words}", file=sys.stderr, flush=True)
+    return status if status >= 0 else 128 - status
+
+
+def describe(wall: float, user: float, system: float, load: float) -> str:
+    """Return the figures in words."""
+    minutes, seconds = divmod(round(wall), 60)
+    cpu = f"{user + system:.0f} CPU-seconds ({user:.0f} user, {system:.0f} system; without the cluster's processes)"
+    return f"{minutes} min {seconds} s, {cpu}, load {load:.1f} on {os.cpu_count()} processors"
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1], sys.argv[2:]))
