@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import tty
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.kube import Console, Kubectl, KubectlError
+from tests.given_time import LOOK_SECONDS
 
 KUBECTL = """#!/bin/sh
 echo "$*" >>{calls}
@@ -67,7 +69,8 @@ def test_a_console_goes_on_reading_after_a_silence_and_ends_in_its_time(terminal
     console.expect("one")
     with pytest.raises(AssertionError, match=r"did not show 'two'; last: '\\r\\n'"):
         console.expect("two", timeout=0.1)
-    os.write(other, b"two\n")
+    late = threading.Timer(LOOK_SECONDS + 0.3, os.write, (other, b"two\n"))
+    late.start()
     assert console.expect("two").string == "\r\ntwo\r\n"
     os.close(other)
     with pytest.raises(AssertionError, match="did not show 'three'"):

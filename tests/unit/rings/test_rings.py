@@ -83,6 +83,8 @@ def test_a_module_has_the_ring_of_its_row_or_exception_or_directory() -> None:
     assert ring_of(rings.ROWS[0].module) == "all"
     assert ring_of("contracts/test_cel_as_go.py") == "test"
     assert ring_of("unit/handler/test_node.py") == "check"
+    assert ring_of("component/client/test_rest.py") == "check"
+    assert ring_of("component/test_uninstall.py") == "test"
     with pytest.raises(KeyError):
         ring_of("elsewhere/test_node.py")
 
