@@ -61,7 +61,7 @@ test-untimed: lint
 	@$(TESTBED) packages
 	@$(PY) -m tests.testbed.build kubernetes >/dev/null
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
-	@$(TESTBED) images debian >/dev/null  # before two processes of tests want it at once
+	@$(if $(filter all,$(RING)),$(TESTBED) images debian >/dev/null,:)  # before two processes of tests want it at once: both are in the ring all
 	$(PY) -m pytest -q -n 3 --dist loadscope --once-more --ring $(RING) tests
 
 test-all:  ## every test, whole families of cases and all matrices included (70 minutes and more)
