@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from apiserver.apis.meta import errors
 from tests.cluster.api import condition_of, has
 from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import claim_disk, linux_vm, shared_claim, with_disks
@@ -47,6 +48,13 @@ def volume(name: str, size: str, mode: str, **source: Any) -> list[dict[str, Any
     ]
 
 
+def discard(kubectl: Kubectl, name: str) -> None:
+    """Ask for the deletion of a claim and its volume, as far as they are there."""
+    for kind in ("pvc", "pv"):
+        with suppress(errors.NotFound):
+            kubectl.api.delete(kind, name)
+
+
 @contextmanager
 def device(kubectl: Kubectl, directory: Path, mebibytes: int = 16) -> Iterator[str]:
     """Make a claim that is a block device of this machine, which is both nodes; yield its name."""
@@ -58,8 +66,7 @@ def device(kubectl: Kubectl, directory: Path, mebibytes: int = 16) -> Iterator[s
         kubectl.api.apply(*volume(name, f"{mebibytes}Mi", "Block", local={"path": path}))
         yield name
     finally:
-        kubectl("delete", "pvc", name, "--ignore-not-found", "--wait=false")
-        kubectl("delete", "pv", name, "--ignore-not-found", "--wait=false")
+        discard(kubectl, name)
         subprocess.run(["losetup", "--detach", path], check=True)
 
 
@@ -76,8 +83,7 @@ def small(kubectl: Kubectl, node: layout.Node) -> Iterator[tuple[str, Path]]:
         kubectl.api.apply(*volume(name, "64Mi", "Filesystem", hostPath={"path": str(directory), "type": "Directory"}))
         yield name, directory
     finally:
-        kubectl("delete", "pvc", name, "--ignore-not-found", "--wait=false")
-        kubectl("delete", "pv", name, "--ignore-not-found", "--wait=false")
+        discard(kubectl, name)
         on(node, "umount", "--lazy", str(directory))
         directory.rmdir()
 
@@ -100,7 +106,10 @@ def mac_address(kubectl: Kubectl, vm: str) -> str:
 
 
 def delete(kubectl: Kubectl, *names: str) -> None:
-    kubectl("delete", "vm", *names, "--timeout=120s", timeout=130)
+    for name in names:
+        kubectl.api.delete("vm", name)
+    for name in names:
+        kubectl.api.gone("vm", name, timeout=120)
 
 
 def boot(viewer: Console) -> Console:

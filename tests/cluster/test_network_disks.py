@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,5 +162,5 @@ def test_disks_of_servers_move_with_a_guest_and_outlive_their_servers(
         target.start()
         goes_on(kubectl, guest)
     assert unit.read_bytes().startswith(b"while-away")
-    shown = kubectl("get", "vm,pods,events", "-o", "json")
+    shown = json.dumps([kubectl.api.list(each) for each in ("vm", "pods", "events")])
     assert (PASSWORD in shown, USER in shown) == (False, False)

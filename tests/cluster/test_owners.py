@@ -32,8 +32,16 @@ class Tenant:
     def __init__(self, kubectl: Kubectl) -> None:
         self.admin = kubectl
         self._as = f"--as=system:serviceaccount:{kubectl.namespace}:tenant"
-        kubectl("create", "serviceaccount", "tenant")
-        kubectl("create", "rolebinding", "tenant", "--clusterrole=edit", f"--serviceaccount={kubectl.namespace}:tenant")
+        kubectl.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}})
+        kubectl.api.create(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "RoleBinding",
+                "metadata": {"name": "tenant"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+                "subjects": [{"kind": "ServiceAccount", "name": "tenant", "namespace": kubectl.namespace}],
+            }
+        )
 
     def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
         return self.admin(self._as, *arguments, stdin=stdin, timeout=timeout)
