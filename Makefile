@@ -12,7 +12,7 @@ TIMED := $(PYTHON) -m tests.testbed.timed
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(or $(KUBEVIRT_CACHE),$(HOME)/.cache/kubevirt-python)/bytecode
 
-.PHONY: help python setup fmt fields lint check check-untimed checklist mutants test test-untimed test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields lint check check-untimed checklist mutants test test-untimed prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -56,13 +56,16 @@ mutants: setup  ## what the tests of plans and guards do not notice, and why tha
 test: python  ## the same, and tests on a real cluster with real guests, a slice of the ring all among them (half an hour; TESTS_SEED=…)
 	@$(TIMED) "make test" $(MAKE) --no-print-directory test-untimed RING=$(RING)
 
-test-untimed: lint
-	@$(PY) -m tests.testbed.build etcd helm >/dev/null  # before any test has to wait for it
-	@$(TESTBED) packages
-	@$(PY) -m tests.testbed.build kubernetes >/dev/null
+# What needs no cluster runs while programs and images are built; then the rest.
+test-untimed: setup
+	@$(PY) -m tests.testbed.ahead "$(MAKE) prepare" $(MAKE) --no-print-directory check-untimed
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(if $(filter all,$(RING)),$(TESTBED) images debian >/dev/null,:)  # before two processes of tests want it at once: both are in the ring all
-	$(PY) -m pytest -q -n 3 --dist loadscope --once-more --ring $(RING) tests
+	$(PY) -m pytest -q -n 3 --dist loadscope --once-more --ring $(RING) --after-check tests
+
+prepare: python
+	@$(TESTBED) packages
+	@if test -n "$$KUBECONFIG"; then $(PY) -m tests.testbed.build kubernetes helm; else $(TESTBED) prepare; fi
 
 test-all:  ## every test, whole families of cases and all matrices included (70 minutes and more)
 	@$(MAKE) --no-print-directory test RING=all

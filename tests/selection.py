@@ -8,12 +8,15 @@ follows the commit::
     @pytest.mark.parametrize("piece", PIECES)
     def test_…
 
+``--after-check`` leaves out what a run of the ring ``check`` of the same sources has run.
+
 ``TESTS_SEED`` is the commit that slices and samples follow, in place of that of the repository. The line that a run begins with says it.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -52,6 +55,8 @@ class Selection:
     """Empty: the sources are not in a repository."""
     added: Mapping[str, str]
     """Modules of the ring ``all`` that are run anyway, and why."""
+    after_check: bool = False
+    """A run of the ring ``check`` was before this one."""
     families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
 
     def has_module(self, path: Path) -> bool:
@@ -63,9 +68,13 @@ class Selection:
 
     def has(self, item: pytest.Item, numbers: dict[str, int]) -> bool:
         """Return whether a test is run. ``numbers`` counts the cases of each family that were asked for."""
-        if self.ring == "check" and any(item.get_closest_marker(mark) for mark in _MARKED):
+        is_marked = any(item.get_closest_marker(mark) for mark in _MARKED)
+        if self.ring == "check" and is_marked:
             return False
         sample = item.get_closest_marker("sample")
+        is_of_check = not is_marked and item.path.is_relative_to(ROOT / "tests") and _is_of_check(item.path)
+        if self.after_check and is_of_check and not (sample and self.ring == "all"):
+            return False
         if sample is None:
             return True
         of, name = sample.args
@@ -85,8 +94,13 @@ class Selection:
             yield f"ring: {self.ring}"
 
 
+def _is_of_check(path: Path) -> bool:
+    return rings.ring_of(str(path.relative_to(ROOT / "tests"))) == "check"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
+    """Add the options."""
+    parser.addoption("--after-check", action="store_true", help="leave out what a run of the ring check has run")
     parser.addoption("--ring", choices=rings.RINGS, help="run one ring of tests/rings.py, and those before it")
 
 
@@ -95,7 +109,8 @@ def pytest_configure(config: pytest.Config) -> None:
     ring: Ring | None = config.getoption("--ring")
     if ring is not None:
         given = cast("dict[str, Any]", getattr(config, "workerinput", {})).get(_NAME)
-        config.pluginmanager.register(Selecting(Selection(**given) if given else decided(ring)), _NAME)
+        chosen = dataclasses.replace(decided(ring), after_check=config.getoption("--after-check"))
+        config.pluginmanager.register(Selecting(Selection(**given) if given else chosen), _NAME)
 
 
 def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository: Path = ROOT) -> Selection:
@@ -158,7 +173,12 @@ class Selecting:
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Tell a process of pytest-xdist what was decided."""
         chosen = self._selection
-        node.workerinput[_NAME] = {"ring": chosen.ring, "commit": chosen.commit, "added": dict(chosen.added)}
+        node.workerinput[_NAME] = {
+            "ring": chosen.ring,
+            "commit": chosen.commit,
+            "added": dict(chosen.added),
+            "after_check": chosen.after_check,
+        }
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:

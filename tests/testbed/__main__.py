@@ -38,6 +38,11 @@ def _demo(_: list[str]) -> int:
     return 0
 
 
+def _prepare(_: list[str]) -> int:
+    demo.prepare()
+    return 0
+
+
 def _undo(_: list[str]) -> int:
     demo.down()
     return 0
@@ -103,6 +108,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str, str]] = {
     "down": (_down, "", "remove it, and everything that it made"),
     "status": (_status, "", "say what runs; fails unless all of it does"),
     "demo": (_demo, "", "a cluster, the chart, a virtual machine, and what to type next"),
+    "prepare": (_prepare, "", "build all programs and images that demo needs, and start nothing"),
     "demo-down": (_undo, "", "take away what demo made"),
     "install": (_install, "", "install or upgrade the chart in the cluster"),
     "env": (_env, "", "print shell commands that put the cluster's kubectl and the plugin within reach"),

@@ -57,7 +57,7 @@ def up() -> None:
 def _do(*, own: bool) -> None:
     if own:
         packages.install()
-        _prepare()
+        prepare()
         cluster.up()
         changed = cluster.load_images()
     else:
@@ -102,12 +102,15 @@ def _expected(*, own: bool) -> dict[str, float]:
     return steps
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """Build programs and images, two things at a time.
 
     Go compiles a package twice where two programs come to it at once. So CoreDNS, which shares nearly all of its packages with Kubernetes,
     follows it, and etcd and containerd start late beside it: when their common packages are compiled, and Kubernetes' linker needs one
     processor only.
+
+    Raises:
+        progress.StepFailed: a build failed; the message names the log.
     """
     with futures.ThreadPoolExecutor(2) as pool:
         for done in futures.as_completed([pool.submit(_build, _FIRST), pool.submit(_prepare_the_others)]):

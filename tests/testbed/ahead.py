@@ -1,0 +1,54 @@
+"""Runs slow builds in the background, at a low priority, while a command runs that does not need them.
+
+``python3 -m tests.testbed.ahead BACKGROUND COMMAND…``: ``BACKGROUND`` is one word, a command of the shell. Its output goes to a log. The
+whole fails if one of the two fails; if it is the background, the end of its log is printed.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from tests.testbed import layout, progress
+
+NICENESS = 10
+
+
+def run(background: str, command: Sequence[str], log: pathlib.Path) -> int:
+    """Run both, and return the exit status of the first that failed, the command before the background; 0 if neither did.
+
+    A command that fails ends the background, too: nothing waits for it then.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    progress.say(f"  ▸ beside it, {background}; log {log}")
+    with log.open("w") as output:
+        builds = subprocess.Popen(
+            ["nice", f"-n{NICENESS}", "sh", "-c", background],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        status = subprocess.run(command, check=False).returncode
+        if status:
+            return _as_of_a_shell(status)
+        if builds.poll() is None:
+            progress.say(f"  … waiting for {background}")
+        status = builds.wait()
+    finally:
+        if builds.poll() is None:
+            os.killpg(builds.pid, signal.SIGTERM)
+            builds.wait()
+    progress.say(f"  ✗ {background} failed; log {log}:\n{progress.last_lines(log)}" if status else f"  ✓ {background}")
+    return _as_of_a_shell(status)
+
+
+def _as_of_a_shell(status: int) -> int:
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1], sys.argv[2:], layout.logs() / "ahead.log"))

@@ -1,0 +1,28 @@
+"""Builds in the background of a command: legible, of a low priority, and their failure is that of the whole."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.testbed import ahead
+
+
+def test_both_run_at_once_and_the_background_is_waited_for(tmp_path: Path) -> None:
+    background = f"until test -e {tmp_path}/asked; do sleep 0.05; done; sleep 0.3; nice >{tmp_path}/built"
+    assert ahead.run(background, ["touch", str(tmp_path / "asked")], tmp_path / "log") == 0
+    assert int((tmp_path / "built").read_text()) >= ahead.NICENESS
+
+
+def test_a_background_that_fails_fails_the_whole_and_shows_the_end_of_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ahead.run("echo out of disk >&2; exit 3", ["true"], tmp_path / "log") == 3
+    assert "out of disk" in capsys.readouterr().err
+
+
+def test_a_command_that_fails_ends_the_background(tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert ahead.run(f"sleep 60; touch {tmp_path}/built", ["sh", "-c", "exit 4"], tmp_path / "log") == 4
+    assert time.monotonic() - began < 30
+    assert not (tmp_path / "built").exists()
