@@ -140,7 +140,8 @@ def test_it_writes_to_so_many_pages_a_tick(typed: bool, tmp_path: Path) -> None:
         guest.expect("tick 2\n")
         guest.ask("dirty 0")
         written = int(re.findall(r"intact (\d+)", guest.ask("check"))[0])
-        assert 10 * 20 < written < 10 * 20 * 30
+        seconds = int(re.findall(r"uptime=(\d+)", guest.ask("uptime"))[0])
+        assert 10 * 20 < written <= 10 * 20 * (seconds + 1)
         assert written % 10 == 0
         assert guest.ask("check").endswith(f"intact {written}")
 
@@ -166,9 +167,12 @@ def test_idle_it_takes_next_to_no_processor_and_spinning_a_whole_one(typed: bool
             guest.expect("tick 3\n")
             assert guest.processor_seconds() - before < 0.2
             guest.ask("spin")
-        before = guest.processor_seconds()
-        while guest.processor_seconds() - before < 0.5:  # else the test's time runs out
+        before, used = guest.processor_seconds(), 0.0
+        for _ in range(60):  # seconds, of which a machine with other work gives it a part
             guest.expect(r"tick \d+\n")
+            if (used := guest.processor_seconds() - before) > 0.5:
+                break
+        assert used > 0.5
 
 
 def test_it_spins_for_a_part_of_each_tick(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
@@ -98,12 +99,12 @@ def test_sigterm_shuts_the_guest_down_and_ends_with_0(start: Start) -> None:
 
 
 def test_sigterm_while_the_guest_still_boots_presses_the_button_until_it_listens(start: Start) -> None:
-    """Linux, which takes seconds to boot."""
+    """Linux, which takes seconds to boot, and half a minute beside other work: it has time for that."""
     pod = start()
     with pod.client() as client:
-        client.ask(LINUX)
+        client.ask(messages.Sync(dataclasses.replace(a_machine(), grace_seconds=200.0)))
         pod.process.send_signal(signal.SIGTERM)
-        ending = client.until(lambda status: status.ending).ending
+        ending = client.until(lambda status: status.ending, seconds=200).ending
         assert ending is not None
         assert ending.kind == "shutdown-requested"
     assert pod.wait() == 0
