@@ -6,19 +6,19 @@ The virt-handler of one node is replaced by one that differs in the number of it
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from apiserver.apis.meta.objects import condition
+from apiserver.apis.meta.objects import Object, condition, dig
 from apiserver.apis.virt import conditions, contract, names
-from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import linux_vm, migration
-from tests.cluster.test_migrations import COUNTER, final_phase, other_node
-from tests.cluster.test_upgrade import ticks
+from tests.cluster.api import is_true
+from tests.cluster.drains import ANYWHERE, ended, on
+from tests.cluster.guests import counting_vm, counts_on, ticks
+from tests.cluster.kube import Kubectl
+from tests.cluster.manifests import migration, tiny_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -30,24 +30,39 @@ STAYS, MOVES = "stays", "moves"
 """Machines whose guests count: on the node of that virt-handler, and on the other one."""
 
 
-def handler_on(system: Kubectl, node: str) -> dict[str, Any]:
-    """Return the pod of a node's virt-handler, if it is the only one there and ready; otherwise nothing."""
-    found = system.json("get", "pods", "-l", f"kubevirt.io={HANDLER}", f"--field-selector=spec.nodeName={node}")["items"]
-    is_ready = len(found) == 1 and (condition(found[0]["status"].get("conditions"), "Ready") or {}).get("status") == "True"
-    return found[0] if is_ready else {}
+def handler_on(system: Kubectl, node: str, *, other_than: str = "") -> Object:
+    """Return the pod of a node's virt-handler once it is the only one there and ready; one with the uid ``other_than`` is not meant."""
+
+    def is_so(pods: list[Object]) -> bool:
+        return len(pods) == 1 and pods[0]["metadata"]["uid"] != other_than and is_true("Ready")(pods[0])
+
+    (found,) = system.api.until_list(
+        "pods",
+        is_so,
+        timeout=120,
+        what=f"a virt-handler on {node}",
+        label_selector=f"kubevirt.io={HANDLER}",
+        field_selector=f"spec.nodeName={node}",
+    )
+    return found
 
 
-def spoken(system: Kubectl, node: str) -> str:
-    """Return what the Lease of a node says of its virt-handler's contract."""
-    lease = system.within(names.node_lease_namespace(system.namespace)).json("get", "lease", names.handler_lease(node))
-    return str(lease["metadata"]["annotations"][contract.ANNOTATION])
+def await_contract(system: Kubectl, node: str, version: str) -> None:
+    """Wait until the Lease of a node says that its virt-handler speaks this version of the contract."""
+
+    def is_so(lease: Object) -> bool:
+        return bool(dig(lease, "metadata", "annotations", contract.ANNOTATION) == version)
+
+    leases = system.api.within(names.node_lease_namespace(system.namespace))
+    leases.until("lease", names.handler_lease(node), is_so, timeout=90, what=f"{node} speaks version {version}")
 
 
 def change(system: Kubectl, strategy: dict[str, Any], template: dict[str, Any]) -> None:
     """Give the DaemonSet of virt-handlers another pod template, and a way in which pods come to have it."""
     changed = {"updateStrategy": strategy, "template": template}
-    patch = [{"op": "replace", "path": f"/spec/{field}", "value": value} for field, value in changed.items()]
-    system("patch", "daemonset", HANDLER, "--type=json", "-p", json.dumps(patch))
+    system.api.patch(
+        "daemonset", HANDLER, [{"op": "replace", "path": f"/spec/{field}", "value": value} for field, value in changed.items()]
+    )
 
 
 def of_another_contract(template: dict[str, Any], path: str) -> dict[str, Any]:
@@ -63,99 +78,81 @@ def of_another_contract(template: dict[str, Any], path: str) -> dict[str, Any]:
 @contextmanager
 def speaking_another_contract(system: Kubectl, node: str) -> Iterator[None]:
     """Have the virt-handler of a node speak another version of the contract alone, until the block ends and it is of this release again."""
-    before, pod = system.json("get", "daemonset", HANDLER)["spec"], handler_on(system, node)["metadata"]["name"]
-    inside = ("exec", pod, "--container", HANDLER, "--")
+    before, pod = system.api.get("daemonset", HANDLER)["spec"], handler_on(system, node)["metadata"]
+    inside = ("exec", pod["name"], "--container", HANDLER, "--")
     path = system(*inside, "python3", "-c", f"import {MODULE} as found; print(found.__file__)").strip()
     source, said = system(*inside, "cat", path), "VERSION: Final = {}\n"
     other = source.replace(said.format(contract.VERSION), said.format(OTHER))
     assert other != source
-    system.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": {"contract.py": other}})
+    system.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": {"contract.py": other}})
     try:
         change(system, {"type": "OnDelete"}, of_another_contract(before["template"], path))
-        system("delete", "pod", pod, "--timeout=90s", timeout=100)
-        eventually(lambda: handler_on(system, node), timeout=120, what=f"another virt-handler on {node}")
-        eventually(lambda: spoken(system, node) == str(OTHER), timeout=90, what=f"{node} says that it speaks version {OTHER}")
+        system.api.delete("pod", pod["name"])
+        handler_on(system, node, other_than=pod["uid"])
+        await_contract(system, node, str(OTHER))
         yield
     finally:
         change(system, before["updateStrategy"], before["template"])
         system("rollout", "status", f"daemonset/{HANDLER}", "--timeout=300s", timeout=310)
-        system("delete", "configmap", CONFIG_MAP)
-    eventually(lambda: spoken(system, node) == contract.written(), timeout=90, what=f"{node} speaks as this release does")
+        system.api.delete("configmap", CONFIG_MAP)
+    await_contract(system, node, contract.written())
 
 
-def counts(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Start the counter of a machine's guest, and return the machine."""
-    kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=120s", timeout=130)
-    with console(kubectl, name) as guest:
-        guest.expect("GUEST-READY", timeout=90)
-        guest.type(COUNTER)
-        guest.expect(r"tick 1\b", timeout=60)
-    return seen(kubectl, name)
+def seen(kubectl: Kubectl, name: str) -> Object:
+    return kubectl.api.get("vm", name)
 
 
-def seen(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = kubectl.json("get", "vm", name)
-    return found
+def await_reason(kubectl: Kubectl, name: str, reason: str) -> str:
+    """Wait until a machine's condition Ready has a reason, and return its message."""
 
+    def ready(vm: Object) -> Mapping[str, Any]:
+        return condition(dig(vm, "status", "conditions"), "Ready") or {}
 
-def ready(kubectl: Kubectl, name: str) -> tuple[str, str]:
-    """Return reason and message of a machine's condition Ready."""
-    found = condition((seen(kubectl, name).get("status") or {}).get("conditions"), "Ready") or {}
-    return str(found.get("reason")), str(found.get("message"))
-
-
-def at(node: str) -> dict[str, str]:
-    return {"kubernetes.io/hostname": node}
+    vm = kubectl.api.until("vm", name, lambda each: ready(each).get("reason") == reason, timeout=60, what=f"{name} has the reason {reason}")
+    return str(ready(vm)["message"])
 
 
 def refused(kubectl: Kubectl, node: str, words: str) -> None:
     """See that neither new machines nor a guest that runs come to the node, and that each says why; one that may be elsewhere is."""
-    kubectl.apply(linux_vm("named", nodeName=node), linux_vm("selecting", nodeSelector=at(node)), linux_vm("free"))
-    moving = kubectl.create(migration(MOVES, node=node))["metadata"]["name"]
+    kubectl.api.apply(tiny_vm("named", nodeName=node), tiny_vm("selecting", nodeSelector=on(node)), tiny_vm("free"))
+    moving = kubectl.api.create(migration(MOVES, node=node))["metadata"]["name"]
 
-    eventually(lambda: ready(kubectl, "named") == (conditions.HANDLER_NOT_UNDERSTOOD, words), timeout=60, what="the words of nodeName")
-    eventually(lambda: ready(kubectl, "selecting")[0] == "Unschedulable", timeout=60, what="a pod that no node takes")
-    assert ready(kubectl, "selecting")[1].endswith(f"; {words}")
-    told = eventually(
-        lambda: words in str(kubectl.json("get", "migration", moving).get("status")), timeout=60, what="the Migration's words"
-    )
-    assert told
+    assert await_reason(kubectl, "named", conditions.HANDLER_NOT_UNDERSTOOD) == words
+    assert await_reason(kubectl, "selecting", "Unschedulable").endswith(f"; {words}")
+    kubectl.api.until("migrations", moving, lambda each: words in str(each.get("status")), timeout=60, what="the Migration's words")
     for name in ("named", "selecting"):
-        on = [each["spec"].get("nodeName") for each in kubectl.json("get", "pods", "-l", f"vm.kubevirt.io/name={name}")["items"]]
-        assert not any(on)
-    kubectl("wait", "vm", "free", "--for=condition=Ready", "--timeout=120s", timeout=130)
-    assert seen(kubectl, "free")["status"]["nodeName"] != node
+        pods = kubectl.api.list("pods", label_selector=f"vm.kubevirt.io/name={name}")
+        assert not any(each["spec"].get("nodeName") for each in pods)
+    assert kubectl.api.ready("vm", "free", timeout=120)["status"]["nodeName"] != node
     kubectl("virt", "cancel-migration", MOVES, "--wait", "--timeout", "1m", timeout=70)
 
 
 def accepted(kubectl: Kubectl, node: str) -> None:
     """See that those that waited for the node come to it."""
-    kubectl("wait", "vm", "named", "--for=condition=Ready", "--timeout=120s", timeout=130)
-    kubectl("virt", "restart", "selecting")  # its pod avoids the node for ever
-    made = kubectl.create(migration(MOVES, node=node))["metadata"]["name"]
-    assert final_phase(kubectl, made) == "Succeeded"
-    kubectl("wait", "vm", "selecting", "--for=condition=Ready", "--timeout=120s", timeout=130)
+    kubectl.api.ready("vm", "named", timeout=120)
+    kubectl.api.verb("selecting", "restart")  # its pod avoids the node for ever
+    made = kubectl.api.create(migration(MOVES, node=node))["metadata"]["name"]
+    assert ended(kubectl, made)["status"]["phase"] == "Succeeded"
+    kubectl.api.ready("vm", "selecting", timeout=120)
     assert {seen(kubectl, each)["status"]["nodeName"] for each in ("named", "selecting", MOVES)} == {node}
 
 
 def test_a_node_whose_virt_handler_speaks_another_contract_gets_no_guests_until_it_speaks_this_one_and_its_own_go_on(
     kubectl: Kubectl, system: Kubectl, testguest: None
 ) -> None:
-    kubectl.apply(linux_vm(STAYS))
-    before = {STAYS: counts(kubectl, STAYS)}
+    kubectl.api.create(counting_vm(STAYS))
+    before = {STAYS: kubectl.api.ready("vm", STAYS, timeout=120)}
     node = before[STAYS]["status"]["nodeName"]
-    kubectl.apply(linux_vm(MOVES, nodeSelector=at(other_node(kubectl, node))))
-    before[MOVES] = counts(kubectl, MOVES)
-    kubectl("patch", "vm", MOVES, "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))
+    (other,) = (name for each in kubectl.api.list("nodes") if (name := each["metadata"]["name"]) != node)
+    kubectl.api.create(counting_vm(MOVES, nodeSelector=on(other)))
+    before[MOVES] = kubectl.api.ready("vm", MOVES, timeout=120)
+    kubectl.api.patch("vm", MOVES, ANYWHERE)
     counted = {name: ticks(kubectl, name)[-1] for name in before}
 
     def go_on() -> None:
         for name in before:
-            now = ticks(kubectl, name)
-            assert now == list(range(now[0], now[0] + 3))
-            assert now[0] > counted[name]
+            counted[name] = counts_on(kubectl, name, counted[name])
             assert len(seen(kubectl, name)["status"]["attempts"]) == len(before[name]["status"]["attempts"])
-            counted[name] = now[-1]
 
     words = f"node {node} gets no guests: its virt-handler speaks version {OTHER} of the contract, and virt-controller speaks "
     with speaking_another_contract(system, node):

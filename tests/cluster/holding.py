@@ -1,0 +1,77 @@
+"""A start that is held: the virt-launcher of a machine stands still before its guest runs, until a test lets it go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from apiserver.apis.meta.objects import Object
+from tests.cluster import processes
+from tests.cluster.kube import Kubectl, eventually
+
+LAUNCHER = "virt-launcher"
+LOOK_SECONDS = 0.02
+"""Between two looks for the process. From its beginning to a guest that runs are one or two seconds of processor time."""
+
+
+class Held:
+    """The virt-launcher of a pod, which is stopped (SIGSTOP) as soon as it heeds SIGTERM."""
+
+    def __init__(self, pod: Object) -> None:
+        self._pod = pod
+        self._pids: list[int] = []
+        self._over = threading.Event()
+        self._looking = threading.Thread(target=self._look)
+        self._looking.start()
+
+    def stands_still(self) -> None:
+        """Wait until the process is there and stopped."""
+        eventually(lambda: self._pids, timeout=90, interval=LOOK_SECONDS, what="virt-launcher begins")
+
+    def is_asked_to_end(self) -> bool:
+        """Return whether the process has a SIGTERM to take, or is gone."""
+        return not any(_has(pid, "ShdPnd", "SigPnd") is False for pid in self._pids)
+
+    def go_on(self) -> None:
+        """Let the process go on, or never hold it."""
+        self._over.set()
+        self._looking.join()
+        for pid in self._pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def _look(self) -> None:
+        while not self._over.is_set() and not self._pids:
+            for pid, command in processes.of_pod(self._pod).items():
+                if LAUNCHER in command and _has(pid, "SigBlk", "SigCgt"):
+                    os.kill(pid, signal.SIGSTOP)
+                    self._pids.append(pid)
+            time.sleep(LOOK_SECONDS)
+
+
+def _has(pid: int, *fields: str) -> bool | None:
+    """Return whether one of these sets of signals has SIGTERM (proc_pid_status(5)); None where the process is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    sets = (int(line.split()[1], 16) for line in lines if line.partition(":")[0] in fields)
+    return any(each & 1 << signal.SIGTERM - 1 for each in sets)
+
+
+@contextmanager
+def held(kubectl: Kubectl, manifest: Object) -> Iterator[Held]:
+    """Create a machine and hold its start as soon as it has a pod; the start goes on when the block ends."""
+    name = manifest["metadata"]["name"]
+    kubectl.api.create(manifest)
+    (pod,) = kubectl.api.until_list("pods", bool, timeout=90, what=f"a pod of {name}", label_selector=f"vm.kubevirt.io/name={name}")
+    start = Held(pod)
+    try:
+        yield start
+    finally:
+        start.go_on()

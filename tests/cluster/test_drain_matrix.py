@@ -1,0 +1,149 @@
+"""More of drains and evictions: turns and priorities, dry runs, guests that fit no other node, other run strategies, and etcd."""
+
+from __future__ import annotations
+
+import json
+import secrets
+
+import pytest
+
+from apiserver.apis.meta.objects import Object, dig
+from tests.cluster.api import in_phase
+from tests.cluster.drains import ANYWHERE, drain, ended, evicted, migrations, on, runs_elsewhere, together, uncordoned
+from tests.cluster.kube import Kubectl, eventually
+from tests.cluster.manifests import migration, tiny_vm
+from tests.cluster.policies import a_policy
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+
+def waits(kubectl: Kubectl, node: str, name: str, place: str) -> None:
+    """Wait until a machine's newest Migration is Pending, with this place in the queue of those that leave a full node."""
+    expected = f"2 migrations leave node {node}; {place} in the queue"
+
+    def is_so(found: list[Object]) -> bool:
+        mine = [each for each in found if each["spec"]["selector"]["name"] == name]
+        status = max(mine, key=lambda each: str(each["metadata"]["creationTimestamp"])).get("status") or {} if mine else {}
+        return (status.get("phase"), status.get("message"), status.get("targetPod")) == ("Pending", expected, None)
+
+    kubectl.api.until_list("migrations", is_so, timeout=60, what=f"{name} is {place} in the queue")
+
+
+def test_a_third_guest_waits_for_its_turn_and_one_of_higher_priority_overtakes_it(kubectl: Kubectl, testguest: None) -> None:
+    names = ("turn-a", "turn-b", "turn-c", "hurries")
+    node = together(kubectl, *(tiny_vm(name, run="fill=64") for name in names))
+    *movers, third, hurries = names
+    with a_policy(kubectl, "drain-slowly", bandwidth="1Mi", completionTimeoutPerGiB=600):
+        begun = [kubectl.api.create(migration(name))["metadata"]["name"] for name in movers]
+        for each in begun:
+            kubectl.api.until("migrations", each, in_phase("Running"), timeout=120, what=f"{each} runs")
+        kubectl.api.create(migration(third))
+        waits(kubectl, node, third, "1st")
+        hurried = kubectl.api.migrate(hurries, priority=50)
+        waits(kubectl, node, hurries, "1st")
+        waits(kubectl, node, third, "2nd")
+
+        kubectl("virt", "cancel-migration", begun[0], "--migration", "--wait", "--timeout", "1m", timeout=70)
+        kubectl.api.until(
+            "migrations", hurried, lambda each: dig(each, "status", "targetPod"), timeout=60, what="the one in a hurry begins"
+        )
+        waits(kubectl, node, third, "1st")
+        kubectl.api.delete_all("migrations", timeout=100)
+    assert {kubectl.api.get("vm", name)["status"]["nodeName"] for name in names} == {node}
+
+
+def test_an_eviction_as_a_dry_run_or_of_a_guest_that_another_program_moves_moves_nobody_whatever_becomes_of_the_secret(
+    kubectl: Kubectl, testguest: None
+) -> None:
+    kubectl.api.create(tiny_vm("kept"))
+    pod = kubectl.api.ready("vm", "kept", timeout=90)["status"]["podName"]
+    eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=60, what="the eviction is judged")
+    assert not migrations(kubectl, "kept")  # it would have been made before the answer
+
+    changed = [{"op": "replace", "path": "/webhooks/0/clientConfig/service/path", "value": f"/evictions/{secrets.token_hex(24)}"}]
+    kubectl.api.patch("validatingwebhookconfigurations", "evictions.kubevirt.io", changed)
+    said = [evicted(kubectl, pod, dry=True) for _ in range(12)]
+    assert all("moves to another node first" in each or "ask again" in each for each in said), said
+    eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=90, what="the new secret is known")
+
+    kubectl.api.patch("vm", "kept", {"spec": {"evictionStrategy": "External"}})
+    for dry in (True, False):
+        assert "virtual machine kept is moved by another program (evictionStrategy External)" in evicted(kubectl, pod, dry=dry)
+    assert not migrations(kubectl, "kept")
+    assert kubectl.api.get("vm", "kept")["status"]["podName"] == pod
+
+
+def test_a_guest_that_fits_no_other_node_stays_and_its_migration_ends(kubectl: Kubectl, testguest: None) -> None:
+    chosen = "vm.kubevirt.io/name=pinned"
+    kubectl.api.create(tiny_vm("pinned"))
+    status = kubectl.api.ready("vm", "pinned", timeout=90)["status"]
+    pod = status["podName"]
+    kubectl.api.patch("vm", "pinned", {"spec": {"nodeSelector": on(status["nodeName"])}})
+    assert "a migration begins" in evicted(kubectl, pod, dry=False)
+    both = kubectl.api.until_list(
+        "pods", lambda pods: len(pods) == 2, timeout=60, what="a pod for the guest to go to", label_selector=chosen
+    )
+    (target,) = (name for each in both if (name := each["metadata"]["name"]) != pod)
+    for dry in (True, False):
+        assert "the guest of virtual machine pinned is on its way here: migration pinned-evacuation-" in evicted(kubectl, target, dry=dry)
+
+    (moving,) = migrations(kubectl, "pinned")
+    status = ended(kubectl, moving["metadata"]["name"], timeout=150)["status"]
+    assert status["phase"] == "Failed"
+    assert "no node for the target within 60 s" in status["message"]
+    kubectl.api.gone("pod", target, timeout=60)
+    assert kubectl.api.get("vm", "pinned")["status"]["podName"] == pod
+
+
+def test_a_guest_that_runs_once_or_by_hand_goes_on_elsewhere_when_an_eviction_ended_it_and_not_when_somebody_deleted_its_pod(
+    kubectl: Kubectl, testguest: None
+) -> None:
+    names = ("once", "by-hand")
+    kubectl.api.create(tiny_vm("once", runStrategy="Once", evictionStrategy="Shutdown"))
+    node = kubectl.api.ready("vm", "once", timeout=90)["status"]["nodeName"]
+    kubectl.api.create(tiny_vm("by-hand", runStrategy="Manual", evictionStrategy="Shutdown", nodeSelector=on(node)))
+    kubectl.api.verb("by-hand", "start")
+    kubectl.api.ready("vm", "by-hand", timeout=90)
+    kubectl.api.patch("vm", "by-hand", ANYWHERE)
+    with uncordoned(kubectl, node):
+        done = drain(kubectl, node, *names, timeout=120)
+        assert done.returncode == 0, done.stderr
+        for name in names:
+            runs_elsewhere(kubectl, name, node, timeout=120)
+    for name in names:
+        first = kubectl.api.get("vm", name)["status"]["attempts"][0]
+        assert first["result"] == "Stopped"
+        assert "was evicted, as by kubectl drain" in first["message"] or "was to be evicted, as by kubectl drain" in first["message"]
+
+    for name in names:
+        kubectl.api.delete("pod", kubectl.api.get("vm", name)["status"]["podName"])
+    for name in names:
+        stopped = kubectl.api.until("vm", name, in_phase("Stopped"), timeout=90, what=f"{name} is off")
+        assert len(stopped["status"]["attempts"]) == 2
+
+
+def test_a_drained_node_is_named_as_the_reason_and_the_machine_runs_on_the_other(kubectl: Kubectl, testguest: None) -> None:
+    kubectl.api.create(tiny_vm("drained", evictionStrategy="Shutdown"))
+    node = kubectl.api.ready("vm", "drained", timeout=90)["status"]["nodeName"]
+    with uncordoned(kubectl, node):
+        done = drain(kubectl, node, "drained", timeout=90)
+        assert done.returncode == 0, done.stderr
+
+        told = kubectl.api.until_list(
+            "events",
+            lambda found: any(each["reason"] == "EvictionByEvictionAPI" for each in found),
+            timeout=60,
+            what="Event EvictionByEvictionAPI",
+            field_selector="involvedObject.name=drained",
+        )
+        assert any(f"on node {node} was evicted, as by kubectl drain" in each["message"] for each in told)
+        moved = runs_elsewhere(kubectl, "drained", node, timeout=150)
+        assert "evicted" in json.dumps(moved["status"]["attempts"][0])
+
+
+def test_etcds_only_member_is_not_evicted_and_says_what_moves_it(system: Kubectl) -> None:
+    for dry in (True, False):
+        said = evicted(system, "kubevirt-etcd-0", dry=dry)
+        assert "is the only member of etcd" in said
+        assert "kubectl virt move-etcd --to NODE" in said
+    assert system.api.get("pdb", "kubevirt-etcd")["status"]["disruptionsAllowed"] == 0
