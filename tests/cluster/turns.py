@@ -26,10 +26,11 @@ ALONE = frozenset(
         "eviction_strategies",
         "first_session",
         "node_certificates",
+        "node_certificates_matrix",
         "node_shutdown",
-        "parts",
         "plugins",
         "storage_plugins",
+        "takeover",
         "uninstall",
         "upgrade",
     )

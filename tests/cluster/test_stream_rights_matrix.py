@@ -1,0 +1,18 @@
+"""Every stream and everybody who may only read: ``test_stream_rights.py`` has two of these pairs, and the rest of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.kube import Kubectl
+from tests.cluster.test_stream_rights import is_forbidden, machine
+
+__all__ = ["machine"]  # a fixture
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize(("user", "verb"), [("viewer", "get"), ("reader", "create")])
+@pytest.mark.parametrize("stream", ["console", "vnc", "usbredir"])
+def test_whoever_may_only_read_gets_neither_console_nor_screen(machine: Kubectl, user: str, verb: str, stream: str) -> None:
+    is_forbidden(machine, user, verb, stream)
