@@ -1,68 +1,112 @@
-"""The example of a third party's plugin for networks, installed as its README says, and what a machine is told when it hangs or lies."""
+"""The examples of third parties' plugins, installed as their READMEs say, and what a machine is told when one hangs, lies or goes away.
+
+One upgrade of the release names both plugins and allows files of nodes as disks, and one takes all of that back: they contradict nothing.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.objects import condition as condition_of
+from tests.cluster import examples
+from tests.cluster.api import in_phase
+from tests.cluster.examples import Plugin, follow
 from tests.cluster.kube import ROOT, Console, Kubectl, console, eventually
-from tests.testbed import build, layout, release
+from tests.cluster.manifests import linux_vm, with_disks
+from tests.damage import never_again
+from tests.testbed import layout, nodes, release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-EXAMPLE = ROOT / "examples/plugins/isolated"
-GUESTS = "guests.yaml"
-"""What the README applies, beside what it installs by "install.yaml"."""
+ISOLATED = Plugin.of(ROOT / "examples/plugins/isolated")
+IMAGES = Plugin.of(ROOT / "examples/plugins/images")
+FILES = "/var/lib/kubevirt-files/{namespace}"
+"""A directory of each node below which files may be disks."""
+HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [FILES], 'maxCreated': '8Mi'})}'"
+NO_HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [], 'maxCreated': '100Gi'})}'"
+"""The chart's own values again."""
 ONE, OTHER = "192.168.9.1", "192.168.9.2"
-
-
-def commands() -> list[str]:
-    """Return the README's commands: two steps of the installation, the use, and the removal."""
-    found = re.findall(r"^```sh\n(.*?)^```", (EXAMPLE / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    assert len(found) == 4
-    return found
 
 
 @pytest.fixture(scope="module")
 def environment(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What somebody has in their shell who follows the README: kubectl, helm, and a namespace of their own."""
-    kubeconfig = tmp_path_factory.mktemp("kube") / "config"
-    kubeconfig.write_bytes(kubectl.kubeconfig.read_bytes())
-    helm = build.program("helm")
-    path = f"{Path(kubectl.binary).parent}:{helm.parent}:{os.environ['PATH']}"
-    given = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": path, "HELM_CACHE_HOME": str(layout.cache() / "helm-cache")}
-    subprocess.run(["kubectl", "config", "set-context", "--current", f"--namespace={kubectl.namespace}"], env=given, check=True)
-    return given
-
-
-def follow(block: str, environment: dict[str, str]) -> None:
-    done = subprocess.run(["sh", "-ec", block], cwd=EXAMPLE, env=environment, capture_output=True, text=True, timeout=400, check=False)
-    assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+    """What somebody has in their shell who follows the READMEs."""
+    return examples.shell(kubectl, tmp_path_factory.mktemp("kube"))
 
 
 @pytest.fixture(scope="module")
 def installed(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> Iterator[None]:
-    """The plugin as the README installs it, and removes it."""
-    manifest = (EXAMPLE / GUESTS).read_text().replace("NODE", "some")
-    refused = kubectl.try_run("create", "--dry-run=server", "-f", "-", stdin=manifest)
-    assert "spec.domain.devices.interfaces[1].type: Forbidden: there is no plugin for networks in this cluster" in refused.stderr
-    files, names, _, removal = commands()
+    """Both plugins as their READMEs install and remove them, with one upgrade for both."""
+    _are_refused(kubectl)
+    assert ISOLATED.helm_is_that_of(IMAGES)
     try:
-        follow(files, environment)
-        follow(names, environment)
+        for each in (ISOLATED, IMAGES):
+            follow(each.files, each.directory, environment)
+        follow(ISOLATED.named_with(IMAGES.named, HOST_DISKS), ISOLATED.directory, environment)
+        kubectl("get", "vms")  # waits where virt-api's upgrade has made its discovery stale, as the READMEs' kubectl does not
         yield
     finally:
         try:
-            follow(removal.replace(" delete ", " delete --ignore-not-found "), environment)
-        finally:
+            _remove(environment)
+        except BaseException:
             release.install()
+            raise
+
+
+def _remove(environment: dict[str, str]) -> None:
+    plugins = (ISOLATED, IMAGES)
+    for each in plugins:
+        follow(each.deletions()[0], each.directory, environment)
+    follow(ISOLATED.unnamed_with(IMAGES.unnamed, NO_HOST_DISKS), ISOLATED.directory, environment)
+    for each in plugins:
+        follow(each.deletions()[1], each.directory, environment)
+
+
+def _are_refused(kubectl: Kubectl) -> None:
+    """See that the chart's own values allow none of it."""
+    files = refused(kubectl, on_node1("host-file", a_file("/etc/shadow")))
+    assert "[0].type: Forbidden: files of nodes are no disks in this cluster" in files
+    network = _of_readme(kubectl, ISOLATED, "guests.yaml")
+    assert "spec.domain.devices.interfaces[1].type: Forbidden: there is no plugin for networks in this cluster" in network
+    storage = _of_readme(kubectl, IMAGES, "guest.yaml")
+    assert "spec.domain.devices.disks[0].type: Forbidden: there is no plugin for storage in this cluster" in storage
+
+
+def _of_readme(kubectl: Kubectl, plugin: Plugin, name: str) -> str:
+    manifest = (plugin.directory / name).read_text().replace("NODE", "some")
+    return str(kubectl.try_run("create", "--dry-run=server", "-f", "-", stdin=manifest).stderr)
+
+
+def refused(kubectl: Kubectl, manifest: dict[str, Any]) -> str:
+    """Return the words of kubectl for a machine that is not taken."""
+    return str(kubectl.try_run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest)).stderr)
+
+
+def condition(kubectl: Kubectl, name: str, kind: str) -> dict[str, Any]:
+    return dict(condition_of(dig(kubectl.api.get("vm", name), "status", "conditions"), kind) or {})
+
+
+def told(kubectl: Kubectl, name: str, kind: str, *reasons: str, status: str = "", timeout: float = 120) -> dict[str, Any]:
+    """Return a condition of a machine once it has one of these reasons, or this status."""
+
+    def found(vm: Object) -> dict[str, Any]:
+        return dict(condition_of(dig(vm, "status", "conditions"), kind) or {})
+
+    def is_so(vm: Object) -> bool:
+        each = found(vm)
+        return bool(each) and (not reasons or each["reason"] in reasons) and (not status or each["status"] == status)
+
+    what = f"{kind} of {name} is {status} {' or '.join(reasons)}"
+    return found(kubectl.api.until("vm", name, is_so, timeout=timeout, what=what))
+
+
+# Networks
 
 
 def take_address(guest: Console, mac: str, address: str) -> None:
@@ -76,62 +120,61 @@ def sees(guest: Console, address: str) -> bool:
 
 
 def mac_of(kubectl: Kubectl, name: str) -> str:
-    found: dict[str, dict[str, Any]] = {each["name"]: each for each in kubectl.json("get", "vm", name)["status"]["interfaces"]}
-    assert found["default"]["ipAddress"] == kubectl.json("get", "vm", name)["status"]["podIP"]
+    status = kubectl.api.get("vm", name)["status"]
+    found: dict[str, dict[str, Any]] = {each["name"]: each for each in status["interfaces"]}
+    assert found["default"]["ipAddress"] == status["podIP"]
     return str(found["private"]["mac"])
 
 
-def condition(kubectl: Kubectl, name: str, kind: str) -> dict[str, str]:
-    conditions = (kubectl.json("get", "vm", name).get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each["type"] == kind), {})
-
-
-def test_a_third_partys_network_is_installed_from_its_readme_and_joins_guests_of_a_node(
-    kubectl: Kubectl, installed: None, environment: dict[str, str]
-) -> None:
-    kubectl("get", "vms")  # waits where virt-api's upgrade has made its discovery stale, as the README's kubectl does not
-    follow(commands()[2], environment)
-    for name in ("isolated-one", "isolated-other"):
-        told = condition(kubectl, name, "Migratable")
-        assert told["status"] == "False"
-        assert "plugin isolated does not say that its guests may move to another node" in told["message"]
-    with console(kubectl, "isolated-one") as one, console(kubectl, "isolated-other") as other:
-        for guest, name, address in ((one, "isolated-one", ONE), (other, "isolated-other", OTHER)):
+@pytest.fixture(scope="module")
+def joined(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> str:
+    """Two guests with addresses on the private network, made as the README says; the node on which they are."""
+    follow(ISOLATED.use, ISOLATED.directory, environment)
+    for name, address in (("isolated-one", ONE), ("isolated-other", OTHER)):
+        with console(kubectl, name) as guest:
             guest.expect("GUEST-READY", timeout=180)
             take_address(guest, mac_of(kubectl, name), address)
+    return str(kubectl.api.get("vm", "isolated-one")["status"]["nodeName"])
+
+
+def test_a_third_partys_network_is_installed_from_its_readme_and_joins_guests_of_a_node(kubectl: Kubectl, joined: str) -> None:
+    for name in ("isolated-one", "isolated-other"):
+        found = condition(kubectl, name, "Migratable")
+        assert found["status"] == "False"
+        assert "plugin isolated does not say that its guests may move to another node" in found["message"]
+    with console(kubectl, "isolated-one") as one, console(kubectl, "isolated-other") as other:
+        one.type("\n")
         eventually(lambda: sees(one, OTHER), timeout=60, what="an answer on the private network")
         eventually(lambda: sees(one, "10.0.2.1"), timeout=60, what="an answer on the pod's own network, which is another one")
         other.type("while :; do echo hello-in-private | nc -l -p 8080; done &\n")
         eventually(lambda: "hello-in-private" in one.run(f"nc -w 3 {OTHER} 8080 </dev/null"), timeout=60, what="a connection")
 
 
-def test_a_plugin_that_is_not_named_or_an_option_that_it_does_not_know_is_told(kubectl: Kubectl, installed: None) -> None:
-    """Goes on with the machines of the test before."""
+def test_a_plugin_that_is_not_named_or_an_option_that_it_does_not_know_is_told(kubectl: Kubectl, joined: str) -> None:
     manifest = a_third(kubectl, "isolated-wrong")
     manifest["spec"]["domain"]["devices"]["interfaces"][1]["plugin"] = "other"
-    refused = kubectl.try_run("create", "-f", "-", stdin=json.dumps(manifest))
-    assert 'spec.domain.devices.interfaces[1].plugin: Unsupported value: "other": supported values: "isolated"' in refused.stderr
+    unsupported = 'spec.domain.devices.interfaces[1].plugin: Unsupported value: "other": supported values: "isolated"'
+    assert unsupported in refused(kubectl, manifest)
     manifest = a_third(kubectl, "isolated-wrong")
     manifest["spec"]["runStrategy"] = "Once"
     manifest["spec"]["domain"]["devices"]["interfaces"][1]["options"] = {"vlan": "7"}
-    kubectl.apply(manifest)
-    kubectl("wait", "vm", "isolated-wrong", "--for=jsonpath={.status.phase}=Failed", "--timeout=120s", timeout=130)
-    told = condition(kubectl, "isolated-wrong", "Ready")
-    assert told["reason"] == "NetworkNotSupported"
-    assert "plugin isolated (ADD): unknown option vlan" in told["message"]
+    kubectl.api.create(manifest)
+    kubectl.api.until("vm", "isolated-wrong", in_phase("Failed"), timeout=120, what="the end of isolated-wrong")
+    found = condition(kubectl, "isolated-wrong", "Ready")
+    assert found["reason"] == "NetworkNotSupported"
+    assert "plugin isolated (ADD): unknown option vlan" in found["message"]
 
 
 def a_third(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return one more machine like those of the test before, on their node."""
-    spec = kubectl.json("get", "vm", "isolated-one")["spec"]
+    """Return one more machine like those of the README, on their node."""
+    spec = kubectl.api.get("vm", "isolated-one")["spec"]
     return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture
-def plugin_files(kubectl: Kubectl, system: Kubectl, installed: None) -> Iterator[str]:
+def plugin_files(system: Kubectl, joined: str) -> Iterator[str]:
     """A pod in which /plugins is the directory of plugins of the guests' node."""
-    node = kubectl.json("get", "vm", "isolated-one")["status"]["nodeName"]
-    image = system.json("get", "daemonset", "virt-handler")["spec"]["template"]["spec"]["containers"][0]["image"]
+    image = system.api.get("daemonset", "virt-handler")["spec"]["template"]["spec"]["containers"][0]["image"]
     container = {
         "name": "files",
         "image": image,
@@ -140,17 +183,17 @@ def plugin_files(kubectl: Kubectl, system: Kubectl, installed: None) -> Iterator
         "volumeMounts": [{"name": "plugins", "mountPath": "/plugins"}],
     }
     spec = {
-        "nodeName": node,
+        "nodeName": joined,
         "terminationGracePeriodSeconds": 0,
         "containers": [container],
         "volumes": [{"name": "plugins", "hostPath": {"path": "/var/lib/kubevirt-plugins", "type": "Directory"}}],
     }
-    system.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plugin-files"}, "spec": spec})
+    system.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plugin-files"}, "spec": spec})
     try:
-        system("wait", "pod/plugin-files", "--for=condition=Ready", "--timeout=90s", timeout=100)
+        system.api.ready("pod", "plugin-files", timeout=90)
         yield "plugin-files"
     finally:
-        system("delete", "pod/plugin-files", "--ignore-not-found", "--wait=false")
+        system.api.delete("pod", "plugin-files")
 
 
 def a_plugin(add: str) -> str:
@@ -167,14 +210,13 @@ LIES = a_plugin("""echo '{"version": "1.0.0", "tap": "tap0", "mac": "02:00:00:00
 def test_a_plugin_that_hangs_lies_or_is_missing_is_told_and_heals_and_the_others_go_on(
     kubectl: Kubectl, system: Kubectl, plugin_files: str
 ) -> None:
-    """Goes on with the machines of the tests before."""
-    system("delete", "daemonset/isolated-plugin", "--cascade=foreground")  # it would put the file back
+    system.api.delete("daemonset", "isolated-plugin", propagation="Foreground", timeout=90)  # it would put the file back
 
     def at_node(script: str) -> None:
         system("exec", plugin_files, "--", "sh", "-ec", script)
 
-    def told(reason: str) -> bool:
-        return condition(kubectl, "isolated-late", "NetworkReady").get("reason") == reason
+    def message(reason: str) -> str:
+        return str(told(kubectl, "isolated-late", "NetworkReady", reason)["message"])
 
     def put(script: str) -> None:
         at_node(f"cd /plugins; cat >.new <<'END'\n{script}END\nchmod 755 .new; mv .new isolated")
@@ -186,17 +228,151 @@ def test_a_plugin_that_hangs_lies_or_is_missing_is_told_and_heals_and_the_others
 
     at_node("cp -p /plugins/isolated /plugins/.saved")
     put(HANGS)
-    kubectl.apply(a_third(kubectl, "isolated-late"))
-    eventually(lambda: told("PluginTimedOut"), timeout=120, what="a plugin that hangs")
-    assert "plugin isolated (ADD) did not answer within 20 s" in condition(kubectl, "isolated-late", "NetworkReady")["message"]
+    kubectl.api.create(a_third(kubectl, "isolated-late"))
+    assert "plugin isolated (ADD) did not answer within 20 s" in message("PluginTimedOut")
     others_go_on()
     put(LIES)
-    eventually(lambda: told("PluginFailed"), timeout=120, what="a plugin that lies")
-    message = condition(kubectl, "isolated-late", "NetworkReady")["message"]
-    assert "plugin isolated (ADD) lies or errs: tap is tap0, and has to be tap" in message
+    assert "plugin isolated (ADD) lies or errs: tap is tap0, and has to be tap" in message("PluginFailed")
     others_go_on()
     at_node("rm /plugins/isolated")
-    eventually(lambda: told("PluginNotFound"), timeout=120, what="a plugin that is missing")
+    assert message("PluginNotFound")
     at_node("mv /plugins/.saved /plugins/isolated")
-    kubectl("wait", "vm", "isolated-late", "--for=condition=Ready", "--timeout=150s", timeout=160)
+    kubectl.api.ready("vm", "isolated-late", timeout=150)
     assert condition(kubectl, "isolated-late", "NetworkReady")["status"] == "True"
+
+
+# Disks
+
+
+def a_file(path: str, **source: Any) -> dict[str, Any]:
+    """Return a disk that is a file of its node."""
+    return {"name": path.rpartition("/")[2].partition(".")[0], "type": "HostDisk", "source": {"path": path, **source}}
+
+
+def on_node1(name: str, *files: dict[str, Any]) -> dict[str, Any]:
+    return with_disks(linux_vm(name, nodeSelector={"kubernetes.io/hostname": layout.NODES[0].name}), *files)
+
+
+def on_node(node: layout.Node, *command: str) -> str:
+    return subprocess.run([*nodes.inside(node), *command], check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def daemon(kubectl: Kubectl, system: Kubectl) -> str:
+    """Return the daemon's pod on the node of the guest."""
+    node = kubectl.api.get("vm", "with-images")["status"]["nodeName"]
+    running = f"spec.nodeName={node},status.phase=Running"
+    return str(system.api.list("pods", label_selector="app=images-plugin", field_selector=running)[0]["metadata"]["name"])
+
+
+def checksum(kubectl: Kubectl, system: Kubectl) -> str:
+    """Return that of the image, as the node has it."""
+    return system("exec", daemon(kubectl, system), "-c", "serve", "--", "sha256sum", "/images/data.img").split()[0]
+
+
+def a_second(kubectl: Kubectl, name: str, **source: Any) -> dict[str, Any]:
+    """Return one more machine like that of the README, on its node."""
+    spec = kubectl.api.get("vm", "with-images")["spec"]
+    spec["domain"]["devices"]["disks"][0]["source"] |= source
+    return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def served(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> None:
+    """A guest with a disk of the plugin, made as the README says."""
+    follow(IMAGES.use, IMAGES.directory, environment)
+    with console(kubectl, "with-images") as guest:
+        guest.expect("GUEST-READY", timeout=180)
+
+
+def test_a_plugin_is_installed_from_its_readme_and_its_disk_is_seen_by_a_guest(kubectl: Kubectl, system: Kubectl, served: None) -> None:
+    found = condition(kubectl, "with-images", "Migratable")
+    assert (found["status"], found["message"]) == ("False", "the disk 'data' is set up on its node alone, by plugin 'images'")
+    with console(kubectl, "with-images") as guest:
+        guest.type("\n")
+        with never_again("wrong bytes"):
+            assert checksum(kubectl, system) in guest.run("sha256sum /dev/vda")
+        guest.run("echo written-by-guest | dd of=/dev/vda conv=fsync")
+        with never_again("wrong bytes"):
+            assert checksum(kubectl, system) in guest.run("sha256sum /dev/vda")
+
+
+def move(system: Kubectl, nodes: dict[str, str]) -> None:
+    """Have the daemon run on all nodes, or on those with further labels, of which there are none."""
+    patch = [{"op": "replace", "path": "/spec/template/spec/nodeSelector", "value": {"kubernetes.io/os": "linux", **nodes}}]
+    system.api.patch("daemonset", "images-plugin", patch)
+
+
+def test_an_image_that_is_in_use_and_a_plugin_that_is_not_named_are_told(kubectl: Kubectl, served: None) -> None:
+    manifest = a_second(kubectl, "images-wrong", plugin="other")
+    supported = 'spec.domain.devices.disks[0].source.plugin: Unsupported value: "other": supported values: "images"'
+    assert supported in refused(kubectl, manifest)
+    kubectl.api.create(a_second(kubectl, "images-second"))
+    found = told(kubectl, "images-second", "DisksReady", status="False")
+    in_use = "disk 'data': plugin images (ADD): image data.img is in use by another disk"
+    assert (found["reason"], in_use in found["message"]) == ("PluginFailed", True), found
+    kubectl.api.delete("vm", "images-second")
+
+
+def test_a_daemon_that_goes_away_is_told_and_the_guest_goes_on_once_it_is_back(kubectl: Kubectl, system: Kubectl, served: None) -> None:
+    with console(kubectl, "with-images") as guest:
+        move(system, {"away": "yes"})
+
+        guest.type("\nsync; echo written-meanwhile | dd of=/dev/vda conv=fsync; echo CO''PIED $?\n")
+
+        def is_away(vm: Object) -> bool:
+            found = condition_of(dig(vm, "status", "conditions"), "DisksReady") or {}
+            return found.get("status") == "False" and "plugin images" in found["message"] and "'data'" in found["message"]
+
+        away = kubectl.api.until("vm", "with-images", is_away, timeout=180, what="a daemon that is away")
+        reason = (condition_of(away["status"]["conditions"], "DisksReady") or {})["reason"]
+        assert reason in ("PluginFailed", "DiskServerSilent")
+        move(system, {})
+        guest.expect("COPIED 0", timeout=300)
+        told(kubectl, "with-images", "DisksReady", status="True")
+        with never_again("wrong bytes"):
+            assert checksum(kubectl, system) in guest.run("sha256sum /dev/vda")
+
+
+def test_what_was_served_is_served_no_more_when_its_machine_is_off(kubectl: Kubectl, system: Kubectl, served: None) -> None:
+    pod = daemon(kubectl, system)
+    assert ".json" in system("exec", pod, "-c", "serve", "--", "ls", "/images/.served")
+    system("rollout", "restart", "daemonset/virt-handler")  # who asks for the end is another process than who asked for the beginning
+    kubectl.api.verb("with-images", "stop")
+    eventually(
+        lambda: ".json" not in system("exec", pod, "-c", "serve", "--", "ls", "/images/.served"), timeout=240, what="the plugin's DEL"
+    )
+
+
+def test_a_guest_reads_and_writes_a_file_of_its_node(kubectl: Kubectl, installed: None) -> None:
+    node = layout.NODES[0]
+    directory = FILES.replace("{namespace}", kubectl.namespace)
+    elsewhere = on_node1("host-file", a_file("/var/lib/kubevirt-files/other/data.img"))
+    assert f"must be below a directory that is allowed: {directory} " in refused(kubectl, elsewhere)
+    try:
+        on_node(node, "mkdir", "-p", directory)
+        on_node(node, "sh", "-c", f"printf of-the-node | dd of={directory}/data.img bs=4M conv=sync; chown 107:107 {directory}/data.img")
+        new = a_file(f"{directory}/new.img", create={"size": "4Mi"})
+        kubectl.api.create(on_node1("host-disk", a_file(f"{directory}/data.img"), new))
+        kubectl.api.ready("vm", "host-disk", timeout=180)
+        with console(kubectl, "host-disk") as guest:
+            guest.expect("GUEST-READY", timeout=180)
+            assert "of-the-node" in guest.run("head -c 11 /dev/vda")
+            guest.run("echo of-the-guest | dd of=/dev/vda conv=fsync; echo too | dd of=/dev/vdb conv=fsync")
+        assert on_node(node, "head", "-c", "12", f"{directory}/data.img") == "of-the-guest"
+        assert on_node(node, "head", "-c", "3", f"{directory}/new.img") == "too"
+        found = condition(kubectl, "host-disk", "Migratable")
+        assert (found["status"], found["message"]) == ("False", "the disk 'data' is a file of its node")
+
+        kubectl.api.create(on_node1("host-too-large", a_file(f"{directory}/large.img", create={"size": "1Mi"})))
+        found = told(kubectl, "host-too-large", "DisksReady", status="False")
+        assert found["reason"] == "DiskNotUsable"
+        assert "its directory has files of 8388608 bytes, and may have 8388608" in found["message"]
+        kubectl.api.create(on_node1("host-second", a_file(f"{directory}/data.img")))
+        found = told(kubectl, "host-second", "DisksReady", status="False")
+        assert found["reason"] == "DiskInUse"
+        assert f"file in use: {directory}/data.img of node {node.name} by virtual machine host-disk; " in found["message"]
+    finally:
+        for name in ("host-disk", "host-too-large", "host-second"):
+            if kubectl.api.find("vm", name):
+                kubectl.api.delete("vm", name, timeout=180)
+        on_node(node, "rm", "-rf", "/var/lib/kubevirt-files")

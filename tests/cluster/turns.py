@@ -29,7 +29,6 @@ ALONE = frozenset(
         "node_certificates_matrix",
         "node_shutdown",
         "plugins",
-        "storage_plugins",
         "takeover",
         "uninstall",
         "upgrade",

@@ -1,0 +1,84 @@
+"""Examples of the repository that a test follows as their READMEs say, in the shell of a user."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.kube import Kubectl
+from tests.testbed import build, layout
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """The example of a plugin: its README's commands, and what the release is told of it."""
+
+    directory: Path
+    files: str
+    names: str
+    use: str
+    removal: str
+
+    @classmethod
+    def of(cls, directory: Path) -> Plugin:
+        """Read the README: two steps of the installation, the use, and the removal."""
+        found = re.findall(r"^```sh\n(.*?)^```", (directory / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+        return cls(directory, *found)
+
+    @property
+    def named(self) -> str:
+        """Helm's flag that names the plugin."""
+        return _only(r"--set \S+", self.names)
+
+    @property
+    def unnamed(self) -> str:
+        """Helm's flag that names no plugin of this kind."""
+        return _only(r"--set-json \S+", self.removal)
+
+    def helm_is_that_of(self, other: Plugin) -> bool:
+        """Return whether both READMEs have the same helm commands but for their flags, so that one upgrade can stand for two."""
+        return (self.names.replace(self.named, ""), _helm(self.removal).replace(self.unnamed, "")) == (
+            other.names.replace(other.named, ""),
+            _helm(other.removal).replace(other.unnamed, ""),
+        )
+
+    def named_with(self, *flags: str) -> str:
+        """Return the command that names the plugin, with further flags."""
+        return self.names.replace(self.named, " ".join((self.named, *flags)))
+
+    def unnamed_with(self, *flags: str) -> str:
+        """Return the command of the removal that names the plugin no longer, with further flags."""
+        return _helm(self.removal).replace(self.unnamed, " ".join((self.unnamed, *flags)))
+
+    def deletions(self) -> tuple[str, str]:
+        """Return what the removal deletes before and after that command; what is gone already is no error."""
+        before, after = self.removal.replace(" delete ", " delete --ignore-not-found ").split(_helm(self.removal))
+        return before, after
+
+
+def _helm(block: str) -> str:
+    return _only(r"^helm .*$", block)
+
+
+def _only(pattern: str, text: str) -> str:
+    (found,) = re.findall(pattern, text, re.MULTILINE)
+    return str(found)
+
+
+def shell(kubectl: Kubectl, directory: Path) -> dict[str, str]:
+    """Return the environment of a user who follows a README: kubectl, helm, and a namespace of their own. Its files are in a directory."""
+    kubeconfig = directory / "config"
+    kubeconfig.write_bytes(kubectl.kubeconfig.read_bytes())
+    path = f"{Path(kubectl.binary).parent}:{build.program('helm').parent}:{os.environ['PATH']}"
+    given = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": path, "HELM_CACHE_HOME": str(layout.cache() / "helm-cache")}
+    subprocess.run(["kubectl", "config", "set-context", "--current", f"--namespace={kubectl.namespace}"], env=given, check=True)
+    return given
+
+
+def follow(block: str, directory: Path, environment: dict[str, str]) -> None:
+    """Run commands of a README in its directory."""
+    done = subprocess.run(["sh", "-ec", block], cwd=directory, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
