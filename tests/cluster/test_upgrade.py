@@ -5,18 +5,20 @@ One of them is asked by a client through a Service all the time; one that cannot
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
 
 from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, condition, dig
+from tests.cluster.api import in_phase, is_true
+from tests.cluster.drains import counted
+from tests.cluster.guests import counting_vm, counts_on
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import linux_vm
 from tests.cluster.serving import a_service, serve
@@ -31,8 +33,6 @@ SERVED = "second"
 """The one that the client asks."""
 GAP_SECONDS = 30
 """Without an answer, at most: a guest stands still while it changes its place, and virt-launcher of the release before leaves at once."""
-QUIET_SECONDS = 0.5
-"""Between two lines of a guest that counts seconds, and not between two of what a console repeats."""
 BOUND = "bound"
 """The one that cannot move: it has its pod's own address."""
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
@@ -52,67 +52,52 @@ def before(kubectl: Kubectl, testguest: None) -> Iterator[str]:
         release.install()
 
 
-def outdated(kubectl: Kubectl, name: str) -> dict[str, str]:
-    conditions = (kubectl.json("get", "vm", name).get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each["type"] == "LauncherOutdated"), {})
+def outdated(vm: Object) -> Mapping[str, Any]:
+    return condition(dig(vm, "status", "conditions"), "LauncherOutdated") or {}
 
 
-def is_current(kubectl: Kubectl, name: str) -> bool:
-    return not outdated(kubectl, name)
+def is_current(vm: Object) -> bool:
+    return not outdated(vm)
 
 
 def image(kubectl: Kubectl, name: str) -> str:
-    vm = kubectl.json("get", "vm", name)
-    pod: dict[str, Any] = kubectl.json("get", "pod", vm["status"]["podName"])
+    vm = kubectl.api.get("vm", name)
+    pod = kubectl.api.get("pod", vm["status"]["podName"])
     return str(pod["spec"]["containers"][0]["image"])
 
 
-def ticks(kubectl: Kubectl, name: str) -> list[int]:
-    """Return three numbers that a guest counts now: a console shows first what was there before."""
-    with console(kubectl, name) as guest:
-        guest.expect(r"tick \d+\r?\n", timeout=60)
-        with contextlib.suppress(AssertionError):
-            while True:
-                guest.expect(r"tick \d+\r?\n", timeout=QUIET_SECONDS)
-        return [int(guest.expect(r"tick (\d+)\r?\n", timeout=60).group(1)) for _ in range(3)]
-
-
 def machine(name: str) -> dict[str, Any]:
-    found = linux_vm(name)
+    found = linux_vm(name) if name == SERVED else counting_vm(name)
     found["metadata"]["labels"] = {"app": name}
     if name == BOUND:
         found["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "type": "bridge"}]
     return found
 
 
-def start(kubectl: Kubectl, *names: str) -> None:
-    kubectl.apply(*(machine(name) for name in names))
-    for name in names:
-        kubectl("wait", "vm", name, "--for=condition=Ready", "--timeout=180s", timeout=190)
-        with console(kubectl, name) as guest:
-            guest.expect("GUEST-READY", timeout=120)
-            if name == SERVED:
-                serve(guest, client.WORD, "10.0.2.2")  # virt-launcher of the release before gives no IPv6
-            guest.type(COUNTER)
-            guest.expect(r"tick 1\b", timeout=60)
-
-
 @pytest.fixture(scope="module")
 def guests(kubectl: Kubectl, before: str) -> dict[str, int]:
     """Machines that count, in pods of the release before, and the attempts that it took: a kubelet may not know devices of its node yet."""
-    start(kubectl, *GUESTS, "ends", BOUND)
-    kubectl.apply(a_service(SERVED, SERVED))
+    names = (*GUESTS, "ends", BOUND)
+    kubectl.api.apply(*map(machine, names))
+    for name in names:
+        kubectl.api.ready("vm", name, timeout=180)
+    with console(kubectl, SERVED) as guest:
+        guest.expect("GUEST-READY", timeout=120)
+        serve(guest, client.WORD, "10.0.2.2")  # virt-launcher of the release before gives no IPv6
+        guest.type(COUNTER)
+        guest.expect(r"tick 1\b", timeout=60)
+    kubectl.api.apply(a_service(SERVED, SERVED))
     return {name: attempts(kubectl, name) for name in (*GUESTS, BOUND)}
 
 
 def attempts(kubectl: Kubectl, name: str) -> int:
-    return len(kubectl.json("get", "vm", name)["status"]["attempts"])
+    return len(kubectl.api.get("vm", name)["status"]["attempts"])
 
 
 @contextmanager
 def served(kubectl: Kubectl) -> Iterator[None]:
     """Ask a guest through its Service while the block lasts, in which it is never silent for long, and nobody else answers."""
-    address = str(kubectl.json("get", "service", SERVED)["spec"]["clusterIP"])
+    address = str(kubectl.api.get("service", SERVED)["spec"]["clusterIP"])
     with watching.asking(layout.NODES[0], address) as answers:
         eventually(lambda: len(answers.times) >= 5, timeout=60, what="answers")
         begin = time.monotonic()
@@ -129,51 +114,49 @@ def test_guests_run_on_through_an_upgrade_and_move_into_the_release_at_the_chose
     kubectl: Kubectl, before: str, guests: dict[str, int]
 ) -> None:
     assert {image(kubectl, name) for name in GUESTS} == {f"localhost/kubevirt/virt-launcher@{before}"}
-    assert not any(outdated(kubectl, name) for name in GUESTS)
-    counted = {name: ticks(kubectl, name)[-1] for name in GUESTS}
+    assert all(is_current(kubectl.api.get("vm", name)) for name in GUESTS)
+    numbers = counted(kubectl, *GUESTS)
 
     with served(kubectl):
-        upgrade(kubectl, before, counted)
+        upgrade(kubectl, before, numbers)
         moved(kubectl, guests)
 
 
-def upgrade(kubectl: Kubectl, before: str, counted: dict[str, int]) -> None:
+def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
     """Upgrade, and see that guests go on where they are."""
     release.install("workloadUpdate.strategy=None")
     release.restart(["virt-handler"])
 
     for name in (*GUESTS, "ends", BOUND):
-        found = eventually(partial(outdated, kubectl, name), timeout=60, what=f"{name} is outdated")
+        found = outdated(kubectl.api.until("vm", name, outdated, timeout=60, what=f"{name} is outdated"))
         assert found["reason"] == "Stays"
         assert before in found["message"]
         assert "localhost/kubevirt/virt-launcher:dev" in found["message"]
     listed = kubectl("virt", "outdated")
     assert [line.split()[0] for line in listed.splitlines()] == ["NAME", BOUND, "ends", *GUESTS]
     for name in GUESTS:  # under the new virt-handler: console, status, power
-        assert ticks(kubectl, name)[0] > counted[name]
-    kubectl("virt", "pause", "first")
-    kubectl("wait", "vm", "first", "--for=condition=Paused", "--timeout=60s", timeout=70)
-    kubectl("virt", "unpause", "first")
-    kubectl("wait", "vm", "first", "--for=condition=Paused=false", "--timeout=60s", timeout=70)
-    kubectl("virt", "stop", "ends")
-    kubectl("wait", "vm", "ends", "--for=jsonpath={.status.phase}=Stopped", "--timeout=90s", timeout=100)
-    eventually(lambda: not outdated(kubectl, "ends"), timeout=90, what="one that is off is not outdated")
-    assert kubectl.json("get", "migrations")["items"] == []
+        counts_on(kubectl, name, numbers[name])
+    kubectl.api.verb("first", "pause")
+    kubectl.api.until("vm", "first", is_true("Paused"), timeout=60, what="a guest that is paused")
+    kubectl.api.verb("first", "unpause")
+    kubectl.api.until("vm", "first", is_true("Paused", "False"), timeout=60, what="a guest that goes on")
+    kubectl.api.verb("ends", "stop")
+    kubectl.api.until("vm", "ends", in_phase("Stopped"), timeout=90, what="a machine that is off")
+    kubectl.api.until("vm", "ends", is_current, timeout=90, what="one that is off is not outdated")
+    assert kubectl.api.list("migrations") == []
 
 
 def moved(kubectl: Kubectl, guests: dict[str, int]) -> None:
     """Have guests move into this release at a pace, and see that they do."""
-    counted = {name: ticks(kubectl, name)[-1] for name in GUESTS}
+    numbers = counted(kubectl, *GUESTS)
     release.install("workloadUpdate.batchSize=1", f"workloadUpdate.batchInterval={PACE_SECONDS}s")
 
     for name in GUESTS:
-        eventually(partial(is_current, kubectl, name), timeout=300, what=f"{name} is of this release")
+        kubectl.api.until("vm", name, is_current, timeout=300, what=f"{name} is of this release")
         assert image(kubectl, name) == "localhost/kubevirt/virt-launcher:dev"
-        seen = ticks(kubectl, name)
-        assert seen[0] > counted[name]
-        assert seen == list(range(seen[0], seen[0] + 3))
+        counts_on(kubectl, name, numbers[name])
         assert attempts(kubectl, name) == guests[name]
-    made = kubectl.json("get", "migrations", "-l", "kubevirt.io/workload-update")["items"]
+    made = kubectl.api.list("migrations", label_selector="kubevirt.io/workload-update")
     assert sorted(each["spec"]["selector"]["name"] for each in made) == sorted(GUESTS)
     assert {each["status"]["phase"] for each in made} == {"Succeeded"}
     times_of = sorted((each["metadata"]["creationTimestamp"], each["status"]["endTime"]) for each in made)
@@ -183,18 +166,16 @@ def moved(kubectl: Kubectl, guests: dict[str, int]) -> None:
 
 
 def test_a_guest_that_cannot_move_stays_in_the_release_before_until_the_chart_says_evict(kubectl: Kubectl, guests: dict[str, int]) -> None:
-    assert outdated(kubectl, BOUND)["reason"] == "Stays"
+    assert outdated(kubectl.api.get("vm", BOUND))["reason"] == "Stays"
     assert [line.split()[0] for line in kubectl("virt", "outdated").splitlines()] == ["NAME", BOUND]
 
     release.install("workloadUpdate.strategy=Evict", f"workloadUpdate.batchInterval={PACE_SECONDS}s")
 
-    eventually(partial(runs_again, kubectl, BOUND, guests[BOUND] + 1), timeout=180, what=f"{BOUND} is of this release")
+    def runs_again(vm: Object) -> bool:
+        return (len(vm["status"]["attempts"]), vm["status"]["phase"], is_current(vm)) == (guests[BOUND] + 1, "Running", True)
+
+    vm = kubectl.api.until("vm", BOUND, runs_again, timeout=180, what=f"{BOUND} is of this release")
     assert image(kubectl, BOUND) == "localhost/kubevirt/virt-launcher:dev"
-    assert kubectl.json("get", "vm", BOUND)["status"]["attempts"][guests[BOUND] - 1]["result"] == "Stopped"
-    assert not any(each["spec"]["selector"]["name"] == BOUND for each in kubectl.json("get", "migrations")["items"])
+    assert vm["status"]["attempts"][guests[BOUND] - 1]["result"] == "Stopped"
+    assert not any(each["spec"]["selector"]["name"] == BOUND for each in kubectl.api.list("migrations"))
     assert re.search("No virtual machine in namespace .* has an outdated virt-launcher", kubectl("virt", "outdated"))
-
-
-def runs_again(kubectl: Kubectl, name: str, attempt: int) -> bool:
-    phase = kubectl.json("get", "vm", name)["status"]["phase"]
-    return (attempts(kubectl, name), phase) == (attempt, "Running") and is_current(kubectl, name)
