@@ -9,15 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import linux_vm
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object
+from apiserver.client.rest import TransportError
+from tests.cluster.guests import counting_vm, counts_on, ticks
+from tests.cluster.kube import Kubectl, eventually
 from tests.damage import never_again
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+NAME = "through-the-move"
+
 
 def node_of_etcd(system: Kubectl) -> str:
-    return str(system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"])
+    return str(system.api.get("pod", "kubevirt-etcd-0")["spec"]["nodeName"])
+
+
+def found(kubectl: Kubectl) -> Object | None:
+    """Return the machine; None while nobody answers."""
+    try:
+        return kubectl.api.get("vm", NAME)
+    except errors.NotFound:  # a 404 for an object that exists
+        raise
+    except (errors.StatusError, TransportError):
+        return None
 
 
 def move(system: Kubectl, node: str) -> str:
@@ -29,35 +44,23 @@ def move(system: Kubectl, node: str) -> str:
     return done.stdout
 
 
-def test_etcd_moves_to_another_node_and_back_while_a_guest_runs(kubectl: Kubectl, system: Kubectl) -> None:
+def test_etcd_moves_to_another_node_and_back_while_a_guest_runs(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
     source = node_of_etcd(system)
-    target = next(name for each in system.json("get", "nodes")["items"] if (name := each["metadata"]["name"]) != source)
-    kubectl.apply(linux_vm("through-the-move"))
-    kubectl("wait", "vm", "through-the-move", "--for=condition=Ready", "--timeout=120s", timeout=130)
-    with console(kubectl, "through-the-move") as guest:
-        guest.expect("GUEST-READY", timeout=120)
-        guest.type("i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n")
-        guest.expect(r"tick 1\b")
-    uid = kubectl.json("get", "vm", "through-the-move")["metadata"]["uid"]
+    target = next(name for each in system.api.list("nodes") if (name := each["metadata"]["name"]) != source)
+    kubectl.api.create(counting_vm(NAME))
+    uid = kubectl.api.ready("vm", NAME, timeout=120)["metadata"]["uid"]
+    counted = ticks(kubectl, NAME)[-1]
 
     for node in (target, source):
-        kubectl("label", "vm", "through-the-move", f"last-write-before={node}", "--overwrite")
+        kubectl.api.patch("vm", NAME, {"metadata": {"labels": {"last-write-before": node}}})
         said = move(system, node)
         assert re.search(rf"etcd runs on node {node}; it was away for \d+ s", said), said
         assert node_of_etcd(system) == node
-        vm = eventually(
-            lambda: found if (found := kubectl.try_run("get", "vm", "through-the-move", "-o", "json")).returncode == 0 else None,
-            timeout=60,
-            what="the API is back",
-        )
-        assert uid in vm.stdout
+        vm = eventually(lambda: found(kubectl), timeout=60, what="the API is back")
+        assert vm["metadata"]["uid"] == uid
         with never_again("a lost write"):
-            assert f'"last-write-before": "{node}"' in vm.stdout
-        eventually(
-            lambda: not system("get", "pods", "-l", "app.kubernetes.io/name=etcd-move", "-o", "name"), timeout=60, what="they are deleted"
-        )
-    with console(kubectl, "through-the-move") as guest:
-        ticks = int(guest.expect(r"tick (\d+)\r?\n").group(1))  # without the line's end, it may be the first digits alone
-        guest.expect(rf"tick {ticks + 1}\r?\n")
-    kubectl("wait", "vm", "through-the-move", "--for=condition=Ready", "--timeout=120s", timeout=130)
-    assert len(kubectl.json("get", "vm", "through-the-move")["status"]["attempts"]) == 1
+            assert vm["metadata"]["labels"]["last-write-before"] == node
+        pods = "app.kubernetes.io/name=etcd-move"
+        system.api.until_list("pods", lambda left: not left, timeout=60, what="the move's pods are deleted", label_selector=pods)
+    counts_on(kubectl, NAME, counted)
+    assert len(kubectl.api.ready("vm", NAME, timeout=120)["status"]["attempts"]) == 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from apiserver.apis.meta import times
-from tests.cluster.kube import Kubectl, console, eventually
-from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, shared_claim, with_disks
+from apiserver.apis.meta.objects import Object
+from tests.cluster.api import is_true
+from tests.cluster.kube import Kubectl, console
+from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, shared_claim, tiny_vm, with_disks
 from tests.testbed import layout, logind, nodes
 from tests.testbed.logind import Logind
 
@@ -30,11 +31,11 @@ def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
         try:
             nodes.restart_kubelet(node, **SETTINGS)
             assert service.inhibited.wait(180), "the kubelet delays no shutdown"
-            system("wait", "node", node.name, "--for=condition=Ready", "--timeout=120s", timeout=130)
+            system.api.ready("node", node.name, timeout=120)
             yield service
         finally:
             nodes.restart_kubelet(node)
-            system("wait", "node", node.name, "--for=condition=Ready", "--timeout=90s", timeout=100)
+            system.api.ready("node", node.name, timeout=90)
             for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
                 system("rollout", "status", each, "--timeout=300s", timeout=310)
             for namespace in (system.namespace, "kube-system"):  # pods that ended stay, and other tests would take them for running ones
@@ -45,48 +46,42 @@ def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
 
 @contextmanager
 def cordoned(system: Kubectl, node: str) -> Iterator[None]:
-    system("cordon", node)
+    system.api.patch("node", node, {"spec": {"unschedulable": True}})
     try:
         yield
     finally:
-        system("uncordon", node)
+        system.api.patch("node", node, {"spec": {"unschedulable": None}})
 
 
-def seen(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = kubectl.json("get", "vm", name)
-    return found
+def runs_on(kubectl: Kubectl, name: str, node: str) -> Object:
+    """Wait until a machine runs on a node. virt-api may be away meanwhile: both replicas may have been on the other node."""
 
+    def is_so(vm: Object) -> bool:
+        return (vm["status"]["phase"], vm["status"].get("nodeName")) == ("Running", node)
 
-def runs_on(kubectl: Kubectl, name: str, node: str) -> None:
-    """Wait until a machine runs on a node."""
-
-    def is_so() -> bool:
-        found = kubectl.try_run("get", "vm", name, "-o", "jsonpath={.status.phase} {.status.nodeName}")
-        return found.stdout == f"Running {node}"  # nothing while virt-api is away: both replicas may have been on the other node
-
-    eventually(is_so, timeout=150, what=f"{name} runs on {node}")
+    return kubectl.api.until("vm", name, is_so, timeout=150, what=f"{name} runs on {node}")
 
 
 def ends_asked_for(kubectl: Kubectl, pod: str) -> list[str]:
     """Return when the kubelet began to end containers of a pod, by its Events."""
-    chosen = f"--field-selector=reason=Killing,involvedObject.name={pod}"
-    return [each["firstTimestamp"] or each["eventTime"] for each in kubectl.json("get", "events", chosen)["items"]]
+    found = kubectl.api.list("events", field_selector=f"reason=Killing,involvedObject.name={pod}")
+    return [each["firstTimestamp"] or each["eventTime"] for each in found]
 
 
-def test_guests_of_a_node_that_shuts_down_end_in_order_before_virt_handler_and_start_elsewhere(kubectl: Kubectl, system: Kubectl) -> None:
-    etcd = system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"]
+def test_guests_of_a_node_that_shuts_down_end_in_order_before_virt_handler_and_start_elsewhere(
+    kubectl: Kubectl, system: Kubectl, testguest: None
+) -> None:
+    etcd = system.api.get("pod", "kubevirt-etcd-0")["spec"]["nodeName"]
     (node,) = (each for each in layout.NODES if each.name != etcd)
-    handler = system.json("get", "pods", f"--field-selector=spec.nodeName={node.name}", "-l", "kubevirt.io=virt-handler")["items"][0]
-    kubectl.apply(shared_claim("orderly"), blank_disk("orderly"))
-    kubectl("wait", "job", "make-orderly", "--for=condition=Complete", "--timeout=120s", timeout=130)
+    (handler,) = system.api.list("pods", field_selector=f"spec.nodeName={node.name}", label_selector="kubevirt.io=virt-handler")
+    kubectl.api.apply(shared_claim("orderly"), blank_disk("orderly"))
+    kubectl.api.until("jobs", "make-orderly", is_true("Complete"), timeout=120, what="the disk of claim orderly")
     with cordoned(system, etcd):
-        kubectl.apply(with_disks(linux_vm("orderly", terminationGracePeriodSeconds=100), claim_disk("orderly")))
-        kubectl.apply(linux_vm("deaf", terminationGracePeriodSeconds=DEAF_SECONDS))
-        kubectl("wait", "vm", "orderly", "deaf", "--for=condition=Ready", "--timeout=300s", timeout=310)
+        kubectl.api.create(with_disks(linux_vm("orderly", terminationGracePeriodSeconds=100), claim_disk("orderly")))
+        kubectl.api.create(tiny_vm("deaf", run="deaf", terminationGracePeriodSeconds=DEAF_SECONDS))
+        for name in ("orderly", "deaf"):
+            kubectl.api.ready("vm", name, timeout=300)
     with delaying_shutdowns(system, node) as service:
-        with console(kubectl, "deaf") as guest:
-            guest.expect("GUEST-READY", timeout=180)
-            guest.run("kill -STOP $(pidof dd) $(cat /run/qemu-ga.pid)")  # which wait for the button and for questions to the agent
         with console(kubectl, "orderly") as guest:
             guest.expect("GUEST-READY", timeout=180)
             guest.run("exec 3<>/dev/vda; echo not-yet-on-the-disk >&3")  # it is when the guest has powered off itself
@@ -99,7 +94,7 @@ def test_guests_of_a_node_that_shuts_down_end_in_order_before_virt_handler_and_s
         with console(kubectl, "orderly") as guest:
             guest.expect("GUEST-READY", timeout=180)
             assert "not-yet-on-the-disk" in guest.run("head -c 19 /dev/vda")
-    assert [len(seen(kubectl, name)["status"]["attempts"]) for name in ("orderly", "deaf")] == [2, 2]
+    assert [len(kubectl.api.get("vm", name)["status"]["attempts"]) for name in ("orderly", "deaf")] == [2, 2]
     told = ends_asked_for(system, handler["metadata"]["name"])
     assert told
     # Those without a priority have their time first.

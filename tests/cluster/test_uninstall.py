@@ -5,15 +5,16 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 import pytest
 
+from apiserver.apis.meta.objects import Object
 from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import linux_vm
+from tests.cluster.manifests import tiny_vm
 from tests.testbed import release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -92,18 +93,19 @@ def watching(kubectl: Kubectl, journal: Journal, *what: str) -> Iterator[None]:
 def settled(system: Kubectl) -> None:
     """Wait until no pod of the release ends that an upgrade before this test has replaced: Helm waits for the new ones alone."""
 
-    def holds() -> bool:
-        return not any("deletionTimestamp" in pod["metadata"] for pod in system.json("get", "pods")["items"])
+    def holds(pods: list[Object]) -> bool:
+        return not any("deletionTimestamp" in pod["metadata"] for pod in pods)
 
-    eventually(holds, timeout=90, what="the pods that an upgrade has replaced are gone")
+    system.api.until_list("pods", holds, timeout=90, what="the pods that an upgrade has replaced are gone")
 
 
-def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(kubectl: Kubectl, system: Kubectl, make_namespace: Any) -> None:
+def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(
+    kubectl: Kubectl, system: Kubectl, make_namespace: Callable[[str], Kubectl], testguest: None
+) -> None:
     settled(system)
     inner = make_namespace("left-behind")
-    inner.apply(linux_vm("one"))
-    inner("wait", "vm", "one", "--for=condition=Ready", "--timeout=90s", timeout=100)
-    pod = inner.json("get", "vm", "one")["status"]["podName"]
+    inner.api.create(tiny_vm("one"))
+    pod = inner.api.ready("vm", "one", timeout=90)["status"]["podName"]
     pods, services = Journal(), Journal()
     try:
         with (
@@ -115,16 +117,16 @@ def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(kubectl:
             release.uninstall()
 
             eventually(lambda: services.first("DELETED"), timeout=90, what="the end of the APIService is told")
-        assert inner.json("get", "pods")["items"] == []
+        assert inner.api.list("pods") == []
         assert "kubevirt.io" not in inner("get", "apiservices", "-o", "name")
-        assert inner.try_run("get", "namespace", release.NAMESPACE).returncode != 0
-        inner("delete", "namespace", inner.namespace, "--timeout=60s", timeout=70)
+        assert inner.api.find("namespace", release.NAMESPACE) is None
+        inner.api.delete("namespace", inner.namespace, timeout=60)
     finally:
         release.install()
     _check_order(pods, services, inner.namespace, pod)
     again = make_namespace("again")
-    again.apply(linux_vm("two"))
-    again("wait", "vm", "two", "--for=condition=Ready", "--timeout=90s", timeout=100)
+    again.api.create(tiny_vm("two"))
+    again.api.ready("vm", "two", timeout=90)
 
 
 def _check_order(pods: Journal, services: Journal, namespace: str, pod: str) -> None:
