@@ -23,7 +23,7 @@ def counting_vm(name: str, **spec: Any) -> dict[str, Any]:
 def answers(guest: Console, *, timeout: float = 60) -> None:
     """See that a guest answers a new word; what its console repeats comes before that.
 
-    A tiny guest echoes nothing that is typed. The terminal does until the plugin is attached, so a line of the guest has to come first.
+    A tiny guest echoes nothing that is typed. The terminal does until the plugin is attached, so a line of the guest must come first.
     """
     word = secrets.token_hex(4)
     guest.type(f"echo {word}\n")
