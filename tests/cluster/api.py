@@ -40,7 +40,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client import watching
 from apiserver.client.config import Config
-from apiserver.client.rest import Client, Patch, TransportError
+from apiserver.client.rest import MERGE_PATCH, Client, Patch, TransportError
 from tests import booting
 from tests.cluster import resources
 from tests.given_time import LOOK_SECONDS, Deadline
@@ -49,6 +49,7 @@ _T = TypeVar("_T")
 Check: TypeAlias = Callable[[Object], Any]
 ListCheck: TypeAlias = Callable[[list[Object]], Any]
 
+JSON_PATCH: Final = "application/json-patch+json"
 WATCH_SECONDS: Final = 30
 """A watch is asked to end after this long; then the wait lists again, so an event that was lost costs half a minute and no more."""
 IDLE_SECONDS: Final = 35.0
@@ -138,9 +139,10 @@ class Api:
         return self._ask(lambda client: client.update(found, body))
 
     def patch(self, resource: str, name: str, patch: Patch, *, subresource: str | None = None) -> Object:
-        """Apply a merge patch and return the object."""
+        """Apply a merge patch, or a JSON patch where it is a list, and return the object."""
         found = resources.named(resource)
-        return self._ask(lambda client: client.patch(found, name, patch, self._place(found), subresource=subresource))
+        kind = JSON_PATCH if isinstance(patch, builtins.list) else MERGE_PATCH
+        return self._ask(lambda client: client.patch(found, name, patch, self._place(found), subresource=subresource, content_type=kind))
 
     def delete(
         self, resource: str, name: str, *, grace_period: int | None = None, propagation: str = "Background", timeout: float | None = None
