@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
@@ -17,6 +17,8 @@ from launcher.domain.disk_origins import Found, Origin, file_of, is_device, orig
 from launcher.domain.values import InvalidSpecification
 
 _BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
+_SCSI_DISKS: Final = 7
+"""Names that libvirt puts on one SCSI controller."""
 _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.+-: ")
 
 
@@ -33,8 +35,8 @@ def append(tree: Tree, definition: Definition) -> None:
             driver.attrib.update({"queues": "1", "queue_size": str(over_network.REQUESTS)})
         elif queues and target[1] == "virtio":
             driver.set("queues", str(queues))
-    if "scsi" in {bus for _, bus in targets}:
-        controller = SubElement(tree.devices, "controller", type="scsi", index="0", model="virtio-scsi")
+    for index in range(_scsi_controllers(targets)):
+        controller = SubElement(tree.devices, "controller", type="scsi", index=str(index), model="virtio-scsi")
         if queues:
             SubElement(controller, "driver", queues=str(queues))
 
@@ -55,6 +57,17 @@ def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append((prefix + _letters(used.get(prefix, 0)), bus))
         used[prefix] = used.get(prefix, 0) + 1
     return found
+
+
+def _scsi_controllers(targets: Sequence[tuple[str, str]]) -> int:
+    """Return how many SCSI controllers the disks are on.
+
+    libvirt puts seven names on a controller (``sda`` to ``sdg`` on the first, whatever bus they are of), and adds a missing one as an
+    ``lsi``, for which most guests have no driver.
+    """
+    named = [bus for _, bus in targets if _BUS_PREFIX[bus] == _BUS_PREFIX["scsi"]]
+    places = [place for place, bus in enumerate(named) if bus == "scsi"]
+    return places[-1] // _SCSI_DISKS + 1 if places else 0
 
 
 def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> Element:

@@ -69,7 +69,8 @@ def install(target: Path) -> None:
     top = Path(launcher.__file__).parents[1]
     for name in ("launcher", "importer", "apiserver/apis"):
         shutil.copytree(top / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("apiserver/__init__.py", "apiserver/logs.py"):
+    (target / "certs").mkdir()
+    for name in ("apiserver/__init__.py", "apiserver/logs.py", "certs/__init__.py", "certs/contexts.py"):
         shutil.copy(top / name, target / name)
     for path in Path(libvirt.__file__).parent.glob("libvirt*"):
         if path.is_file():

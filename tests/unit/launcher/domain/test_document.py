@@ -651,3 +651,33 @@ def test_a_shared_disk_never_comes_through_a_page_cache() -> None:
     assert xml(devices=devices).find("devices/disk/shareable") is not None
     with pytest.raises(InvalidSpecification, match="cannot do without its page cache"):
         to_xml(defined(devices=devices, found={"shared": Found(direct=False)}))
+
+
+def on_buses(*buses: str) -> Any:
+    """Return a domain with a blank disk on each of these buses."""
+    disks = [
+        {"name": f"d{place}", "type": "EmptyDisk", "source": {"size": "1Mi"}, "target": {"bus": bus}} for place, bus in enumerate(buses)
+    ]
+    return {"memory": {"guest": "256Mi"}, "devices": {"disks": disks, "interfaces": [], "graphics": []}}
+
+
+@pytest.mark.parametrize(
+    ("buses", "controllers"),
+    [
+        (["scsi"] * 7, 1),
+        (["scsi"] * 8, 2),
+        (["scsi"] * 26, 4),
+        (["sata"] * 7 + ["scsi"], 2),
+        (["usb"] * 3 + ["virtio"] * 20 + ["scsi"] * 4, 1),
+        (["scsi"] + ["sata"] * 9, 1),
+        (["sata"] * 9, 0),
+    ],
+    ids=str,
+)
+def test_libvirt_finds_every_scsi_controller_that_it_puts_disks_on(buses: list[str], controllers: int) -> None:
+    root = ET.fromstring(to_xml(Definition("ns", "n", "u", on_buses(*buses), "qemu")))
+    found = [(each.get("index"), each.get("model")) for each in root.iterfind("devices/controller[@type='scsi']")]
+
+    assert found == [(str(index), "virtio-scsi") for index in range(controllers)]
+    names = [each.get("dev") for each in root.iterfind("devices/disk/target[@bus='scsi']")]
+    assert {(ord(str(name)[2:]) - ord("a")) // 7 for name in names} <= set(range(controllers))
