@@ -46,6 +46,8 @@ def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], ma
             data = mounted.get(datum) if datum in mounted else cloud_init.inline(source, datum)
         except ValueError as error:
             raise InvalidSpecification(f"{datum}: {error}") from None
+        if data is not None and (wrong := cloud_init.form_error(kind, datum, data)):
+            raise InvalidSpecification(f"{datum}: {wrong}")
         if data is None and datum == "metaData":
             data = meta_data(kind, **machine)
         if data is None and (kind, datum) == (cloud_init.NO_CLOUD, "userData"):

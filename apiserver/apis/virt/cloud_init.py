@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -55,6 +56,24 @@ def inline(source: Mapping[str, Any], datum: str) -> bytes | None:
         return base64.b64decode(str(encoded).replace("\r", "").replace("\n", ""), validate=True)
     except ValueError:
         raise ValueError("must be base64") from None
+
+
+def form_error(kind: str, datum: str, data: bytes) -> str:
+    """Return why cloud-init would ignore a disk with this datum, user data and keys included; empty: it would not.
+
+    A ConfigDrive has ``network_data.json`` and ``meta_data.json``, of which the latter needs a ``uuid``. NoCloud reads YAML.
+    """
+    if kind != CONFIG_DRIVE or datum not in ("networkData", "metaData"):
+        return ""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        return f"must be an object in JSON, as OpenStack has it: type {CONFIG_DRIVE} takes no YAML, {NO_CLOUD} does"
+    if datum == "metaData" and not found.get("uuid"):
+        return "must have uuid, by which cloud-init knows the machine"
+    return ""
 
 
 def reference(source: Mapping[str, Any], datum: str) -> tuple[str, str] | None:

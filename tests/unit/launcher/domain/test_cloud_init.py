@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -28,16 +29,31 @@ def test_a_config_drive_has_what_openstack_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "places"),
+    ("kind", "network", "meta", "places"),
     [
-        (NO_CLOUD, ["user-data", "network-config", "meta-data"]),
-        (CONFIG_DRIVE, ["openstack/latest/user_data", "openstack/latest/network_data.json", "openstack/latest/meta_data.json"]),
+        (NO_CLOUD, b"\xff\x00", b"theirs", ["user-data", "network-config", "meta-data"]),
+        (
+            CONFIG_DRIVE,
+            b'{"links": []}',
+            b'{"uuid": "u"}',
+            ["openstack/latest/user_data", "openstack/latest/network_data.json", "openstack/latest/meta_data.json"],
+        ),
     ],
 )
-def test_data_stand_where_they_are_looked_for_in_whatever_way_they_are_given(kind: str, places: list[str]) -> None:
-    source = {"userData": "ü", "networkDataBase64": "/wA=", "metaDataSecretRef": {"name": "s"}}
-    found = cloud_init.files(kind, source, {"metaData": b"theirs"}, FACTS)
-    assert found == dict(zip(places, ["ü".encode(), b"\xff\x00", b"theirs"], strict=True))
+def test_data_stand_where_they_are_looked_for_in_whatever_way_they_are_given(
+    kind: str, network: bytes, meta: bytes, places: list[str]
+) -> None:
+    source = {"userData": "ü", "networkDataBase64": base64.b64encode(network).decode(), "metaDataSecretRef": {"name": "s"}}
+    found = cloud_init.files(kind, source, {"metaData": meta}, FACTS)
+    assert found == dict(zip(places, ["ü".encode(), network, meta], strict=True))
+
+
+@pytest.mark.parametrize("datum", ["networkData", "metaData"])
+@pytest.mark.parametrize("data", [b"version: 2\n", b"", b"[]", b"\xff"])
+def test_a_config_drive_that_cloud_init_would_ignore_is_told(datum: str, data: bytes) -> None:
+    with pytest.raises(InvalidSpecification, match=f"^{datum}: must be an object in JSON"):
+        cloud_init.files(CONFIG_DRIVE, {}, {datum: data}, FACTS)
+    assert cloud_init.files(NO_CLOUD, {}, {datum: data}, FACTS)
 
 
 def test_the_meta_data_of_the_same_machine_are_the_same_bytes() -> None:

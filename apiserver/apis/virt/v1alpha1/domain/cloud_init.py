@@ -34,9 +34,9 @@ class SecretKey(Model):
     key: str | None = Field(None, description="The key of the value. Default: userdata, networkdata or metadata.")
 
 
-def validate_source(source: Object, path: Path) -> list[FieldError]:
+def validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with the source of a disk for cloud-init."""
-    return [error for datum in cloud_init.DATA for error in _validate_datum(source, datum, path)]
+    return [error for datum in cloud_init.DATA for error in _validate_datum(kind, source, datum, path)]
 
 
 def validate_files(kind: str, source: Object, path: Path) -> list[FieldError]:
@@ -66,14 +66,14 @@ def validate_object_name(kind: str, name: str, path: Path) -> list[FieldError]:
     return [invalid(path, name, each) for each in names.subdomain_errors(name)]
 
 
-def _validate_datum(source: Object, datum: str, path: Path) -> list[FieldError]:
+def _validate_datum(kind: str, source: Object, datum: str, path: Path) -> list[FieldError]:
     ways = [f"{datum}{way}" for way in ("", "Base64", "SecretRef") if source.get(f"{datum}{way}") is not None]
     found = [forbidden(path.child(way), f"may not be set together with {ways[0]}") for way in ways[1:]]
     if f"{datum}SecretRef" in ways:
         found += _validate_reference(source[f"{datum}SecretRef"], path.child(f"{datum}SecretRef"))
     for way in (datum, f"{datum}Base64"):
         if way in ways:
-            found += _validate_inline({way: source[way]}, datum, path.child(way))
+            found += _validate_inline(kind, {way: source[way]}, datum, path.child(way))
     return found
 
 
@@ -94,9 +94,13 @@ def validate_key(key: str | None, path: Path) -> list[FieldError]:
     return []
 
 
-def _validate_inline(source: Object, datum: str, path: Path) -> list[FieldError]:
+def _validate_inline(kind: str, source: Object, datum: str, path: Path) -> list[FieldError]:
     try:
         data = cloud_init.inline(source, datum)
     except ValueError as error:
         return [invalid(path, _HIDDEN, str(error))]
-    return [too_long(path, cloud_init.MAX_INLINE)] if data is not None and len(data) > cloud_init.MAX_INLINE else []
+    if data is None:
+        return []
+    if len(data) > cloud_init.MAX_INLINE:
+        return [too_long(path, cloud_init.MAX_INLINE)]
+    return [invalid(path, _HIDDEN, wrong)] if (wrong := cloud_init.form_error(kind, datum, data)) else []

@@ -326,7 +326,7 @@ def _validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
     if kind == PLUGIN:
         return found + plugin_disks.validate_source(source, path)
     if kind in made.TYPES:
-        return found + cloud_init.validate_source(source, path)
+        return found + cloud_init.validate_source(kind, source, path)
     if kind in made.FILES:
         return found + cloud_init.validate_files(kind, source, path)
     if kind == made.SERVICE_ACCOUNT:

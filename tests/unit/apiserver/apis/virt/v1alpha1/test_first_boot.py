@@ -328,3 +328,23 @@ def test_credentials_stay_while_there_is_a_guest() -> None:
     assert str(found).startswith("spec.accessCredentials: Forbidden: may be changed only while the virtual machine is off")
     del old["spec"]["accessCredentials"]
     assert validation.validate_virtual_machine_update(new, {**old, "status": {"phase": "Running"}}) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        ({"networkData": "version: 2\n"}, "networkData: must be an object in JSON"),
+        ({"networkData": ""}, "networkData: must be an object in JSON"),
+        ({"networkDataBase64": in_base64(b"[]")}, "networkDataBase64: must be an object in JSON"),
+        ({"metaData": "instance-id: a\n"}, "metaData: must be an object in JSON"),
+        ({"metaData": '{"hostname": "a"}'}, "metaData: must have uuid"),
+        ({"networkData": '{"links": []}', "metaData": '{"uuid": "u"}', "userData": ""}, ""),
+        ({"networkDataSecretRef": {"name": "s"}}, ""),
+    ],
+    ids=lambda each: str(each)[:60],
+)
+def test_a_config_drive_takes_what_cloud_init_reads_of_one(source: dict[str, Any], wrong: str) -> None:
+    found = errors(a_vm({**DRIVE, "source": source}))
+
+    assert len(found) == bool(wrong)
+    assert all(f'source.{wrong.replace(": ", """: Invalid value: "…": """, 1)}' in each for each in found)
