@@ -48,7 +48,8 @@ from apiserver.apis.virt.v1alpha1.domain.rules import (
 )
 from apiserver.apis.virt.v1alpha1.domain.service_accounts import TokenSource
 
-MAX_SERIAL: Final = 36
+MAX_SERIAL: Final = {"virtio": 20, "sata": 20, "scsi": 36, "usb": 36}
+"""Characters of a serial number, by bus: a virtio or SATA disk has no room for more, and QEMU leaves out the rest."""
 MIN_OVERLAY: Final = quantity.parse("1Mi")
 MAX_OVERLAY: Final = quantity.parse("64Ti")
 
@@ -216,7 +217,10 @@ class Disk(Model):
         "databases of clusters, since every other file system is destroyed by that. Of a claim that is not ephemeral, or a disk over the "
         "network. Needs driver.cache none or directsync. Default false: a machine whose guest writes has the disk alone.",
     )
-    serial: str | None = Field(None, description="The serial number that the guest reads from it.")
+    serial: str | None = Field(
+        None,
+        description="The serial number that the guest reads from it, unique in the machine: at most 20 characters, 36 of bus scsi or usb.",
+    )
     wwn: str | None = Field(None, description="The World Wide Name that the guest reads from it, 16 hexadecimal digits. Of bus scsi only.")
     driver: DiskDriver | None = Field(None, description="The way in which QEMU reads and writes it.")
     block_size: BlockSize | None = Field(None, description="Sizes of its blocks, as the guest is told.")
@@ -233,6 +237,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     for position, disk in enumerate(disks):
         found += _validate_disk(disk, path.index(position))
     found += validate_unique(disks, "name", path) + validate_unique(disks, "bootOrder", path)
+    found += validate_unique([{"serial": each.get("serial") or None} for each in disks], "serial", path)
     found += cloud_init.validate_single(disks, path) + service_accounts.validate_single(disks, path)
     found += network_disks.validate_unique(disks, path) + network_disks.validate_one_tls_secret(disks, path)
     found += host_disks.validate_unique(disks, path)
@@ -299,8 +304,8 @@ def _needed(kind: str, path: Path) -> str:
 def _validate_identity(disk: Object, path: Path) -> list[FieldError]:
     found = []
     serial = disk.get("serial") or ""
-    if len(serial) > MAX_SERIAL:
-        found.append(too_long(path.child("serial"), MAX_SERIAL))
+    if len(serial) > (most := MAX_SERIAL[disk["target"]["bus"]]):
+        found.append(too_long(path.child("serial"), most))
     elif not _SERIAL.fullmatch(serial):
         found.append(invalid(path.child("serial"), serial, "must consist of alphanumeric characters, '_', '.', '+' or '-'"))
     if (wwn := disk.get("wwn")) is not None:

@@ -257,7 +257,22 @@ def dedicated(**of: Any) -> dict[str, Any]:
         (kernel("a" * 2048), kernel("ä" * 1025), "firmware.kernelBoot.kernelArgs"),
         (kernel(path="/" + "a" * 1023), kernel(path="/" + "a" * 1024), "firmware.kernelBoot.container.kernelPath"),
         (kernel(image="a" * 511), kernel(image="a" * 512), "firmware.kernelBoot.container.image"),
-        (disks(disk(serial="a" * 36)), disks(disk(serial="a" * 37)), "devices.disks[0].serial"),
+        (disks(disk(serial="a" * 20)), disks(disk(serial="a" * 21)), "devices.disks[0].serial"),
+        (
+            disks(disk(serial="a" * 20, target={"bus": "sata"})),
+            disks(disk(serial="a" * 21, target={"bus": "sata"})),
+            "devices.disks[0].serial",
+        ),
+        (
+            disks(disk(serial="a" * 36, target={"bus": "scsi"})),
+            disks(disk(serial="a" * 37, target={"bus": "scsi"})),
+            "devices.disks[0].serial",
+        ),
+        (
+            disks(disk(serial="a" * 36, target={"bus": "usb"})),
+            disks(disk(serial="a" * 37, target={"bus": "usb"})),
+            "devices.disks[0].serial",
+        ),
         (disks(disk(name="a" * 50)), disks(disk(name="a" * 51)), "devices.disks[0].name"),
         (shared(*({} for _ in range(8))), shared(*({} for _ in range(9))), "devices.filesystems"),
         (shared({"name": "a" * 36}), shared({"name": "a" * 37}), "devices.filesystems[0].name"),

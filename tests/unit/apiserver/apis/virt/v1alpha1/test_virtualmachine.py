@@ -767,3 +767,10 @@ def test_two_names_of_one_label_have_one_value(validate: Any) -> None:
     obj["spec"]["nodeSelector"]["kubernetes.io/hostname"] = "node2"
     (error,) = validate(obj)
     assert str(error).startswith('spec.nodeSelector: Invalid value: "node2": kubevirt.io/hostname stands for kubernetes.io/hostname')
+
+
+def test_two_disks_of_a_machine_have_no_equal_serials() -> None:
+    both = [{"name": name, "type": "Image", "source": {"reference": "a"}, "serial": "s-1"} for name in "ab"]
+
+    assert _errors(_devices(disks=both)) == ['spec.domain.devices.disks[1].serial: Duplicate value: "s-1"']
+    assert _errors(_devices(disks=[{**each, "serial": ""} for each in both])) == []
