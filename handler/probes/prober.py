@@ -160,7 +160,7 @@ class Prober:
         outcome = await question.ask(asked.link)
         # What came while the guest was stopped, or moved, is no answer.
         asked.tally = counted(before, asked.wanted.probe, outcome) if self._is_there(asked.link) else interrupted(before)
-        if asked.tally.verdict != before.verdict:
+        if (asked.tally.verdict, asked.tally.message) != (before.verdict, before.message):
             self._changed(asked.link)
 
     def _is_there(self, link: Link) -> bool:

@@ -40,11 +40,15 @@ class Tally:
     verdict: bool | None = None
     """None before either threshold was reached."""
     message: str = ""
-    """Of a verdict that is False: why, as it was when it became so; of None: why nobody can ask."""
+    """Of a verdict that is False: the last reason that came as often in a row as the threshold says; of None: why nobody can ask."""
     successes: int = 0
     """In a row, up to now."""
     failures: int = 0
     """In a row, up to now."""
+    newest: str = ""
+    """Reason of the last failure."""
+    repeated: int = 0
+    """Failures in a row with that reason."""
 
 
 def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
@@ -52,14 +56,14 @@ def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
     if outcome.succeeded is None:
         return tally
     if outcome.succeeded:
-        found = replace(tally, successes=tally.successes + 1, failures=0)
+        found = replace(tally, successes=tally.successes + 1, failures=0, newest="", repeated=0)
         return replace(found, verdict=True, message="") if found.successes >= probe.success_threshold else found
-    found = replace(tally, successes=0, failures=tally.failures + 1)
-    if found.failures < probe.failure_threshold or tally.verdict is False:
-        return found
-    return replace(found, verdict=False, message=outcome.message)
+    repeated = tally.repeated + 1 if outcome.message == tally.newest else 1
+    found = replace(tally, successes=0, failures=tally.failures + 1, newest=outcome.message, repeated=repeated)
+    decisive = found.repeated if tally.verdict is False else found.failures  # reasons that take turns write no status each time
+    return replace(found, verdict=False, message=outcome.message) if decisive >= probe.failure_threshold else found
 
 
 def interrupted(tally: Tally) -> Tally:
     """Return the tally after a time in which nobody could ask: what follows is in a row with nothing before."""
-    return replace(tally, successes=0, failures=0)
+    return replace(tally, successes=0, failures=0, newest="", repeated=0)

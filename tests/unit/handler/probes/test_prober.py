@@ -103,6 +103,22 @@ def play(asker: Prober, scenario: Callable[[], Coroutine[Any, Any, None]]) -> No
     run(scene())
 
 
+def test_a_new_reason_is_told_as_a_new_verdict_is() -> None:
+    guests, link = Guests(answer=BAD), a_link()
+    asker = guests.prober()
+
+    async def scene() -> None:
+        vm = probed(periodSeconds=5, failureThreshold=1)
+        asker.verdict(vm, link, "10.0.0.1")
+        await asyncio.sleep(8)
+        guests.answer = Outcome(succeeded=False, message="refused")
+        await asyncio.sleep(8)
+        assert asker.verdict(vm, link, "10.0.0.1") == Verdict(ready=False, message="refused")
+
+    play(asker, scene)
+    assert guests.changed == [(0.0, link.pod_uid), (10.0, link.pod_uid)]
+
+
 def test_a_guest_is_asked_in_each_period_from_its_initial_delay_on() -> None:
     guests, link = Guests(), a_link()
     asker = guests.prober()

@@ -49,6 +49,16 @@ def test_the_reason_is_that_of_the_moment_at_which_it_failed() -> None:
     assert after(BAD, GOOD, failure=1).message == ""
 
 
+def test_a_new_reason_takes_the_place_of_the_old_one_when_it_came_as_often_as_the_threshold_says() -> None:
+    worse, later = (Outcome(succeeded=False, message=message) for message in ("worse", "later"))
+
+    assert after(BAD, BAD, worse, failure=2).message == "bad"
+    assert after(BAD, BAD, worse, worse, failure=2).message == "worse"
+    assert after(BAD, BAD, worse, later, worse, later, failure=2).message == "bad"
+    assert after(BAD, BAD, worse, NOBODY, worse, failure=2).message == "worse"
+    assert after(BAD, worse, failure=1).message == "worse"
+
+
 def test_an_interruption_keeps_the_verdict_and_counts_anew() -> None:
     assert interrupted(after(GOOD, BAD, BAD)) == Tally(verdict=True)
     assert interrupted(after(BAD, failure=1)) == Tally(verdict=False, message="bad")
