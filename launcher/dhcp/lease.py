@@ -87,10 +87,16 @@ def of(
     dns, search = resolver(read(resolv_conf))
     return dataclasses.replace(
         found,
-        hostname=machine.name if _HOST.fullmatch(machine.name) else "",
+        hostname=hostname(machine.name),
         dns=dns,
         search=search,
     )
+
+
+def hostname(name: str) -> str:
+    """Return the host name of a machine: the first label of its name, as Kubernetes does it for pods; empty where that is too long."""
+    label = name.partition(".")[0]
+    return label if _HOST.fullmatch(label) else ""
 
 
 def of_pod(mac: str, given: messages.Lease) -> Lease:

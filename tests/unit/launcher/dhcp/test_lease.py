@@ -45,7 +45,10 @@ def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
     assert lease.read(tmp_path / "none") == ""
 
 
-@pytest.mark.parametrize(("name", "hostname"), [("testvm", "testvm"), ("test.vm", ""), ("-", ""), ("a" * 64, "")])
+@pytest.mark.parametrize(
+    ("name", "hostname"),
+    [("testvm", "testvm"), ("web.prod", "web"), ("a" * 63 + ".b", "a" * 63), ("a" * 64 + ".b", ""), ("-", ""), ("a" * 64, "")],
+)
 def test_the_guest_learns_its_name_router_and_mtu(tmp_path: Path, name: str, hostname: str) -> None:
     def mtu(_: socket.socket, bridge: str) -> int:
         return {"k6t-eth0": 1450}[bridge]
