@@ -40,7 +40,12 @@ class Kind(Model):
     metadata: Any = Field(None, description="Name, namespace, labels and the like.", json_schema_extra={META: "ObjectMeta"})
 
 
-def _quantity(value: object) -> object:
+def validated_quantity(value: object) -> object:
+    """Return a value that writes a quantity as it is.
+
+    Raises:
+        PydanticCustomError: it writes none.
+    """
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         try:
             quantity.parse(str(value))
@@ -63,6 +68,6 @@ Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63), WithJsonSchema({"type": "in
 Time = Annotated[str, AfterValidator(_time), WithJsonSchema({"type": "string", "format": "date-time"})]
 Quantity = Annotated[
     Any,
-    PlainValidator(_quantity),
+    PlainValidator(validated_quantity),
     WithJsonSchema({"x-meta": "Quantity"}),
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from apiserver.apis.meta import amounts
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.cacher.canonical import Form
@@ -51,6 +52,7 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
     another = obj.get("apiVersion") != strategy.resource.api_version
     if another:
         obj = _converted(strategy, obj)
+    amounts.write_as_strings(strategy.model, obj)  # of a release that stored numbers
     strategy.default(obj)
     return form_of(strategy).item(entry.key, entry.mod_revision, obj, stale=another or entry.stale)
 

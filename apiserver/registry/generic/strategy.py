@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol
 
-from apiserver.apis.meta import decoding
+from apiserver.apis.meta import amounts, decoding
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError
@@ -205,12 +205,13 @@ class Strategy:
         return obj
 
     def read(self, obj: Object) -> Reading:
-        """Hold a client's object against the schema: drop unknown fields in place, report them and wrong types.
+        """Hold a client's object against the schema: drop unknown fields in place, report them and wrong types; quantities become strings.
 
         ``metadata`` is the machinery's: leave it alone. The model is strict and forbids what it does not have
         (:class:`apiserver.apis.meta.schema.Model`); a kind without such a model overrides this.
         """
         unknown, errors = decoding.read(self.model, obj)
+        amounts.write_as_strings(self.model, obj)
         return Reading(unknown, errors) if unknown or errors else NOTHING_WRONG
 
     def prune(self, obj: Object) -> None:

@@ -11,7 +11,7 @@ from apiserver.apis.meta import quantity
 from apiserver.apis.meta.schema import ATOMIC, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
 from apiserver.apis.virt.hardware import cpu, cpu_numa, features, memory
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
+from apiserver.apis.virt.v1alpha1.domain.rules import NANOS, Object, validate_count
 
 MAX_CELLS: Final = 64
 _ACPI: Final = "needs features.acpi: its tables tell the guest of nodes"
@@ -110,7 +110,7 @@ def _validate_memory(domain: Object, path: Path) -> Iterator[FieldError]:
         total += amount
         if amount < MIN_CELL:
             yield invalid(place, str(each.get("memory")), f"must be greater than or equal to {MIN_CELL}")
-        elif amount.bytes % unit:
+        elif amount.nanos % (unit * NANOS):
             yield invalid(place, str(each["memory"]), f"must be a multiple of {f'memory.hugepages.pageSize, {size}' if size else '1Mi'}")
     if total.bytes != memory.guest_bytes(domain):
         yield invalid(path, str(total), f"the memory of all must be memory.guest, {domain['memory']['guest']}")

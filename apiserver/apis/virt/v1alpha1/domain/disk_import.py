@@ -14,7 +14,7 @@ from apiserver.apis.meta.schema import Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
 from apiserver.apis.virt import disk_imports
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import validate_key, validate_object_name
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, validate_image
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes, validate_image
 
 MIN_SIZE: Final = quantity.parse("1Mi")
 MAX_SIZE: Final = quantity.parse("64Ti")
@@ -127,7 +127,7 @@ def validate(given: Object, path: Path) -> list[FieldError]:
         wanted = " or ".join(f"{name}: and {digits}" for name, digits in disk_imports.CHECKSUMS.items())
         found.append(invalid(path.child("checksum"), checksum, f"must be {wanted} hexadecimal digits"))
     if given.get("size") is not None:
-        found += validate_amount(given["size"], MIN_SIZE, MAX_SIZE, path.child("size"))
+        found += validate_bytes(given["size"], MIN_SIZE, MAX_SIZE, path.child("size"))
     return found
 
 

@@ -10,7 +10,7 @@ from apiserver.apis.meta import quantity
 from apiserver.apis.meta.schema import Int64, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
 from apiserver.apis.virt.hardware import disk_io_tune as hardware
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, validate_between
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_bytes
 
 MOST: Final = 10**15
 """QEMU's limit of limits (THROTTLE_VALUE_MAX)."""
@@ -41,7 +41,7 @@ def validate(disk: Object, path: Path) -> list[FieldError]:
     found: list[FieldError] = []
     for name, value in said.items():
         if name in hardware.BYTES:
-            found += validate_amount(value, _LEAST_BYTES, _MOST_BYTES, path.child(name))
+            found += validate_bytes(value, _LEAST_BYTES, _MOST_BYTES, path.child(name))
         else:
             found += validate_between(value, 1, MOST, path.child(name))
     if found:

@@ -38,8 +38,8 @@ from apiserver.apis.virt.v1alpha1.domain.network_disks import NetworkSource
 from apiserver.apis.virt.v1alpha1.domain.plugin_disks import PluginSource
 from apiserver.apis.virt.v1alpha1.domain.rules import (
     Object,
-    validate_amount,
     validate_between,
+    validate_bytes,
     validate_count,
     validate_device_name,
     validate_image,
@@ -359,11 +359,11 @@ def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
         is_kept = disk["type"] == "PersistentVolumeClaim" and not source.get("ephemeral")
         why = "of a claim needs ephemeral" if is_kept else "may not be set for a disk that the guest cannot write to"
         return [*found, forbidden(field, why)]
-    return found + validate_amount(limit, MIN_OVERLAY, MAX_OVERLAY, field)
+    return found + validate_bytes(limit, MIN_OVERLAY, MAX_OVERLAY, field)
 
 
 def _validate_creation(disk: Object, path: Path) -> list[FieldError]:
-    found = validate_amount(disk["source"]["create"]["size"], MIN_OVERLAY, MAX_OVERLAY, path.child("create", "size"))
+    found = validate_bytes(disk["source"]["create"]["size"], MIN_OVERLAY, MAX_OVERLAY, path.child("create", "size"))
     if disk["readOnly"] or disk["source"].get("ephemeral"):
         found.append(forbidden(path.child("create"), "what is created would be blank for ever: the guest cannot write to it"))
     return found
@@ -383,7 +383,7 @@ def _validate_empty(disk: Object, path: Path) -> list[FieldError]:
         what = "a cdrom without a medium has neither type nor source" if drive else "the guest could not write to it"
         return [forbidden(path, f"a disk of type {disk['type']} with {'device cdrom' if drive else 'readOnly'} would stay empty: {what}")]
     size = disk["source"].get("size")
-    return [] if size is None else validate_amount(size, MIN_OVERLAY, MAX_OVERLAY, path.child("size"))
+    return [] if size is None else validate_bytes(size, MIN_OVERLAY, MAX_OVERLAY, path.child("size"))
 
 
 def _validate_unique_claims(disks: Sequence[Object], path: Path) -> list[FieldError]:

@@ -14,7 +14,7 @@ from apiserver.apis.virt import forms
 from apiserver.apis.virt.hardware import consoles, machine, memory, tpm
 from apiserver.apis.virt.hardware import firmware as hardware
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, validate_image, validate_path, validate_smbios
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes, validate_image, validate_path, validate_smbios
 
 MAX_KERNEL_ARGS: Final = 2048
 MIN_MEMORY: Final = quantity.parse("128Mi")
@@ -115,7 +115,7 @@ def _validate_bootloader(domain: Object, path: Path) -> list[FieldError]:
     efi, place = hardware.efi(domain), path.child("firmware", "bootloader", "efi")
     if efi is None:
         return _validate_bios(domain, path)
-    found = validate_amount(domain["memory"]["guest"], MIN_MEMORY, memory.MAX, path.child("memory", "guest"))
+    found = validate_bytes(domain["memory"]["guest"], MIN_MEMORY, memory.MAX, path.child("memory", "guest"))
     if dig(domain, "firmware", "bootloader", "bios") is not None:
         found.append(forbidden(place, "may not be set beside bios: a machine has one of them"))
     if "q35" not in (kind := machine.type_of(domain)):

@@ -11,7 +11,7 @@ from apiserver.apis.meta.schema import Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
 from apiserver.apis.virt.hardware import memory as hardware
 from apiserver.apis.virt.hardware import resources
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes
 
 MAX_ROOM: Final = quantity.parse("512Gi")
 """Of maxGuest: QEMU keeps 1Gi more for each slot, and an emulated processor has addresses of 40 bits."""
@@ -40,9 +40,9 @@ class Memory(Model):
 def validate(domain: Object, path: Path) -> list[FieldError]:
     """Return what is wrong with ``memory``."""
     given, shares, path = domain["memory"], path.child("resources"), path.child("memory")
-    found = validate_amount(given["guest"], hardware.MIN, hardware.MAX, path.child("guest"))
+    found = validate_bytes(given["guest"], hardware.MIN, hardware.MAX, path.child("guest"))
     if given.get("maxGuest") is not None:
-        found += validate_amount(given["maxGuest"], quantity.parse(str(given["guest"])), MAX_ROOM, path.child("maxGuest"))
+        found += validate_bytes(given["maxGuest"], quantity.parse(str(given["guest"])), MAX_ROOM, path.child("maxGuest"))
     return found or _validate_hugepages(domain, path, shares)
 
 

@@ -11,14 +11,14 @@ from apiserver.apis.meta.schema import Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
 from apiserver.apis.virt.hardware import cpu, memory
 from apiserver.apis.virt.hardware import resources as hardware
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, validate_bytes
 
 MIN_CPU: Final = quantity.parse("1m")
 MAX_CPU: Final = quantity.parse("1024")
 MIN_MEMORY: Final = quantity.parse("1Mi")
 MAX_MEMORY: Final = quantity.parse("16Ti")
 
-_BOUNDS: Final = {"cpu": (MIN_CPU, MAX_CPU), "memory": (MIN_MEMORY, MAX_MEMORY)}
+_BOUNDS: Final = {"cpu": (validate_amount, MIN_CPU, MAX_CPU), "memory": (validate_bytes, MIN_MEMORY, MAX_MEMORY)}
 
 
 class ResourceRequests(Model):
@@ -58,9 +58,9 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     found = [
         error
         for which in ("requests", "limits")
-        for name, (least, most) in _BOUNDS.items()
+        for name, (judge, least, most) in _BOUNDS.items()
         if hardware.said(domain, which, name) is not None
-        for error in validate_amount(domain["resources"][which][name], least, most, path.child(which, name))
+        for error in judge(domain["resources"][which][name], least, most, path.child(which, name))
     ]
     return found or _validate_order(domain, path) + _validate_dedicated(domain, path)
 

@@ -16,6 +16,7 @@ Object = Mapping[str, Any]
 MAX_DEVICE_NAME: Final = 50
 """Names of disks are part of names of pod volumes, which are labels of at most 63 bytes."""
 MAX_PATH: Final = 1024
+NANOS: Final = 10**9
 MAX_HOST_DEVICES: Final = 16
 """Of each list of devices of the node."""
 _MAX_RESOURCE: Final = 253 - len("requests.")
@@ -43,6 +44,13 @@ def validate_amount(given: object, least: Quantity, most: Quantity, path: Path) 
     if amount > most:
         return [invalid(path, given, f"must be less than or equal to {most}")]
     return []
+
+
+def validate_bytes(given: object, least: Quantity, most: Quantity, path: Path) -> list[FieldError]:
+    """Return what is wrong with a quantity of bytes that has bounds, both allowed: half a byte is wrong, too."""
+    if quantity.parse(str(given)).nanos % NANOS:
+        return [invalid(path, given, "must be a whole number of bytes")]
+    return validate_amount(given, least, most, path)
 
 
 def validate_count(items: Sequence[object], most: int, path: Path) -> list[FieldError]:

@@ -9,7 +9,7 @@ from apiserver.apis.meta.schema import Int32, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid
 from apiserver.apis.virt.hardware import graphics
 from apiserver.apis.virt.hardware import video as hardware
-from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_amount, validate_between
+from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_bytes
 
 
 class Video(Model):
@@ -45,7 +45,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
 def _validate_vram(kind: str, vram: object, path: Path) -> list[FieldError]:
     if kind not in hardware.WITH_VRAM:
         return [forbidden(path, f"may not be set for another type than {' or '.join(hardware.WITH_VRAM)}")]
-    found = validate_amount(vram, hardware.MIN_VRAM, hardware.MAX_VRAM, path)
+    found = validate_bytes(vram, hardware.MIN_VRAM, hardware.MAX_VRAM, path)
     if not found and (amount := quantity.parse(str(vram)).bytes) & amount - 1:
         found.append(invalid(path, vram, "must be a power of two"))
     return found

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import sys
 from datetime import UTC, datetime
 from types import FrameType
@@ -22,6 +23,7 @@ from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from apiserver.endpoints.http import upgrade
+from apiserver.registry.generic import codec
 from apiserver.registry.generic.admission import Attributes
 from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.planning import Planner
@@ -31,6 +33,7 @@ from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import NodeRestriction
 from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
+from storage.port import Entry
 from tests.unit.apiserver.apis.virt.domainxml import documents
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -44,6 +47,17 @@ def _vm(phase: str = "Running", strategy: str = "RerunOnFailure", **status: Any)
         "spec": {"runStrategy": strategy, "domain": {"devices": {"consoles": [{"type": "pty"}], "graphics": [{"type": "vnc"}]}}},
         "status": {"phase": phase, "attempt": 1, "nodeName": "node1", **status},
     }
+
+
+def test_quantities_are_strings_however_they_were_written_and_stored() -> None:
+    """Policies compare them, ``kubectl get --sort-by`` sorts them: of two types both fail."""
+    strategy, vm = VirtualMachineStrategy(), _vm()
+    vm["spec"]["domain"] |= {"memory": {"guest": 268435456}, "resources": {"limits": {"cpu": 1.5}}}
+    stored = Entry("/vms/acc/vm1", json.dumps(vm).encode(), 7, 7)
+    strategy.read(vm)
+    for domain in (vm["spec"]["domain"], codec.decode(strategy, stored).object["spec"]["domain"]):
+        assert domain["memory"]["guest"] == "268435456"
+        assert domain["resources"]["limits"]["cpu"] == "1500m"
 
 
 def _off(result: str = "Succeeded", strategy: str = "RerunOnFailure") -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""Quantities of an object as strings, whatever JSON type they were written in. Pure.
+
+``guest: 268435456`` is stored and shown as ``"268435456"``, as Go does: policies, columns and clients meet one type. A string stays as it
+was written (``1024Mi`` does not become ``1Gi``), so that what compares manifests with objects finds no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cache
+from typing import Annotated, Any, Final, get_args, get_origin
+
+from pydantic import BaseModel, PlainValidator
+
+from apiserver.apis.meta import quantity, schema
+
+Places = dict[str, "Places | None"]
+"""What of an object holds quantities, by the name of its member; None: the member is one. Lists are looked through."""
+
+_EACH: Final = "*"
+"""Member of :data:`Places`: every value of a map."""
+
+
+def write_as_strings(model: type[BaseModel], obj: dict[str, Any]) -> None:
+    """Replace, in place, each number that the model has for a quantity by the string that Go shows of it."""
+    if places := _places_of(model):
+        _write(places, obj)
+
+
+def as_string(number: float) -> str:
+    """Return a number as the quantity that Go shows of it.
+
+    Raises:
+        ValueError: it is too large or too small for one.
+    """
+    return str(quantity.parse(str(number)))
+
+
+def _write(places: Places, value: Any) -> None:  # noqa: ANN401 - any JSON value
+    if isinstance(value, list):
+        for each in value:
+            _write(places, each)
+    elif isinstance(value, dict):
+        for name in value if _EACH in places else places.keys() & value.keys():
+            below = places.get(name, places.get(_EACH))
+            if below is not None:
+                _write(below, value[name])
+            elif type(value[name]) in (int, float):
+                _replace(value, name)
+
+
+def _replace(parent: dict[str, Any], name: str) -> None:
+    try:
+        parent[name] = as_string(parent[name])
+    except ValueError:
+        return  # validation refuses it
+
+
+@cache
+def _places_of(model: Hashable) -> Places:
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return {}
+    found: Places = {}
+    for name, field in model.model_fields.items():
+        below = {} if _has_mark(field.metadata) else _places_below(field.annotation)
+        if below is None or below or _has_mark(field.metadata):
+            found[field.alias or name] = below or None
+    return found
+
+
+def _places_below(annotation: Any) -> Places | None:  # noqa: ANN401 - any type
+    """Return the places in values of a type; None: it is a quantity."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return _places_of(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return None if _has_mark(arguments[1:]) else _places_below(arguments[0])
+    if origin is dict:
+        below = _places_below(arguments[1])
+        return {} if below == {} else {_EACH: below}
+    merged: Places = {}
+    for each in arguments:
+        below = _places_below(each)
+        if below is None:
+            return None
+        merged |= below
+    return merged
+
+
+def _has_mark(metadata: Any) -> bool:  # noqa: ANN401 - whatever stands in Annotated
+    return any(isinstance(each, PlainValidator) and each.func is schema.validated_quantity for each in metadata)
