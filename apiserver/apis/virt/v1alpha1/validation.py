@@ -6,7 +6,6 @@ absent.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,7 +13,6 @@ from apiserver.apis.meta import names, objects
 from apiserver.apis.meta.validation import (
     FieldError,
     Path,
-    Reason,
     forbidden,
     invalid,
     required,
@@ -23,7 +21,7 @@ from apiserver.apis.meta.validation import (
 from apiserver.apis.virt import names as virt_names
 from apiserver.apis.virt import phases, power
 from apiserver.apis.virt.hardware import devices
-from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, placement, probes
+from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, placement, probes, size
 from apiserver.apis.virt.v1alpha1 import allowed as allowing
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
@@ -34,8 +32,6 @@ SPEC: Final = Path("spec")
 DOMAIN: Final = SPEC.child("domain")
 METADATA_NAME: Final = Path("metadata").child("name")
 
-MAX_BYTES: Final = 128 << 10
-"""Of an object without its status, as JSON: virt-controller keeps every one decoded, which takes up to ten times as much."""
 MAX_NAME: Final = 63
 """The name of a VirtualMachine is the value of a label on its pods."""
 MAX_GRACE_SECONDS: Final = 7 * 24 * 3600
@@ -46,24 +42,11 @@ MAX_PRIORITY: Final = 100
 
 def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
     """Return all that is wrong with a VirtualMachine; its metadata beyond the name is the machinery's."""
-    return _validate_size(obj) + _validate_outside_domain(obj) + _validate_domain(obj, allowed)
+    return size.validate(obj) + _validate_outside_domain(obj) + _validate_domain(obj, allowed)
 
 
 def _validate_domain(obj: Object, allowed: Allowed) -> list[FieldError]:
     return domain_xml.validate(obj["spec"], SPEC) + allowing.validate(obj["spec"], SPEC, allowed, objects.namespace_of(obj))
-
-
-def _validate_size(obj: Object, old: Object | None = None) -> list[FieldError]:
-    size = _bytes(obj)
-    if size <= MAX_BYTES or (old is not None and size <= _bytes(old)):
-        return []
-    text = f"may have, together with the spec, not more than {MAX_BYTES} bytes as JSON, and has {size}"
-    return [FieldError("metadata", Reason.TOO_LONG, "", text)]
-
-
-def _bytes(obj: Object) -> int:
-    metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if key != "managedFields"}
-    return len(json.dumps((metadata, obj["spec"]), separators=(",", ":")))
 
 
 def _validate_outside_domain(obj: Object) -> list[FieldError]:
@@ -82,7 +65,7 @@ def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed =
     A spec, and in it a domain, that did not change is not judged again: rules that became stricter must not keep anybody from removing a
     finalizer, or from stopping a machine.
     """
-    found = _validate_size(obj, old)
+    found = size.validate(obj, old)
     if obj["spec"] == old["spec"]:
         return found
     found += _validate_outside_domain(obj)
@@ -117,7 +100,7 @@ def _is_same_hardware(obj: Object, old: Object) -> bool:
 
 def validate_migration(obj: Object) -> list[FieldError]:
     """Return all that is wrong with a new Migration."""
-    return _validate_size(obj) + _validate_migration(obj)
+    return size.validate(obj) + _validate_migration(obj)
 
 
 def _validate_migration(obj: Object) -> list[FieldError]:
@@ -134,7 +117,7 @@ def _validate_migration(obj: Object) -> list[FieldError]:
 
 def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
     """Return all that is wrong with an update: the spec says what was asked for and stays."""
-    found = _validate_size(obj, old) + _validate_migration(obj)
+    found = size.validate(obj, old) + _validate_migration(obj)
     if obj["spec"] != old["spec"]:
         found.append(
             forbidden(SPEC, "a Migration cannot be changed; delete it, which cancels it while it is unfinished, and create another")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -511,6 +512,38 @@ def test_a_machine_that_would_fill_the_memory_of_its_readers_is_refused(field: s
     assert validation.validate_virtual_machine_update(obj, old) == []  # from before the rule: it can be stopped, and can go
     obj["metadata"][field]["one-more"] = ""
     assert len(validation.validate_virtual_machine_update(obj, old)) == 1
+
+
+def _with_user_data(text: str) -> dict[str, Any]:
+    disk = {"name": "cloud-init", "type": "CloudInitNoCloud", "source": {"userData": text}}
+    obj = _vm(domain={"devices": {"disks": [disk]}})
+    applied = json.dumps({"spec": obj["spec"]}, ensure_ascii=False)
+    obj["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": applied}
+    return obj
+
+
+@pytest.mark.parametrize("text", ["#cloud-config\n" + "a" * (62 << 10), "#cloud-config\n" + "中" * ((32 << 10) // 3)])
+def test_what_kubectl_notes_of_a_manifest_does_not_count_and_texts_count_in_utf_8(text: str) -> None:
+    assert _errors(_with_user_data(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "way_out"),
+    [
+        ({"userData": "a" * (200 << 10)}, "spec.domain.devices.disks[0].source.userData", "name that in userDataSecretRef"),
+        ({"networkDataBase64": "YQ==" * (50 << 10)}, "spec.domain.devices.disks[0].source.networkDataBase64", "in networkDataSecretRef"),
+    ],
+)
+def test_an_object_that_is_too_long_names_the_field_that_takes_most(change: dict[str, str], field: str, way_out: str) -> None:
+    obj = _with_user_data("")
+    obj["spec"]["domain"]["devices"]["disks"][0]["source"] = change
+    found = [each for each in _errors(obj) if "bytes as JSON" in each]
+    assert len(found) == 1
+    assert found[0].startswith(f"{field}: Too long: ")
+    assert way_out in found[0]
+    obj = _vm()
+    obj["metadata"]["annotations"] = {"a.b/c": "a" * (200 << 10)}
+    assert _errors(obj)[0].startswith("metadata.annotations[a.b/c]: Too long: ")
 
 
 def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
