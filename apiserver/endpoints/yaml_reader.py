@@ -1,30 +1,20 @@
-"""YAML as Kubernetes reads it: what JSON can hold, by the rules of Go's YAML where those of PyYAML are others.
+"""YAML as Kubernetes reads it: what JSON can hold. PyYAML parses; what a scalar says is decided by Go's rules (``yaml_scalars``).
 
 A document is hostile: its size, its depth and what its aliases come to are bounded.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from typing import Any, Final
 
 import yaml
 
 from apiserver.apis.meta.errors import BadRequest
+from apiserver.endpoints import yaml_scalars
 from apiserver.endpoints.duplicates import Duplicates, Place
 
 _MAX_NODES: Final = 50_000
 _MAX_DEPTH: Final = 200
-_YAML_TAG: Final = "tag:yaml.org,2002:"
-_SHORT_TRUTHS: Final = frozenset("yYnN")
-"""True and false in YAML 1.1, and to Go; not to PyYAML."""
-_NUMBER: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-"""Numbers by Go's YAML; YAML 1.1, and PyYAML, want a dot and a sign in it (``1.0e+3``)."""
-_INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_LONGEST_NUMBER: Final = 64
-_WRITTEN_OUT: Final = 1e21
-"""From here on Go writes a whole number with an exponent, and nobody reads that as an integer."""
 
 
 class Reader:
@@ -81,7 +71,7 @@ class Reader:
         elif isinstance(event, yaml.MappingStartEvent):
             value = self._mapping(depth, place)
         else:
-            value = self._scalar(event)
+            value = yaml_scalars.value(self._scalar(event))
         if event.anchor:
             self._anchors[event.anchor] = (value, self._nodes - before)
         return value
@@ -101,9 +91,7 @@ class Reader:
             if event.implicit[0] and event.value == "<<":
                 merged += _maps_of(self._value(self._next(), depth + 1, place))
                 continue
-            key = self._scalar(event)
-            if not isinstance(key, str):
-                key = str(key).lower() if isinstance(key, bool | int) else event.value
+            key = yaml_scalars.key(self._scalar(event))
             if key in result:
                 self.duplicates.add((place, key))
             result[key] = self._value(self._next(), depth + 1, (place, key))
@@ -112,15 +100,10 @@ class Reader:
                 result.setdefault(key, value)
         return result
 
-    def _scalar(self, event: Any) -> Any:  # noqa: ANN401 - any JSON scalar
-        tag = event.tag
-        if tag in {None, "!"}:
-            tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]  # the stubs' lack
-            if event.value in _SHORT_TRUTHS and event.implicit[0]:
-                tag = "bool"
-            elif event.implicit[0] and _NUMBER.fullmatch(event.value) and tag.endswith(":str"):
-                return _whole(float(event.value))
-        return _scalar(tag, event.value)
+    def _scalar(self, event: Any) -> yaml_scalars.Scalar:  # noqa: ANN401 - the stubs know one kind of event only
+        if event.tag is not None:
+            return yaml_scalars.tagged(event.tag, event.value)
+        return yaml_scalars.plain(event.value) if event.implicit[0] else str(event.value)
 
     def _count(self, nodes: int, depth: int) -> None:
         self._nodes += nodes
@@ -134,29 +117,3 @@ def _maps_of(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any JSON val
     if not all(isinstance(each, dict) for each in listed):
         raise BadRequest("a YAML merge key needs a map, or a list of maps")
     return listed
-
-
-def _scalar(tag: str, text: str) -> Any:  # noqa: ANN401 - any JSON scalar
-    match tag.removeprefix(_YAML_TAG):
-        case "null":
-            return None
-        case "bool":
-            return text.lower() in {"yes", "true", "on", "y"}
-        case "int" if _INTEGER.fullmatch(text):
-            return int(text)
-        case "int" | "float":
-            loaded = yaml.safe_load(text) if len(text) < _LONGEST_NUMBER and ":" not in text else text  # 1:30 is no 90
-            if isinstance(loaded, float):
-                return _whole(loaded)
-            return loaded if isinstance(loaded, int) else text
-        case "binary":
-            raise BadRequest("binary values are not supported in YAML")
-        case _:
-            return text  # timestamps stay text
-
-
-def _whole(number: float) -> int | float:
-    """Return the number as Go writes it into JSON: ``5.0`` is 5."""
-    if not math.isfinite(number):
-        raise BadRequest(f"JSON has no number {number}")
-    return int(number) if number.is_integer() and abs(number) < _WRITTEN_OUT else number

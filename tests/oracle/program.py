@@ -5,6 +5,7 @@ A request is ``{"op": …}`` with, by ``op``,
 - ``register``: ``schema`` (a name), ``group``, ``kind``, ``hub``, ``versions``, ``schemas``, ``empty``, ``renamed`` (see ``go/fields.go``);
 - ``update``, ``apply``: ``schema``, ``version``, ``subresource``, ``ignored``, ``live`` (null: it is new), ``new``, ``by``, ``force``;
 - ``strategic-diff``: ``schema``, ``by`` (the component), ``live``, ``new``: the patch that kubectl would send;
+- ``yaml``: ``text``, of which ``object`` is the JSON that every server of Kubernetes reads;
 - ``merge-patch``, ``json-patch``, ``strategic-patch``: ``live``, ``patch``, and for the last ``schema`` and ``by`` (the component).
 
 An answer has ``object``, ``managedFields``, or ``error`` (and ``status``), and the second it was made in (``before``, ``after``).

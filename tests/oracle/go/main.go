@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/yaml"
 )
 
 type request struct {
@@ -22,6 +23,7 @@ type request struct {
 	Force   bool            `json:"force"`
 	By      string          `json:"by"`
 	Entries json.RawMessage `json:"entries"`
+	Text    string          `json:"text"`
 	registration
 	endpoint
 }
@@ -88,6 +90,9 @@ func perform(asked *request) (json.RawMessage, json.RawMessage, error) {
 			return nil, nil, err
 		}
 		return manager.perform(asked)
+	case "yaml":
+		object, err := yaml.YAMLToJSON([]byte(asked.Text))
+		return object, nil, err
 	case "scale-to", "scale-from":
 		return scale(asked)
 	default:

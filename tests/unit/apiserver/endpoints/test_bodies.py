@@ -40,7 +40,7 @@ def test_any_bytes_give_a_value_that_can_be_written_or_bad_request(raw: bytes) -
 
 def test_yaml_means_what_kubernetes_makes_of_it() -> None:
     raw = b"a: on\nb: 0o7\nc: 1.5\nd: 2001-01-01\ne: ~\n1: x\ntrue: y\nf: '5'\ng: 12\nh: |\n  t\n"
-    expected = {"a": True, "b": "0o7", "c": 1.5, "d": "2001-01-01", "e": None, "1": "x", "true": True, "f": "5", "g": 12, "h": "t\n"}
+    expected = {"a": True, "b": 7, "c": 1.5, "d": "2001-01-01", "e": None, "1": "x", "true": True, "f": "5", "g": 12, "h": "t\n"}
     assert decode(raw, YAML).value == expected
     short = {"a": True, "b": False, "c": "y", "d": "y", "true": 1, "false": 2}
     assert decode(b"a: y\nb: N\nc: 'y'\nd: !!str y\non: 1\nn: 2\n", YAML).value == short
