@@ -103,10 +103,13 @@ class Evictions:
         try:
             async with asyncio.timeout(self._seconds):
                 if namespace == self._namespace and name.startswith(etcd.PREFIX):
-                    return etcd.plan(await self._get(PODS, namespace, name))
+                    of_etcd = etcd.plan(await self._get(PODS, namespace, name))
+                    return eviction_plan.rehearsed(of_etcd) if dry_run else of_etcd
                 seen = await self._gather(namespace, name)
                 decision = eviction_plan.plan(seen)
-                return decision if dry_run else await self._apply(seen, decision, namespace, peer)  # up to its request without a pause
+                if dry_run:
+                    return eviction_plan.rehearsed(decision)
+                return await self._apply(seen, decision, namespace, peer)  # up to its request without a pause
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning("answer an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
             return Decision(allowed=False, message=evictions.not_known(name))

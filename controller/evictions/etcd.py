@@ -27,4 +27,4 @@ def plan(pod: Object | None) -> Decision:
     if is_deleting(pod) or pod_state.is_over(pod) or not pod_state.node_of(pod):
         return ALLOWED
     message = f"pod {name_of(pod)} is the only member of etcd: without it the API of all virtual machines is away (guests run on)"
-    return Decision(allowed=False, message=f"{message}. Move it to another node first: {COMMAND}")
+    return Decision(allowed=False, message=f"{message}. Move it to another node first: {COMMAND}", lasts=True)

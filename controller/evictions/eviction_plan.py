@@ -106,16 +106,30 @@ class Decision:
 
     allowed: bool
     message: str = ""
-    """Of a refusal: what is in the way, or how far it is."""
+    """Of a refusal: what is in the way, or how far it is. Allowed in a dry run: what would be waited for."""
     migration: Object | None = None
     """To be created first. Of two that are decided on at once one is: virt-api takes one unfinished Migration a machine."""
     status: Object | None = None
     """Of the machine whose guest the eviction shuts down: it says so, and is to be written first. None: it does already."""
     waits_at: str | None = None
     """The node that somebody empties, or ``places.CLUSTER``, where there was no place: to be remembered."""
+    lasts: bool = False
+    """True if a person has to do something about the refusal: who only asks again is refused again."""
+    final: bool = False
+    """True if nobody is to ask again."""
 
 
 ALLOWED: Final = Decision(allowed=True)
+
+
+def rehearsed(decision: Decision) -> Decision:
+    """Return the answer to a dry run: since nothing is done for it, it says how the eviction would end, and does so at once.
+
+    ``kubectl drain --dry-run=server`` repeats a refusal with 429 until its timeout.
+    """
+    if decision.allowed:
+        return decision
+    return replace(decision, final=True) if decision.lasts else Decision(allowed=True, message=decision.message)
 
 
 def plan(seen: Observed) -> Decision:
@@ -140,7 +154,7 @@ def plan(seen: Observed) -> Decision:
             return _end(seen, pod, vm)
         case evictions.EXTERNAL:
             why = f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External)"
-            return Decision(allowed=False, message=f"{why}; a person moves it with: {_by_hand(vm)}")
+            return Decision(allowed=False, message=f"{why}; a person moves it with: {_by_hand(vm)}", lasts=True)
         case evictions.LIVE_MIGRATE:
             return _not_movable(seen, vm) or _move(seen, pod, vm)
         case evictions.LIVE_MIGRATE_IF_POSSIBLE:
@@ -183,7 +197,7 @@ def _has_left(pod: Object, migrations: Sequence[Object]) -> bool:
 def _stays(pod: Object, vm: Object) -> Decision:
     node = pod_state.node_of(pod)
     over = f"node {node} was uncordoned, so its drain is over: the guest of virtual machine {name_of(vm)} stays"
-    return Decision(allowed=False, message=f"{over}. Interrupt the drain; cordon the node again to go on")
+    return Decision(allowed=False, message=f"{over}. Interrupt the drain; cordon the node again to go on", lasts=True)
 
 
 def _not_movable(seen: Observed, vm: Object) -> Decision | None:
@@ -191,7 +205,7 @@ def _not_movable(seen: Observed, vm: Object) -> Decision | None:
     if not (why := migratable.why_not(vm, seen.claims)):
         return None
     way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, by which the guest is shut down"
-    return Decision(allowed=False, message=f"virtual machine {name_of(vm)} cannot migrate: {why}. {way}")
+    return Decision(allowed=False, message=f"virtual machine {name_of(vm)} cannot migrate: {why}. {way}", lasts=True)
 
 
 def _end(seen: Observed, pod: Object, vm: Object) -> Decision:

@@ -26,6 +26,7 @@ MAX_BYTES: Final = 64 << 10
 """Of a review: an Eviction is small, and managed fields are not in it."""
 UNKNOWN_BYTES: Final = 4 << 10
 """Of a review from somebody without the secret, whose body is read only to be answered with its uid: an eviction's has less than 2 KiB."""
+FORBIDDEN: Final = 403
 TOO_MANY_REQUESTS: Final = 429
 
 
@@ -50,7 +51,11 @@ class Answer(Protocol):
 
     @property
     def message(self) -> str:
-        """Of a refusal."""
+        """Of a refusal; allowed: a warning for who evicts, or empty."""
+
+    @property
+    def final(self) -> bool:
+        """True if who evicts is not to ask again."""
 
 
 class Admission(Protocol):
@@ -73,6 +78,7 @@ class Denied:
 
     message: str
     allowed: bool = False
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +123,10 @@ def write(review: Review, answer: Answer) -> dict[str, Any]:
     """Return the AdmissionReview that answers."""
     response: dict[str, Any] = {"uid": review.uid, "allowed": answer.allowed}
     if not answer.allowed:
-        response["status"] = {
-            "status": "Failure",
-            "code": TOO_MANY_REQUESTS,
-            "reason": "TooManyRequests",
-            "message": answer.message,
-        }
+        code, reason = (FORBIDDEN, "Forbidden") if answer.final else (TOO_MANY_REQUESTS, "TooManyRequests")
+        response["status"] = {"status": "Failure", "code": code, "reason": reason, "message": answer.message}
+    elif answer.message:
+        response["warnings"] = [answer.message]
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 

@@ -218,8 +218,34 @@ async def test_whether_a_guest_can_move_is_seen_at_the_claims_of_its_own_namespa
 async def test_a_dry_run_moves_nobody(api: FakeAPI, tmp_path: Path, dry: dict[str, Any]) -> None:
     async with served(api, tmp_path) as ask:
         _, answer = await ask(review(**dry))
-        assert not answer["response"]["allowed"]
         assert api.all(MIGRATIONS) == []
+        # kubectl drain repeats a refusal with 429 until its timeout, and nothing would ever come of it.
+        assert (answer["response"]["allowed"], "status" in answer["response"]) == (True, False)
+        (warning,) = answer["response"]["warnings"]
+        assert "moves to another node first" in warning
+
+
+@pytest.mark.parametrize(("strategy", "words"), [("External", "another program"), ("LiveMigrate", "cannot migrate")])
+async def test_a_dry_run_of_an_eviction_that_a_person_has_to_help_is_refused_for_good(
+    api: FakeAPI, tmp_path: Path, strategy: str, words: str
+) -> None:
+    def stays(obj: dict[str, Any]) -> None:
+        obj["spec"]["evictionStrategy"] = strategy
+        told = {"type": "Migratable", "status": "False", "reason": "NotMigratable", "message": "it has a device of the node"}
+        obj["status"].setdefault("conditions", []).append(told)
+
+    await api.edit(VMS, "default", "testvm", stays)
+    async with served(api, tmp_path) as ask:
+        for dry, code in ((True, 403), (False, 429)):
+            _, answer = await ask(review(dryRun=dry))
+            assert (answer["response"]["allowed"], answer["response"]["status"]["code"]) == (False, code)
+            assert words in answer["response"]["status"]["message"]
+
+
+def words(answer: tuple[int, dict[str, Any]]) -> str:
+    """Return what is in the way of an eviction, by the refusal, or by the warning of a dry run."""
+    response = answer[1]["response"]
+    return str(response["warnings"][0] if response["allowed"] else response["status"]["message"])
 
 
 def shuts_down(obj: dict[str, Any]) -> None:
@@ -277,6 +303,8 @@ async def test_etcds_only_member_is_refused_in_the_installations_own_namespace(a
         _, answer = await ask(review("kubevirt-etcd-0", namespace="kubevirt"))
         assert (answer["response"]["allowed"], answer["response"]["status"]["code"]) == (False, 429)
         assert "move-etcd --to NODE" in answer["response"]["status"]["message"]
+        _, answer = await ask(review("kubevirt-etcd-0", namespace="kubevirt", dryRun=True))
+        assert (answer["response"]["allowed"], answer["response"]["status"]["code"]) == (False, 403)
         assert (await ask(review("kubevirt-etcd-0")))[1]["response"]["allowed"], "a stranger's"
 
 
@@ -621,7 +649,7 @@ async def test_who_deletes_the_migration_of_an_eviction_has_a_pause(api: FakeAPI
         await api.edit(MIGRATIONS, "default", name_of(made), lambda obj: obj["metadata"].update(ownerReferences=[]))
         await api.remove(MIGRATIONS, "default", name_of(made))
         async with asyncio.timeout(10):
-            while "moves to another node first" in (said := (await ask(review(dryRun=True)))[1]["response"]["status"]["message"]):
+            while "moves to another node first" in (said := words(await ask(review(dryRun=True)))):
                 await asyncio.sleep(0.02)
         assert f"migration {name_of(made)} was cancelled (it was deleted); the next begins in 300 s" in said
         await ask(review())
@@ -636,7 +664,7 @@ async def test_a_namespace_that_found_no_place_has_the_next_one_and_a_dry_run_wa
     async with served(api, tmp_path) as ask:
 
         async def said(pod: str, **rest: Any) -> str:
-            return str((await ask(review(pod, **rest)))[1]["response"]["status"]["message"])
+            return words(await ask(review(pod, **rest)))
 
         for pod in pods[:2]:
             assert "a migration begins" in await said(pod)
