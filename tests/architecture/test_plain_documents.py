@@ -1,0 +1,85 @@
+"""Documents are written in plain English: this counts what breaks the rules of docs/development/style.md.
+
+A hit may be the best wording there is, so a document has a rate, and no sentence fails by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RATE: Final = 6.0
+"""Hits per 1,000 words that a document may have."""
+FEW: Final = 3
+"""Hits that a document may have however short it is."""
+CEILINGS: Final = {
+    "CONTRIBUTING.md": 11.0,
+    "docs/development/testbed.md": 9.0,
+    "docs/differences.md": 17.0,
+    "docs/faults.md": 17.0,
+    "docs/fields.md": 9.0,
+}
+"""Rates of the documents that are not rewritten yet. They may only fall."""
+SLACK: Final = 4.0
+"""How far a rate may be below its ceiling before the ceiling must follow."""
+PATTERNS: Final = (
+    r"nobody|somebody|anybody|everybody|whoever",
+    r"whose|(?:of|by|to|from|in|with|on|for|after|under|through) (?:which|whom)",
+    r"(?:has|have) to|(?:is|are|was|were) to (?:be|have|go|do|make|take|come|get|stay|end|begin)",
+    r"(?:is|are|was|were|has|have|had|gets|takes) no(?! longer| more)",
+    r"anew|beside|heed|in vain|mend(?:s|ed)?",
+    r"(?:what|that) (?:is|are|was) (?:said|told|asked|known|wanted)",
+)
+HIT: Final = re.compile("|".join(rf"\b(?:{each})\b" for each in PATTERNS) + r"|\btoo(?=[,.;:)])", re.IGNORECASE)
+WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*")
+
+
+def prose(text: str) -> str:
+    """Return a document without code, addresses of links and marks of tables."""
+    text = re.sub(r"^```.*?^```", " ", text, flags=re.DOTALL | re.MULTILINE)
+    return " ".join(re.sub(r"`[^`]*`|\]\([^)]*\)|\|", " ", text).split())
+
+
+def rate(hits: int, words: int) -> float:
+    return 1000 * hits / max(words, 1)
+
+
+def counted(document: Path) -> tuple[int, int]:
+    """Return the hits and the words of a document."""
+    text = prose(document.read_text(encoding="utf-8"))
+    return len(HIT.findall(text)), len(WORD.findall(text))
+
+
+def documents() -> list[Path]:
+    folders = ("docs", "examples", "apiserver", "controller", "handler", "launcher")
+    return sorted([*ROOT.glob("*.md"), *(each for folder in folders for each in (ROOT / folder).rglob("*.md"))])
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_is_plain(document: Path) -> None:
+    hits, words = counted(document)
+    ceiling = CEILINGS.get(str(document.relative_to(ROOT)), RATE)
+
+    assert hits <= FEW or rate(hits, words) <= ceiling, HIT.findall(prose(document.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("document", CEILINGS)
+def test_a_ceiling_follows_its_document_down(document: str) -> None:
+    assert RATE < CEILINGS[document] <= rate(*counted(ROOT / document)) + SLACK
+
+
+@pytest.mark.parametrize(
+    ("text", "hits"),
+    [
+        ("Nobody reads a node whose pod has no name.", 3),
+        ("The pod that `whoever` [made](nobody.md) is gone.", 0),
+        ("```\nnobody\n```\nIt has to wait, too.", 2),
+        ("The lease is no longer valid.", 0),
+    ],
+)
+def test_hits_are_counted_in_prose_alone(text: str, hits: int) -> None:
+    assert len(HIT.findall(prose(text))) == hits
