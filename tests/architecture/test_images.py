@@ -55,3 +55,13 @@ def test_a_process_is_installed_with_everything_that_it_imports(process: str, ex
 
     assert outside
     assert not {each for each in outside if not {canonical(name) for name in by_module[each]} & brought}
+
+
+@pytest.mark.parametrize("image", ["virt-api", "virt-launcher"])
+def test_images_that_read_time_zones_have_the_old_names_too(image: str) -> None:
+    """virt-api judges a clock's zone and those of CEL, QEMU shows one: Debian keeps links such as US/Eastern in a package of their own."""
+    directory = Path(__file__).parents[2] / "images" / image
+
+    assert re.search(r"\btzdata-legacy\b", (directory / "Containerfile").read_text(encoding="utf-8"))
+    locked = dict(line.split("=", 1) for line in (directory / "packages.lock").read_text(encoding="utf-8").split())
+    assert locked["tzdata-legacy"] == locked["tzdata"]
