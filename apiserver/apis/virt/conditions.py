@@ -8,6 +8,9 @@ from typing import Any, Final
 from apiserver.apis.meta import objects
 
 READY: Final = "Ready"
+"""True while the guest runs and can be reached. A machine whose spec asks for no guest, or for no further one, has no such condition."""
+STALLED: Final = "Stalled"
+"""By virt-controller, only while it is True: the last start failed, and no further one begins until somebody does something."""
 GUEST_PANICKED: Final = "GuestPanicked"
 """Reason of Ready=False, by virt-handler: the attempt ended because the guest's kernel did."""
 PAUSED: Final = "Paused"
@@ -106,6 +109,7 @@ DHCP_RESTARTED: Final = "DHCPRestarted"
 
 TYPES: Final = (
     READY,
+    STALLED,
     PAUSED,
     DISKS_READY,
     FILESYSTEMS_READY,

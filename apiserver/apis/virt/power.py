@@ -124,6 +124,24 @@ def decide(vm: Mapping[str, Any]) -> Power:
     return _by_strategy(strategy, spec, ended, current=current, next_attempt=next_attempt, failures=failures)
 
 
+def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
+    """Return whether a machine is off because its last start of the present spec failed, and no further one begins by itself."""
+    newest = newest_attempt(vm)
+    generation = int((vm.get("metadata") or {}).get("generation") or 0)
+    failed = newest.get("result") == RESULT_FAILED and not is_older(newest, generation)
+    return not decision.on and failed and decision.reason not in {"Deleting", "StopRequested", "Halted"}
+
+
+def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
+    """Return whether a machine is off as its spec says: it asks for no guest, or for no further one.
+
+    One that ``stop`` turned off is not, unless its strategy leaves starts to its users.
+    """
+    if decision.on or decision.reason == "Deleting" or has_given_up(vm, decision):
+        return False
+    return decision.reason != "StopRequested" or strategy_of(vm) in {HALTED, MANUAL}
+
+
 def end_asked_for(vm: Mapping[str, Any]) -> str:
     """Return why the present attempt should end, because the machine should be off or is to be restarted; empty: it should not."""
     wanted = decide(vm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, dig, generation_of, new_condition, with_condition
+from apiserver.apis.meta.objects import Object, dig, generation_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt import conditions, phases
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.virtual_machines.observed import Observed
@@ -15,9 +15,10 @@ def status_of(seen: Observed) -> Object:
 
 
 def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
-    """Return the conditions with this Ready."""
-    now = times.to_rfc3339(seen.now)
-    return with_condition(dig(seen.vm, "status", "conditions"), new_condition(seen.vm, conditions.READY, status, reason, message), now=now)
+    """Return the conditions with this Ready, of a machine that is not at rest: something is done for it again."""
+    known = without_condition(dig(seen.vm, "status", "conditions"), conditions.STALLED)
+    new = new_condition(seen.vm, conditions.READY, status, reason, message)
+    return with_condition(known, new, now=times.to_rfc3339(seen.now))
 
 
 def report(seen: Observed, status: str, reason: str, message: str, *, warn: bool, phase: str = "") -> tuple[Action, ...]:

@@ -596,10 +596,27 @@ def _rest(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     if decision.reason in power.ASKED_TO_BE_OFF and power.was_interrupted(seen.vm) and own_pod(seen, seen.pods) is None:
         # What would say so again is gone. If it stayed, an edit of the strategy would start the machine, days later.
         status["conditions"] = without_condition(status["conditions"], conditions.DISRUPTION_TARGET)
-    status = with_conditions_judged(seen.vm, status, (conditions.READY, conditions.DISRUPTION_TARGET))
+    if (found := _at_rest(seen, decision, status.get("conditions") or [])) != (status.get("conditions") or []):
+        status["conditions"] = found
+    status = with_conditions_judged(seen.vm, status, (conditions.READY, conditions.STALLED, conditions.DISRUPTION_TARGET))
     status["observedGeneration"] = generation_of(seen.vm)
     told = Emit("Normal", power.RESULT_STOPPED, f"{decision.message}: no further attempt begins")
     return statuses.write(seen, status, *((told,) if gives_up else ()))
+
+
+def _at_rest(seen: Observed, decision: power.Power, found: list[Object]) -> list[Object]:
+    """Return the conditions by which others know whether a machine that is off is as its spec says: Helm, Flux, kstatus.
+
+    They take Ready=False for "not yet", and Stalled=True for "never".
+    """
+    if power.is_off_by_its_spec(seen.vm, decision):
+        return without_condition(without_condition(found, conditions.READY), conditions.STALLED)
+    if not power.has_given_up(seen.vm, decision):
+        return without_condition(found, conditions.STALLED)
+    stalled = condition(dig(seen.vm, "status", "conditions"), conditions.STALLED)
+    new = new_condition(seen.vm, conditions.STALLED, "True", decision.reason, f"{decision.message}: no further start begins by itself")
+    now = str((stalled or {}).get("lastTransitionTime") or times.to_rfc3339(seen.now))
+    return with_condition(found, new, now=now)
 
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:

@@ -311,11 +311,12 @@ def test_a_start_is_on_no_node_yet() -> None:
 
 
 def test_a_machine_that_is_off_is_not_called_ready_and_keeps_the_reason_of_its_end() -> None:
-    vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime=ENDED)], runStrategy="Manual")
+    vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime=ENDED)])
+    vm["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure", "attempt": 1, "generation": 1}
     vm["status"] |= {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True", "reason": "GuestRunning", "message": ""}]}
     ready = condition(written(plan(seen(vm)))["conditions"], "Ready")
     assert ready is not None
-    assert (ready["status"], ready["reason"]) == ("False", "NotRequested")
+    assert (ready["status"], ready["reason"]) == ("False", "StopRequested")
     vm["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "AttemptStopped", "message": "it was asked to stop"}]
     assert plan(seen(vm)) == ()
 

@@ -1,0 +1,44 @@
+"""The health check for Argo CD, run as Argo CD runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lupa
+import pytest
+
+CHECK = Path(__file__).parents[3] / "examples/argocd/virtual-machine.lua"
+
+
+def health(phase: str, *conditions: tuple[str, str, str], **status: Any) -> str:
+    found = [{"type": kind, "status": state, "reason": reason, "message": "why"} for kind, state, reason in conditions]
+    vm = {
+        "metadata": {"name": "vm", "generation": 2, **status.pop("metadata", {})},
+        "status": {"observedGeneration": 2, "phase": phase, "conditions": found, **status},
+    }
+    lua = lupa.LuaRuntime(unpack_returned_tuples=True)
+    lua.globals().obj = lua.table_from(vm, recursive=True)
+    return str(lua.execute(CHECK.read_text())["status"])
+
+
+@pytest.mark.parametrize(
+    ("phase", "conditions", "status", "expected"),
+    [
+        ("Running", [("Ready", "True", "GuestRunning")], {}, "Healthy"),
+        ("Stopped", [], {}, "Healthy"),
+        ("Succeeded", [("DisksReady", "True", "DisksFound")], {}, "Healthy"),
+        ("Failed", [("Ready", "False", "Crashed"), ("Stalled", "True", "RerunLimitReached")], {}, "Degraded"),
+        ("Failed", [("Ready", "False", "CrashLoopBackOff")], {}, "Progressing"),
+        ("Stopped", [("Ready", "False", "ShutDown")], {"request": {"action": "Stop"}}, "Suspended"),
+        ("Running", [("Ready", "False", "Paused"), ("Paused", "True", "PausedByUser")], {}, "Suspended"),
+        ("Scheduling", [("Ready", "False", "PodNotRunning")], {}, "Progressing"),
+        ("Pending", [], {}, "Progressing"),
+        ("Running", [("Ready", "True", "GuestRunning")], {"observedGeneration": 1}, "Progressing"),
+        ("Running", [("Ready", "True", "GuestRunning")], {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "Progressing"),
+    ],
+)
+def test_argo_cd_is_told_whether_a_machine_is_as_its_spec_says(
+    phase: str, conditions: list[tuple[str, str, str]], status: dict[str, Any], expected: str
+) -> None:
+    assert health(phase, *conditions, **status) == expected
