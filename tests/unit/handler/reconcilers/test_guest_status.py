@@ -199,7 +199,7 @@ def test_an_end_leaves_the_conditions_that_tell_of_no_guest() -> None:
     """As virt-controller leaves them (``test_virtual_machine_plan_corners``), which alone may take LauncherOutdated away."""
     known = [{"type": each, "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"} for each in conditions.TYPES]
     status = guest_status.ended({**a_vm(), "status": {"conditions": known}}, guest_status.End("Stopped", "ShutDown", "bye"), NOW)
-    assert {each["type"] for each in status["conditions"]} == {"Ready", "DisksReady", "DisruptionTarget", "LauncherOutdated"}
+    assert {each["type"] for each in status["conditions"]} == {"Ready", "Stalled", "DisksReady", "DisruptionTarget", "LauncherOutdated"}
 
 
 def test_a_wait_for_an_image_names_disk_claim_and_file_and_is_written_once() -> None:

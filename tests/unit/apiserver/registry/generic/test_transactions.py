@@ -10,6 +10,7 @@ import pytest
 from apiserver.apis.meta.errors import Conflict, InternalError, RequestEntityTooLarge, ServiceUnavailable, Timeout
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
+from apiserver.apis.meta.schema import Kind
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic.codec import lock_key
 from apiserver.registry.generic.strategy import Strategy
@@ -28,6 +29,7 @@ class Holding(Strategy):
 
     resource = LEASES
     singular = "lease"
+    model = Kind
 
     def locks(self, obj: Object) -> frozenset[str]:
         return frozenset(each for each in obj["spec"] if "=" not in each)
