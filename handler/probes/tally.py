@@ -56,7 +56,7 @@ def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
     if outcome.succeeded is None:
         return tally
     if outcome.succeeded:
-        found = replace(tally, successes=tally.successes + 1, failures=0, newest="", repeated=0)
+        found = replace(tally, successes=tally.successes + 1, failures=0, repeated=0)
         return replace(found, verdict=True, message="") if found.successes >= probe.success_threshold else found
     repeated = tally.repeated + 1 if outcome.message == tally.newest else 1
     found = replace(tally, successes=0, failures=tally.failures + 1, newest=outcome.message, repeated=repeated)

@@ -57,6 +57,9 @@ def test_a_new_reason_takes_the_place_of_the_old_one_when_it_came_as_often_as_th
     assert after(BAD, BAD, worse, later, worse, later, failure=2).message == "bad"
     assert after(BAD, BAD, worse, NOBODY, worse, failure=2).message == "worse"
     assert after(BAD, worse, failure=1).message == "worse"
+    assert after(BAD, BAD, BAD, BAD, worse, worse, worse, failure=4).message == "bad"
+    assert after(BAD, BAD, worse, GOOD, worse, success=2, failure=2).message == "bad"
+    assert after(BAD, BAD, worse, GOOD, worse, worse, success=2, failure=2).message == "worse"
 
 
 def test_an_interruption_keeps_the_verdict_and_counts_anew() -> None:
