@@ -63,7 +63,7 @@ def reason(vm: Object) -> str | None:
     """Return why the machine is not ready, in one line; None for one that is."""
     found = _condition(vm, conditions.PAUSED) if word(vm) == PAUSED else _condition(vm, conditions.READY)
     if not found and phases.phase_of(vm) in phases.ENDED:
-        return one_line(power.decide(vm).message, MAX_REASON) or None
+        return one_line(power.decide(vm).message, MAX_REASON)
     if found.get("type") == conditions.READY and found.get("status") == "True":
         return None
     return one_line(str(found.get("message") or ""), MAX_REASON) or None

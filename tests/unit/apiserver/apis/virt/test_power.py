@@ -318,3 +318,38 @@ def test_the_newest_attempt_is_the_one_with_the_current_number() -> None:
     assert power.newest_attempt({"status": {"attempts": entries[::-1]}}) == {"number": 3}
     assert power.newest_attempt({"status": {"attempt": 4, "attempts": entries}}) == {}
     assert power.newest_attempt({}) == {}
+
+
+_FAILED = {"result": "Failed", "nodeName": "node1", "generation": 2}
+
+
+def _edited(vm: dict[str, Any], generation: int | None, **metadata: Any) -> dict[str, Any]:
+    return {**vm, "metadata": {**({} if generation is None else {"generation": generation}), **metadata}}
+
+
+@pytest.mark.parametrize(
+    ("vm", "given_up", "by_its_spec"),
+    [
+        (_vm("Halted"), False, True),
+        (_vm("Manual"), False, True),
+        (_vm(a1="Succeeded"), False, True),
+        (_vm("Once", a1="Stopped"), False, True),
+        (_vm("Once", a1="Failed"), True, False),
+        (_vm(limit=0, a1="Failed"), True, False),
+        (_vm(a1="Failed"), False, False),
+        (_vm("Halted", a1="Failed"), False, True),
+        (_vm("Manual", attempt=1, a1="Failed"), True, False),
+        (_vm(attempt=1, a1="Failed", request=_request("Stop", 1)), False, False),
+        (_vm("Manual", attempt=1, a1="Failed", request=_request("Stop", 1, "Manual")), False, True),
+        (_vm("Always", attempt=1, a1="Succeeded", request=_request("Stop", 1, "Always")), False, False),
+        (_edited(_vm("Once", a1=_FAILED), 2), True, False),
+        (_edited(_vm("Manual", a1=_FAILED), 3), False, True),
+        (_edited(_vm("Manual", a1={**_FAILED, "generation": 1}), None), True, False),
+        (_edited(_vm("Once", a1="Failed"), 2, deletionTimestamp="2026-01-01T00:00:00Z"), False, False),
+        (_edited(_vm("Once", a1="Succeeded"), 2, deletionTimestamp="2026-01-01T00:00:00Z"), False, False),
+        ({"spec": {"runStrategy": "Manual"}}, False, True),
+    ],
+)
+def test_a_machine_that_is_off_has_given_up_or_is_as_its_spec_says(vm: dict[str, Any], given_up: bool, by_its_spec: bool) -> None:
+    decision = power.decide(vm)
+    assert (power.has_given_up(vm, decision), power.is_off_by_its_spec(vm, decision)) == (given_up, by_its_spec)

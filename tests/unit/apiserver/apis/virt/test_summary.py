@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import summary
+from apiserver.apis.virt import power, summary
 
 
 def a_vm(phase: str = "", *, ready: str = "", disks: str = "", **status: Any) -> dict[str, Any]:
@@ -106,3 +106,9 @@ def test_the_reason_is_one_bounded_line_and_nothing_for_who_is_ready() -> None:
     assert len(told) <= summary.MAX_REASON
     assert "\n" not in told
     assert "\x1b" not in told
+
+
+def test_a_machine_without_the_condition_ready_says_why_it_is_off() -> None:
+    off = a_vm("Stopped")
+    assert summary.reason({**off, "spec": {"runStrategy": "Halted"}}) == power.decide({"spec": {"runStrategy": "Halted"}}).message
+    assert summary.reason(a_vm("Pending")) is None
