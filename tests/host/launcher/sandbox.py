@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import compileall
 import copy
 import os
 import shlex
@@ -75,7 +74,8 @@ def install(target: Path) -> None:
     for path in Path(libvirt.__file__).parent.glob("libvirt*"):
         if path.is_file():
             shutil.copy(path, target)
-    compileall.compile_dir(target, quiet=2)
+    # By the Python that runs it, and beside the source: this process may keep its own bytecode elsewhere (PYTHONPYCACHEPREFIX).
+    subprocess.run([PYTHON, "-m", "compileall", "-qq", target], env={"PATH": os.environ["PATH"]}, check=True)
     subprocess.run(["chmod", "-R", "a+rX", target], check=True)
 
 

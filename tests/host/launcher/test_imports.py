@@ -142,7 +142,7 @@ def test_a_guest_starts_from_a_block_device_that_an_image_was_imported_into(star
     loop = subprocess.run(["losetup", "--find", "--show", backing], check=True, capture_output=True, text=True).stdout.strip()
     try:
         with serving(files) as url:
-            source = {"name": "c", "import": {"http": {"url": f"{url}/a.img.gz"}}}
+            source = {"name": "c", "import": {"format": "raw", "http": {"url": f"{url}/a.img.gz"}}}
             disk = {"name": "root", "type": "PersistentVolumeClaim", "source": source}
             machine = a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})
             pod = with_device(start(), loop)
