@@ -1,8 +1,9 @@
-"""Groups of tests that run beside each other (``--dist loadscope``): modules of the test cluster, and tests of this machine alone.
+"""Order and groups of tests that run in several processes (``--dist loadscope``).
 
-Tests on the cluster wait more than they compute, for kubelets above all, so that every process begins with modules of theirs. Those that
-have the cluster to themselves are one group: while one process runs them, the others could only wait, and run the tests that need no
-cluster. Within a group the order is that of the files, as without groups.
+A group is a module. The modules that need the cluster to themselves are one group, because they cannot run at the same time.
+
+Groups begin in this order: modules that share the cluster, the group that has it alone, and everything else. Tests on the cluster wait
+more than they compute, so the tests of this machine fill the time of the other processes. Small groups at the end keep all processes busy.
 """
 
 from __future__ import annotations
@@ -22,19 +23,14 @@ pytest_plugins = ["tests.selection", "tests.flakes"]
 
 _CLUSTER = "tests/cluster/"
 _ALONE = "the cluster alone"
-_FIRST = ("tests/host/launcher/", "tests/")
-"""Two of the groups of tests that need no cluster, by the beginnings of their names: while they run, the third process can begin with the
-cluster alone, because both others have ended what they had to do on it."""
-_LATER = ("tests/component/apiserver/", "tests/unit/apiserver/", "tests/component/", "tests/unit/")
-"""The others. Of several beginnings of a test's name the first one counts."""
+_COMPONENT = "tests/component/"
 
 
 def _group(nodeid: str) -> str:
-    """Return the group of a test; modules of the cluster that run side by side are a group each."""
+    """Return the group of a test: its module, or the one group of the modules that have the cluster to themselves."""
     module = nodeid.partition("::")[0]
-    if module.startswith(_CLUSTER):
-        return _ALONE if PurePosixPath(module).stem in turns.ALONE else module
-    return next(each for each in (*_LATER, *_FIRST) if module.startswith(each))
+    is_alone = module.startswith(_CLUSTER) and PurePosixPath(module).stem in turns.ALONE
+    return _ALONE if is_alone else module
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
@@ -45,10 +41,13 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no 
 
 
 def _turn(item: pytest.Item) -> int:
-    """Return which groups begin before the test's, of which modules that use the cluster side by side have none."""
+    """Return when a test's group begins: lower numbers first."""
     group = _group(item.nodeid)
-    order = (*_FIRST, _ALONE, *_LATER)
-    return order.index(group) + 1 if group in order else 0
+    if group == _ALONE:
+        return 1
+    if group.startswith(_CLUSTER):
+        return 0
+    return 3 if group.startswith(_COMPONENT) else 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
