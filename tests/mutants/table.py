@@ -84,18 +84,16 @@ MODULES: Final = (
         "controller/reconcilers/upgrades/test_workload_update_plan.py",
         "controller/reconcilers/upgrades/test_workload_update_memory.py",
     ),
-    _module(
-        "controller/reconcilers/virtual_machines/mounted_sources.py", "controller/reconcilers/virtual_machines/test_mounted_sources.py"
-    ),
+    _module("controller/reconcilers/pods/mounted_sources.py", "controller/reconcilers/pods/test_mounted_sources.py"),
     _module("controller/runtime/leaderelection.py", "controller/runtime/test_leaderelection.py"),
-    _module("controller/reconcilers/virtual_machines/sandboxes.py", "controller/reconcilers/virtual_machines/test_sandboxes.py"),
+    _module("controller/reconcilers/pods/sandboxes.py", "controller/reconcilers/pods/test_sandboxes.py"),
     _module(
         "controller/reconcilers/virtual_machines/virtual_machine_plan.py",
-        "controller/reconcilers/virtual_machines/test_networks.py",
-        "controller/reconcilers/virtual_machines/test_sandboxes.py",
+        "controller/reconcilers/pods/test_networks.py",
+        "controller/reconcilers/pods/test_sandboxes.py",
         "controller/reconcilers/virtual_machines/test_virtual_machine_plan_corners.py",
         "controller/reconcilers/virtual_machines/test_virtual_machine_plan.py",
-        "controller/reconcilers/virtual_machines/test_mounted_sources.py",
+        "controller/reconcilers/pods/test_mounted_sources.py",
     ),
     _module("handler/cpu/capabilities.py", "handler/cpu/test_capabilities.py"),
     _module("handler/identity/plan.py", "handler/identity/test_plan.py"),

@@ -33,6 +33,7 @@ from apiserver.apis.meta.objects import (
     without_condition,
 )
 from apiserver.apis.virt import chosen_cpu, evictions, migration_attempts, migration_policies, names, phases, power, release
+from apiserver.apis.virt.conditions import NETWORK_NOT_FOUND, NETWORK_NOT_USABLE, NOT_FOUND_OF
 from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, memory
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
@@ -48,7 +49,8 @@ from controller.reconcilers.migrations.migration_bounds import (
 from controller.reconcilers.migrations.migration_queue import Turn
 from controller.reconcilers.migrations.migration_retries import TARGET_SCHEDULED
 from controller.reconcilers.nodes.node_reports import Silence
-from controller.reconcilers.pods import absences, ownership, pod_state
+from controller.reconcilers.pods import absences, mounted_sources, networks, ownership, pod_state, sandboxes
+from controller.reconcilers.pods.kubelet_events import KubeletEvents
 from controller.reconcilers.settings import MigrationLimits, Settings
 
 HANDLER_SECONDS: Final = 3
@@ -68,10 +70,14 @@ QUEUED: Final = "Queued"
 """Reason of one that waits for its turn."""
 OVERDUE: Final = "Overdue"
 """Reason of one whose end nobody says, and whose place is another's."""
+GOES_ON: Final = "migration goes on"
+"""What follows once a kubelet can start the target."""
 SUCCEEDED: Final = "Succeeded"
 """The type of the condition that says whether the migration did."""
 _BY_STOP: Final = frozenset({"NotRunning", "SourceChanged", "SourcePodEnded"})
 """Reasons of a Migration that ended with the run of its guest."""
+_OF_KUBELET: Final = frozenset({*NOT_FOUND_OF.values(), NETWORK_NOT_FOUND, NETWORK_NOT_USABLE, pod_state.CREATING})
+"""Reasons of one that waits for its kubelet to make the target's volumes and networks."""
 _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
 
 
@@ -102,6 +108,10 @@ class Observed:
     """There is no ``target``, and it was not seen to end: its containers may run for so many seconds more."""
     silence: Silence = field(default_factory=Silence)
     """Silence of such a target's node."""
+    kubelet: KubeletEvents = field(default_factory=KubeletEvents)
+    """Events of the target's kubelet, while the target has a node and does not run."""
+    networks: networks.Found = field(default_factory=networks.Found)
+    """Networks that the machine names, likewise."""
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
@@ -294,11 +304,39 @@ def _schedule(seen: Observed) -> tuple[Action, ...]:
 def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
     found = pod_state.obstacle(target)
     if found is None:
-        return ()
+        return _report_kubelet(seen, target)
     told = [f"pod {name_of(target)}: {found[1]}"]
     if pod_state.is_unschedulable(target):
         told += unschedulable.reasons(seen.migration, seen.vm, target, seen.strangers)
     return _report(seen, phases.SCHEDULING, found[0], "; ".join(told))
+
+
+def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
+    """Say what keeps the kubelet from starting the target, by the rules for the pod of a start; look again while it waits."""
+    waited = mounted_sources.waiting_seconds(target, seen.now)
+    if waited is None or seen.vm is None:
+        return _forget_kubelet(seen, target)
+    node, mounts = pod_state.node_of(target), seen.kubelet.mounts
+    told = (
+        networks.fault(seen.networks, GOES_ON)
+        or sandboxes.fault(seen.networks.definitions, node, seen.kubelet.sandboxes, mounts, GOES_ON)
+        or mounted_sources.fault(seen.vm, mounts, GOES_ON)
+    )
+    again = min(max(waited, mounted_sources.REQUEUE_SECONDS[0]), mounted_sources.REQUEUE_SECONDS[1])
+    if told is None and waited >= pod_state.SLOW_SECONDS:
+        told = pod_state.CREATING, pod_state.slow_words(target)
+    if told is None:
+        return (Requeue(again),)
+    return (*_report(seen, phases.SCHEDULING, told[0], f"pod {name_of(target)}: {told[1]}"), Requeue(again))
+
+
+def _forget_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
+    """Take back what the kubelet said, once the target has its volumes and networks."""
+    known = condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    if known.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
+        return ()
+    message = f"pod {name_of(target)} has its volumes and networks; its container is being made"
+    return (WriteStatus({**_without_obstacle(seen), "message": message}),)
 
 
 def _await_target(seen: Observed) -> tuple[Action, ...]:

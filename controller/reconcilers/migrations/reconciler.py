@@ -24,8 +24,9 @@ from controller.reconcilers.migrations.migration_queue import Turn, waits
 from controller.reconcilers.migrations.migration_turns import MigrationTurns
 from controller.reconcilers.nodes import emptied_nodes
 from controller.reconcilers.nodes.node_reports import NodeReports, strangers
-from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.pods import kubelet_events, networks, ownership, pod_state, sandboxes
 from controller.reconcilers.pods.absences import Absences
+from controller.reconcilers.pods.kubelet_events import KubeletEvents
 from controller.reconcilers.pods.ownership import Reference
 from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.runtime.clock import Clock
@@ -167,19 +168,26 @@ class Migrations:
         lingers = self._targets.left(migration, target.uid, launcher_pod.grace_seconds(vm or {})) if is_absent else 0.0
         if target_node in silence.of_kubelet:
             self._targets.hold(migration)
+        now = self._clock.now()
+        events, named = KubeletEvents(), networks.Found()
+        if vm is not None and found is not None and phases.phase_of(migration) == phases.SCHEDULING:
+            events = await kubelet_events.gather(self._client, vm, found, now)
+            named = await networks.gather(self._client, vm) if sandboxes.is_to_read(vm, found, now) else named
         return planning.Observed(
             migration=migration,
             vm=vm,
             source=pod,
             target=found,
             claims=claims_for(vm, self._informers.claims) if vm is not None else {},
-            now=self._clock.now(),
+            now=now,
             settings=self._settings,
             source_labels=await self._labels_of_node(pod) if turn.may_begin and planning.relies_on_node(migration, vm, pod) else {},
             limits=self._limits,
             strangers=strangers(self._informers.leases),
             lingers=lingers,
             silence=silence,
+            kubelet=events,
+            networks=named,
         )
 
     def _note_last(self, machine: NamespacedName, pod: Object) -> None:

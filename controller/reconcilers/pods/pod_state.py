@@ -21,6 +21,10 @@ MIGRATED: Final = "migrated:"
 """virt-launcher's first word when the guest went on in another pod."""
 LACKED_DEVICES: Final = "UnexpectedAdmissionError"
 """Reason of a pod that a kubelet could not admit just then, mostly for want of a device plugin (``pkg/kubelet/cm/devicemanager``)."""
+CREATING: Final = "ContainerCreating"
+"""Reason of what waits for a pod that has a node, as the kubelet says it."""
+SLOW_SECONDS: Final = 60.0
+"""From when on a pod that has a node and no running container is worth a word."""
 _RESULTS: Final = {
     "shutdown": power.RESULT_SUCCEEDED,
     "shutdown-requested": power.RESULT_STOPPED,
@@ -139,6 +143,12 @@ def obstacle(pod: Object) -> tuple[str, str] | None:
             # A registry's answer is part of it, and users choose registries.
             return word(waiting["reason"], "Waiting"), _one_line(waiting.get("message") or f"container {each.get('name')} is waiting")
     return None
+
+
+def slow_words(pod: Object) -> str:
+    """Return the words for a pod that has had a node for :data:`SLOW_SECONDS` and does not run: only Events of it say why."""
+    name = name_of(pod)
+    return f"node {node_of(pod)} has not got the volumes, the network or the image of pod {name} ready yet: kubectl describe pod {name}"
 
 
 def has_volumes(pod: Object) -> bool:

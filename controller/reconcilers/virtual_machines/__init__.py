@@ -2,7 +2,7 @@
 
 ``virtual_machine_plan`` has the rules, in order, and is to be read first, with ``observed``, all that it is given. ``reconciler`` is the
 loop around it, and ``gathering`` fills ``observed``. The other modules are parts of the decision, each for itself: starts (``attempts``,
-``endings``), what is missing or refused (``mounted_sources``, ``networks``, ``sandboxes``), pods that the cluster ends or says nothing of
+``endings``), pods that the cluster ends or says nothing of
 (``disruptions``, ``silent_nodes``, ``absences``), and what the status says of migrations, upgrades and the rest (``migration_record``,
 ``outdated``, ``statuses``); ``validation`` keeps machines away that cannot be understood. Whether a machine should be on is not decided
 here: :mod:`apiserver.apis.virt.power`.

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Final
 
-from apiserver.apis.core.resources import EVENTS, PODS
+from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import chosen_cpu, names, phases, power
+from apiserver.apis.virt import attachments, chosen_cpu, names, phases, power
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.indexes import Informers, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.nodes.node_reports import NodeReports, strangers
-from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.pods import kubelet_events, networks, ownership, pod_state
 from controller.reconcilers.pods.absences import Absences
+from controller.reconcilers.pods.kubelet_events import KubeletEvents
 from controller.reconcilers.pods.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
-from controller.reconcilers.virtual_machines import attempts, mounted_sources, networks, sandboxes, validation
+from controller.reconcilers.virtual_machines import attempts, validation
 from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import AbsentTarget, Observed
@@ -88,6 +88,8 @@ class Gathering:
                 self._targets.hold(each)
         now = self._clock.now()
         rivals = self._rivals(vm)
+        starting = _starting_pod(vm, pods)
+        events = KubeletEvents() if starting is None else await kubelet_events.gather(self._client, vm, starting, now)
         return Observed(
             vm=vm,
             pods=pods,
@@ -104,10 +106,10 @@ class Gathering:
             namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
             claims_in_use=disk_claims.claims_in_use(vm, rivals),
             servers_in_use=disk_claims.servers_in_use(vm, rivals),
-            files_in_use=self._files_in_use(vm, _starting_pod(vm, pods)),
-            networks=await networks.gather(self._client, vm) if networks.is_to_read(vm) else networks.Found(),
-            mount_events=await self._mount_events(vm, pods, now),
-            sandbox_events=await self._sandbox_events(vm, pods, now),
+            files_in_use=self._files_in_use(vm, starting),
+            networks=await networks.gather(self._client, vm) if reads_networks(vm) else networks.Found(),
+            mount_events=events.mounts,
+            sandbox_events=events.sandboxes,
             strangers=strangers(self._informers.leases),
             nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),
         )
@@ -119,26 +121,6 @@ class Gathering:
         except errors.NotFound:
             return vm
         return validation.as_far_as_sound(found) if uid_of(found) == uid_of(vm) else vm
-
-    async def _mount_events(self, vm: Object, pods: tuple[Object, ...], now: datetime) -> tuple[Object, ...]:
-        """Return what the kubelet says of the volumes of the machine's own pod, while that has a node and does not run."""
-        pod = _starting_pod(vm, pods)
-        if pod is None or not mounted_sources.is_to_read(vm, pod, now):
-            return ()
-        found = map(mounted_sources.trim_event, await self._events(pod, mounted_sources.FAILED_MOUNT))
-        return tuple(each for each in found if mounted_sources.is_of_now(each, now))
-
-    async def _sandbox_events(self, vm: Object, pods: tuple[Object, ...], now: datetime) -> tuple[Object, ...]:
-        """Return what the kubelet says of the networks of the machine's own pod, likewise."""
-        pod = _starting_pod(vm, pods)
-        if pod is None or not sandboxes.is_to_read(vm, pod, now):
-            return ()
-        found = map(sandboxes.trim_event, await self._events(pod, sandboxes.FAILED_SANDBOX))
-        return tuple(each for each in found if mounted_sources.is_of_now(each, now))
-
-    async def _events(self, pod: Object, reason: str) -> tuple[Object, ...]:
-        selector = f"involvedObject.uid={uid_of(pod)},reason={reason}"
-        return await self._client.page(EVENTS, namespace_of(pod), field_selector=selector, limit=mounted_sources.MAX_EVENTS)
 
     def _rivals(self, vm: Object) -> tuple[Object, ...]:
         """Return the machines in the way of a start: those that go before it; and of a guest, once there is a pod: those with a guest.
@@ -225,6 +207,11 @@ class Gathering:
             lingers = self._targets.left(each, target.uid, launcher_pod.grace_seconds(vm))
             found.append(AbsentTarget(name_of(each), target.name, node, lingers))
         return tuple(found)
+
+
+def reads_networks(vm: Object) -> bool:
+    """Return whether a network that is missing keeps the machine from starting now."""
+    return bool(attachments.of(vm)) and (phases.phase_of(vm) == phases.SCHEDULING if attempts.is_open(vm) else power.decide(vm).on)
 
 
 def _starting_pod(vm: Object, pods: tuple[Object, ...]) -> Object | None:

@@ -9,9 +9,8 @@ from datetime import datetime
 from apiserver.apis.meta.objects import Object
 from controller.reconcilers.disk_claims import InUse
 from controller.reconcilers.nodes.node_reports import Silence
-from controller.reconcilers.pods import ownership
+from controller.reconcilers.pods import networks, ownership
 from controller.reconcilers.settings import Settings
-from controller.reconcilers.virtual_machines import networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +57,11 @@ class Observed:
     files_in_use: tuple[str, ...] = ()
     """Files of the pod's node that this machine needs and another one uses now, each with the words for that one."""
     mount_events: tuple[Object, ...] = ()
-    """Events of its pod's kubelet about volumes that it cannot mount (:mod:`controller.reconcilers.virtual_machines.mounted_sources`)."""
+    """Events of its pod's kubelet about volumes that it cannot mount (:mod:`controller.reconcilers.pods.mounted_sources`)."""
     networks: networks.Found = field(default_factory=networks.Found)
     """Networks that the machine names, while it starts."""
     sandbox_events: tuple[Object, ...] = ()
-    """Events of its pod's kubelet about networks that it cannot make (:mod:`controller.reconcilers.virtual_machines.sandboxes`)."""
+    """Events of its pod's kubelet about networks that it cannot make (:mod:`controller.reconcilers.pods.sandboxes`)."""
     strangers: Mapping[str, str] = field(default_factory=dict)
     """Nodes whose virt-handlers speak another contract (:mod:`apiserver.apis.virt.contract`), and the words for each."""
     nodes: tuple[Object, ...] = ()

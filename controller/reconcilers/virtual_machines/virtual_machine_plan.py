@@ -51,15 +51,12 @@ from controller.reconcilers.actions import (
 )
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.nodes import baseline_cpu
-from controller.reconcilers.pods import absences, ownership, pod_state
+from controller.reconcilers.pods import absences, mounted_sources, networks, ownership, pod_state, sandboxes
 from controller.reconcilers.virtual_machines import (
     attempts,
     disruptions,
     migration_record,
-    mounted_sources,
-    networks,
     outdated,
-    sandboxes,
     silent_nodes,
     statuses,
 )
@@ -73,8 +70,6 @@ MAX_STRANGERS: Final = 3
 """Nodes whose virt-handlers speak another contract, that are named."""
 _NOT_OF_AN_END: Final = power.OFF_REASONS | {*silent_nodes.REASONS, summary.BACK_OFF, absences.TARGET_MAY_RUN}
 """Reasons of Ready=False that do not tell how an attempt ended: another judgement of the same machine takes their place."""
-SLOW_SECONDS: Final = 60.0
-"""From when on a pod that has a node and no running container is worth a word."""
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
@@ -330,7 +325,8 @@ def _report_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if not conditions.waits_for_source(seen.vm) or not pod_state.has_volumes(pod):
         return ()
     message = f"pod {name_of(pod)} has its volumes; its container is being made"
-    return (*statuses.write(seen, _without_lack(seen, pod, statuses.ready(seen, "False", "PodNotRunning", message))), Requeue(SLOW_SECONDS))
+    status = _without_lack(seen, pod, statuses.ready(seen, "False", "PodNotRunning", message))
+    return (*statuses.write(seen, status), Requeue(pod_state.SLOW_SECONDS))
 
 
 def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -373,13 +369,11 @@ def _report_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if conditions.waits_for_network(seen.vm):
         message = f"pod {name_of(pod)} has its networks; its container is being made"
         return (*statuses.write(seen, _without_network_lack(seen, message)), Requeue(seen.settings.times.networks))
-    left = (times.parse(bound_at) - seen.now).total_seconds() + SLOW_SECONDS
+    left = (times.parse(bound_at) - seen.now).total_seconds() + pod_state.SLOW_SECONDS
     if left > 0:
-        most = seen.settings.times.networks if attachments.of(seen.vm) else SLOW_SECONDS
+        most = seen.settings.times.networks if attachments.of(seen.vm) else pod_state.SLOW_SECONDS
         return (Requeue(min(max(left, MIN_REQUEUE_SECONDS), most)),)
-    pod_name, node = name_of(pod), pod_state.node_of(pod)
-    message = f"node {node} has not got the volumes, the network or the image of pod {pod_name} ready yet: kubectl describe pod {pod_name}"
-    return statuses.report(seen, "False", "ContainerCreating", message, warn=True)
+    return statuses.report(seen, "False", pod_state.CREATING, pod_state.slow_words(pod), warn=True)
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:

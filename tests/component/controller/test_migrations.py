@@ -16,7 +16,7 @@ from apiserver.apis.meta.objects import name_of, uid_of
 from apiserver.apis.virt import migration_attempts, names
 from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.settings import Times
-from tests.component.controller.test_controller import MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
+from tests.component.controller.test_controller import EVENTS, MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI, Key
 
 
@@ -177,6 +177,34 @@ async def test_the_oldest_goes_when_another_one_is_over(api: FakeAPI, cluster: C
 
 
 @pytest.mark.parametrize("requeueing", [Times(back_off=(1, 1))])
+async def test_a_secret_that_the_targets_kubelet_misses_is_told_with_its_field(api: FakeAPI, cluster: Cluster) -> None:
+    await cluster.running()
+    disk = {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "user"}}}
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["spec"]["domain"].update(devices={"disks": [disk]}))
+    await api.put(MIGRATIONS, a_migration("move"))
+    await phase_is(cluster, "move", "Scheduling")
+    target = api.get(PODS, "ns", api.get(MIGRATIONS, "ns", "move")["status"]["targetPod"])
+    said = {
+        "metadata": {"name": "of-the-kubelet", "namespace": "ns"},
+        "involvedObject": {"uid": uid_of(target)},
+        "reason": "FailedMount",
+        "message": 'MountVolume.SetUp failed for volume "disk-0" : secret "user" not found',
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }
+    await api.put(EVENTS, said)
+
+    def bind(obj: dict[str, Any]) -> None:
+        obj["spec"]["nodeName"] = "node2"
+        since = times.to_rfc3339(datetime.now(UTC) - timedelta(seconds=5))
+        bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
+        obj["status"] = {"phase": "Pending", "conditions": [bound]}
+
+    await api.edit(PODS, "ns", name_of(target), bind)
+    words = "spec.domain.devices.disks[0].source.userDataSecretRef: Secret user not found"
+    await cluster.until(lambda: words in api.get(MIGRATIONS, "ns", "move")["status"]["message"], "what the target's pod waits for")
+    await cluster.until(lambda: "SecretNotFound" in cluster.events(), "event")
+
+
 async def test_a_migration_whose_connection_broke_is_tried_again_in_another_pod(api: FakeAPI, cluster: Cluster) -> None:
     source = await cluster.running()
     await api.put(MIGRATIONS, a_migration("move"))

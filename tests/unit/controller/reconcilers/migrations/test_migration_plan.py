@@ -26,7 +26,8 @@ from controller.reconcilers.migrations.migration_plan import (
     plan,
     relies_on_node,
 )
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import mounted_sources, networks, pod_state, sandboxes
+from controller.reconcilers.pods.kubelet_events import KubeletEvents
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
@@ -169,6 +170,79 @@ def test_the_source_is_asked_for_its_labels_where_they_count(phase: str, source:
     vm["spec"]["domain"]["cpu"] = {"model": model}
     assert relies_on_node(a_migration(phase=phase), vm, source) is relies
     assert not relies_on_node(a_migration(phase=phase), None, source)
+
+
+A_SECRET = {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "user"}}}
+
+
+def kubelet_says(words: str, reason: str) -> KubeletEvents:
+    event = {"message": words, "lastTimestamp": "2026-01-01T00:00:30Z"}
+    if reason == mounted_sources.FAILED_MOUNT:
+        return KubeletEvents(mounts=(mounted_sources.trim_event(event),))
+    return KubeletEvents(sandboxes=(sandboxes.trim_event(event),))
+
+
+@pytest.mark.parametrize(
+    ("said", "named", "reason", "message"),
+    [
+        (
+            kubelet_says('MountVolume.SetUp failed for volume "disk-0" : secret "user" not found', "FailedMount"),
+            networks.Found(),
+            "SecretNotFound",
+            "spec.domain.devices.disks[0].source.userDataSecretRef: Secret user not found; as the kubelet last found it: it looks again at "
+            "least every two minutes, and the migration goes on when that is there",
+        ),
+        (
+            kubelet_says('error adding container to network "lan": no such bridge', "FailedCreatePodSandBox"),
+            networks.Found(definitions=(networks.Definition("default/lan", "lan"),)),
+            "NetworkNotUsable",
+            "Events of the pod say: node node2 cannot join the pod to network default/lan: no such bridge; the node tries again, and the "
+            "migration goes on when that is mended",
+        ),
+        (
+            KubeletEvents(),
+            networks.Found(missing=("default/lan",)),
+            "NetworkNotFound",
+            "NetworkAttachmentDefinition not found: default/lan; the migration goes on when it exists",
+        ),
+        (
+            KubeletEvents(),
+            networks.Found(),
+            "ContainerCreating",
+            f"node node2 has not got the volumes, the network or the image of pod {TARGET} ready yet: kubectl describe pod {TARGET}",
+        ),
+    ],
+    ids=["Secret", "sandbox", "network", "slow"],
+)
+def test_what_keeps_a_kubelet_from_starting_the_target_is_told_until_it_is_there(
+    said: KubeletEvents, named: networks.Found, reason: str, message: str
+) -> None:
+    vm = a_running_vm()
+    vm["spec"]["domain"]["devices"] = {"disks": [A_SECRET]}
+    migration = a_migration(phase="Scheduling", **SIDES, startTime="2026-01-01T00:00:00Z")
+    actions = plan(seen(migration, vm=vm, target=a_target(phase="Pending"), kubelet=said, networks=named))
+    assert outcome(actions) == ("Scheduling", f"pod {TARGET}: {message}")
+    status = next(each.status for each in actions if isinstance(each, WriteStatus))
+    assert status["conditions"][0]["reason"] == reason
+    assert Emit("Warning", reason, f"pod {TARGET}: {message}") in actions
+    assert Requeue(30.0) in actions
+    waiting = {**migration, "status": status}
+    again = plan(seen(waiting, vm=vm, target=a_target(phase="Pending"), kubelet=said, networks=named))
+    assert set(kinds(again)) == {"Requeue"}
+    mounted = a_target(phase="Pending")
+    mounted["status"]["conditions"].append({"type": "PodReadyToStartContainers", "status": "True"})
+    after = plan(seen(waiting, vm=vm, target=mounted))
+    assert outcome(after)[1] == f"pod {TARGET} has its volumes and networks; its container is being made"
+    status = next(each.status for each in after if isinstance(each, WriteStatus))
+    assert status["conditions"] == []
+    assert set(kinds(plan(seen({**migration, "status": status}, vm=vm, target=mounted)))) == {"Requeue"}
+
+
+def test_a_target_that_waits_for_its_kubelet_is_looked_at_again_more_and_more_seldom() -> None:
+    target = a_target(phase="Pending", bound_at="2026-01-01T00:00:50Z")
+    migration = a_migration(phase="Scheduling", **SIDES, startTime="2026-01-01T00:00:50Z")
+    assert plan(seen(migration, target=target))[0] == Requeue(10.0)
+    assert plan(seen(migration, target=a_target(phase="Pending", bound_at="2026-01-01T00:01:00Z")))[0] == Requeue(2.0)
 
 
 def test_a_target_with_kvm_that_no_node_takes_is_told_of_with_what_the_guest_relies_on() -> None:

@@ -35,9 +35,7 @@ SAME_TIME: Final = timedelta(minutes=6)
 """Events that are so much older than the newest one are of what was mended: the kubelet repeats each at least every five minutes."""
 AHEAD: Final = timedelta(minutes=1)
 """Events that say they are of a later time than this from now on are left out: they would hide what the kubelet says until then."""
-LOOKS_AGAIN: Final = (
-    "as the kubelet last found it: it looks again at least every two minutes, and the virtual machine starts when that is there"
-)
+LOOKS_AGAIN: Final = "as the kubelet last found it: it looks again at least every two minutes, and the {what} when that is there"
 """Words in place of when the kubelet found it: the time itself would be a write for each look of each machine that waits."""
 
 _VOLUME: Final = re.compile(r'for volume "([^"]{1,63})" : (.*)', re.DOTALL)
@@ -134,19 +132,20 @@ def is_of_now(event: Object, now: datetime) -> bool:
     return time_of(event) <= now + AHEAD
 
 
-def fault(vm: Object, events: Sequence[Object]) -> tuple[str, str] | None:
+def fault(vm: Object, events: Sequence[Object], follows: str = "virtual machine starts") -> tuple[str, str] | None:
     """Return (reason, message) of what the kubelet does not find, or None.
 
     Args:
         vm: the machine.
         events: of its pod, as :func:`trim_event` returns them.
+        follows: begins once the pod has its volumes.
     """
     sources = of(vm)
     told = dict.fromkeys(each for event in _newest(events) for each in _faults_of(sources, str(event["message"])))
     if not told:
         return None
     said = "; ".join(text for _, text in list(told)[:MAX_TOLD])
-    message = one_line(f"{said}; {LOOKS_AGAIN}", pod_state.MAX_MESSAGE)
+    message = one_line(f"{said}; {LOOKS_AGAIN.format(what=follows)}", pod_state.MAX_MESSAGE)
     return next(iter(told))[0], message
 
 

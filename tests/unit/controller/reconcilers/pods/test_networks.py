@@ -11,9 +11,10 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition
 from apiserver.client.rest import Client
 from controller.reconcilers.actions import CreatePod, Emit, Requeue, WriteStatus
+from controller.reconcilers.pods import networks
+from controller.reconcilers.pods.networks import Definition, Found
 from controller.reconcilers.settings import Settings, Times
-from controller.reconcilers.virtual_machines import networks
-from controller.reconcilers.virtual_machines.networks import Definition, Found
+from controller.reconcilers.virtual_machines.gathering import reads_networks
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.fakes.kubeapi import FakeAPI
@@ -102,7 +103,7 @@ def test_while_a_pod_with_networks_is_made_they_are_looked_for_again() -> None:
     ids=["to start", "without networks", "off", "starting", "running"],
 )
 def test_networks_are_asked_for_while_a_machine_starts(vm: dict[str, Any], *, looks: bool) -> None:
-    assert networks.is_to_read(vm) == looks
+    assert reads_networks(vm) == looks
 
 
 def test_a_network_that_no_node_can_make_is_told_before_there_is_a_pod_and_while_it_is_made() -> None:

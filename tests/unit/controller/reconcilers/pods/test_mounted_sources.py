@@ -9,9 +9,9 @@ from apiserver.apis.meta.objects import condition, name_of
 from controller.reconcilers.actions import Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
+from controller.reconcilers.pods import mounted_sources
+from controller.reconcilers.pods.mounted_sources import fault, of, trim_event
 from controller.reconcilers.settings import Settings
-from controller.reconcilers.virtual_machines import mounted_sources
-from controller.reconcilers.virtual_machines.mounted_sources import fault, of, trim_event
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
@@ -23,7 +23,7 @@ SPEC = {key: value for key, value in FIRST_BOOT["spec"].items() if key in ("doma
 USER = "spec.domain.devices.disks[0].source.userDataSecretRef"
 NET = "spec.domain.devices.disks[0].source.networkDataSecretRef"
 KEYS = "spec.accessCredentials[0].sshPublicKey.source.secret.secretName"
-ENDING = f"; {mounted_sources.LOOKS_AGAIN}"
+ENDING = f"; {mounted_sources.LOOKS_AGAIN.format(what='virtual machine starts')}"
 
 
 def an_event(volume: str, words: str, last: str = "2026-01-01T00:10:00Z") -> dict[str, Any]:

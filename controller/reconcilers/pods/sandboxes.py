@@ -15,15 +15,14 @@ from typing import Final
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import attachments, conditions
-from controller.reconcilers.pods import pod_state
-from controller.reconcilers.virtual_machines import mounted_sources
-from controller.reconcilers.virtual_machines.networks import Definition
+from controller.reconcilers.pods import mounted_sources, pod_state
+from controller.reconcilers.pods.networks import Definition
 
 FAILED_SANDBOX: Final = "FailedCreatePodSandBox"
 """Reason of the kubelet's Events."""
 MAX_TEXT: Final = 2048
 """Characters of an Event that are read: what one plugin says stands behind what those above it say."""
-LOOKS_AGAIN: Final = "the node tries again, and the virtual machine starts when that is mended"
+LOOKS_AGAIN: Final = "the node tries again, and the {what} when that is mended"
 
 _OF_NETWORK: Final = re.compile(r'error adding container to network "([^"]{1,253})": (.*)', re.DOTALL)
 """As Multus says it, with the name in the network's configuration."""
@@ -44,7 +43,13 @@ def trim_event(event: Object) -> Object:
     return {**mounted_sources.trim_event(event), "message": str(event.get("message") or "")[:MAX_TEXT]}
 
 
-def fault(definitions: Sequence[Definition], node: str, events: Sequence[Object], mounts: Sequence[Object]) -> tuple[str, str] | None:
+def fault(
+    definitions: Sequence[Definition],
+    node: str,
+    events: Sequence[Object],
+    mounts: Sequence[Object],
+    follows: str = "virtual machine starts",
+) -> tuple[str, str] | None:
     """Return (reason, message) of what the newest Event tells of the pod's networks, or None.
 
     Args:
@@ -52,6 +57,7 @@ def fault(definitions: Sequence[Definition], node: str, events: Sequence[Object]
         node: of the pod.
         events: of the pod, as :func:`trim_event` returns them.
         mounts: Events of its volumes; a kubelet that has written one since is not at the networks yet, or any more.
+        follows: begins once the pod has its networks.
     """
     newest = max(reversed(events), key=mounted_sources.time_of, default=None)
     if newest is None or any(mounted_sources.time_of(each) > mounted_sources.time_of(newest) for each in mounts):
@@ -64,6 +70,5 @@ def fault(definitions: Sequence[Definition], node: str, events: Sequence[Object]
     named = named or [each.network for each in definitions if each.network.partition("/")[2] in re.findall(r"[a-z0-9-]+", said)]
     what = f"network {', '.join(dict.fromkeys(named))}" if named else "a network"
     said = _OF_ONE_TRY.sub("…", one_line(said, pod_state.MAX_MESSAGE // 2))
-    return conditions.NETWORK_NOT_USABLE, one_line(
-        f"Events of the pod say: node {node} cannot join the pod to {what}: {said}; {LOOKS_AGAIN}", pod_state.MAX_MESSAGE
-    )
+    text = f"Events of the pod say: node {node} cannot join the pod to {what}: {said}; {LOOKS_AGAIN.format(what=follows)}"
+    return conditions.NETWORK_NOT_USABLE, one_line(text, pod_state.MAX_MESSAGE)

@@ -9,17 +9,17 @@ import pytest
 
 from apiserver.apis.meta.objects import condition
 from controller.reconcilers.actions import Emit, Requeue, WriteStatus
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import pod_state, sandboxes
+from controller.reconcilers.pods.networks import Definition, Found
+from controller.reconcilers.pods.sandboxes import fault, is_to_read, trim_event
 from controller.reconcilers.settings import Settings, Times
-from controller.reconcilers.virtual_machines import sandboxes
-from controller.reconcilers.virtual_machines.networks import Definition, Found
 from controller.reconcilers.virtual_machines.observed import Observed
-from controller.reconcilers.virtual_machines.sandboxes import fault, is_to_read, trim_event
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
-from tests.unit.controller.reconcilers.virtual_machines.test_networks import DOMAIN, pending
+from tests.unit.controller.reconcilers.pods.test_networks import DOMAIN, pending
 
 BOUND = datetime(2026, 1, 1, tzinfo=UTC)
+LOOKS_AGAIN = sandboxes.LOOKS_AGAIN.format(what="virtual machine starts")
 LATER = "2026-01-01T00:10:00Z"
 DEFINITIONS = (Definition("default/lan", "lan"), Definition("default/wan", "outside"))
 SANDBOX = "c3" * 32
@@ -46,7 +46,7 @@ def told(*events: dict[str, Any], mounts: tuple[dict[str, Any], ...] = ()) -> st
         return ""
     assert found[0] == "NetworkNotUsable"
     assert found[1].endswith("; the node tries again, and the virtual machine starts when that is mended")
-    return found[1].removesuffix(f"; {sandboxes.LOOKS_AGAIN}")
+    return found[1].removesuffix(f"; {LOOKS_AGAIN}")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_is_said_is_bounded() -> None:
     found = fault(DEFINITIONS, "node1", (an_event(of_network("lan", "x" * 5000)),), ())
     assert found is not None
     assert len(found[1]) <= pod_state.MAX_MESSAGE
-    assert found[1].endswith(sandboxes.LOOKS_AGAIN)
+    assert found[1].endswith(LOOKS_AGAIN)
 
 
 def test_the_newest_event_counts_and_of_equally_old_ones_the_last() -> None:

@@ -14,10 +14,9 @@ from typing import Final
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import attachments, conditions, phases, power
+from apiserver.apis.virt import attachments, conditions
 from apiserver.client.rest import Client
 from controller.reconcilers.pods import pod_state
-from controller.reconcilers.virtual_machines import attempts
 
 MAX_CONFIGURATION: Final = 64 << 10
 """Characters of a configuration that is judged here; what is longer, the nodes' plugins judge alone."""
@@ -43,11 +42,6 @@ class Found:
     """Networks, as namespace/name, of which there is no NetworkAttachmentDefinition."""
     definitions: tuple[Definition, ...] = ()
     """The others, as far as they may be read."""
-
-
-def is_to_read(vm: Object) -> bool:
-    """Return whether a network that is missing keeps the machine from starting now."""
-    return bool(attachments.of(vm)) and (phases.phase_of(vm) == phases.SCHEDULING if attempts.is_open(vm) else power.decide(vm).on)
 
 
 async def gather(client: Client, vm: Object) -> Found:
@@ -100,12 +94,17 @@ def _problem(fields: Mapping[str, object]) -> str:
     )
 
 
-def fault(found: Found) -> tuple[str, str] | None:
-    """Return (reason, message) of what keeps any node from making the networks, or None."""
+def fault(found: Found, follows: str = "virtual machine starts") -> tuple[str, str] | None:
+    """Return (reason, message) of what keeps any node from making the networks, or None.
+
+    Args:
+        found: networks that the machine names.
+        follows: begins once nothing of this is wrong.
+    """
     if found.missing:
-        text = f"NetworkAttachmentDefinition not found: {', '.join(found.missing)}; the virtual machine starts when it exists"
+        text = f"NetworkAttachmentDefinition not found: {', '.join(found.missing)}; the {follows} when it exists"
         return conditions.NETWORK_NOT_FOUND, one_line(text, pod_state.MAX_MESSAGE)
     if broken := [f"{each.network}: {each.problem}" for each in found.definitions if each.problem]:
-        text = f"NetworkAttachmentDefinition {'; '.join(broken)}; the virtual machine starts when that is mended"
+        text = f"NetworkAttachmentDefinition {'; '.join(broken)}; the {follows} when that is mended"
         return conditions.NETWORK_NOT_USABLE, one_line(text, pod_state.MAX_MESSAGE)
     return None
