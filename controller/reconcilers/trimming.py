@@ -90,9 +90,11 @@ def trim_pod(pod: Object) -> Object:
 
 def _trim_pod_metadata(metadata: Object) -> Object:
     labels, owner = metadata.get("labels") or {}, controller_of({"metadata": metadata})
+    made_from = (metadata.get("annotations") or {}).get(names.SPEC_ANNOTATION)
     return {
         **{key: metadata[key] for key in _OF_POD_METADATA if key in metadata},
         "labels": {key: labels[key] for key in names.POD_LABELS if key in labels},
+        **({"annotations": {names.SPEC_ANNOTATION: made_from[:MAX_NAME]}} if isinstance(made_from, str) else {}),
         "ownerReferences": [_cut(owner, _OF_OWNER, MAX_NAME)] if owner is not None else [],
     }
 

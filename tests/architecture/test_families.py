@@ -52,6 +52,7 @@ SHARED = {
         "host_disks",
         "launcher",
         "launcher_pod",
+        "made_from",
         "needs",
         "network_disks",
         "plugin_disks",

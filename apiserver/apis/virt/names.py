@@ -24,6 +24,8 @@ POD_LABELS: Final = (COMPONENT_LABEL, VM_NAME_LABEL, CREATED_BY_LABEL, MIGRATION
 WORKLOAD_UPDATE_LABEL: Final = "kubevirt.io/workload-update"
 """On a Migration that virt-controller made because of an upgrade of the chart: ten characters that stand for virt-launcher's image."""
 ATTEMPT_ANNOTATION: Final = "kubevirt.io/attempt"
+SPEC_ANNOTATION: Final = "kubevirt.io/spec-hash"
+"""On a launcher pod: a hash of the fields of the machine's spec that the pod and its domain are made from."""
 GUEST_RUNNING_GATE: Final = "kubevirt.io/guest-running"
 """Type of a launcher pod's condition, and of the readiness gate that waits for it: the machine's guest runs in this very pod."""
 

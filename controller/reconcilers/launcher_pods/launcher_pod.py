@@ -28,6 +28,7 @@ from controller.reconcilers.launcher_pods import (
     interfaces,
     io_threads,
     launcher,
+    made_from,
     memory,
     redirected_devices,
     sound,
@@ -128,6 +129,7 @@ def _pod(
             "labels": {**users, **own, **labels},
             "annotations": {
                 names.ATTEMPT_ANNOTATION: str(attempt),
+                names.SPEC_ANNOTATION: made_from.spec_hash(vm),
                 "kubectl.kubernetes.io/default-container": names.CONTAINER,
                 **downward_api.notes(vm),
                 **attachments.pod_annotations(vm),

@@ -65,8 +65,9 @@ def objection(found: Object, wanted: Object, vm: Object) -> str:
     for label in names.POD_LABELS:
         if labels_of(found).get(label) != labels_of(wanted).get(label):
             return f"metadata.labels[{label}] differs"
-    if annotations_of(found).get(names.ATTEMPT_ANNOTATION) != annotations_of(wanted).get(names.ATTEMPT_ANNOTATION):
-        return f"metadata.annotations[{names.ATTEMPT_ANNOTATION}] differs"
+    for name in (names.ATTEMPT_ANNOTATION, names.SPEC_ANNOTATION):
+        if annotations_of(found).get(name) != annotations_of(wanted).get(name):
+            return f"metadata.annotations[{name}] differs"
     for name, value in annotations_of(wanted).items():
         if name.startswith(downward_api.ANNOTATION) and annotations_of(found).get(name) != value:
             return f"metadata.annotations[{name}] differs"

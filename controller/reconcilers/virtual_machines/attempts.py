@@ -12,8 +12,9 @@ from typing import Final
 
 from apiserver.apis.meta import backoff, times
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, condition, dig, generation_of
-from apiserver.apis.virt import conditions, phases, power
+from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, generation_of
+from apiserver.apis.virt import conditions, names, phases, power
+from controller.reconcilers.launcher_pods import launcher_pod, made_from
 from controller.reconcilers.pods import pod_state
 
 FIRST_PAUSE_SECONDS: Final = 5.0
@@ -36,9 +37,19 @@ def is_stopped(vm: Object) -> bool:
     return bool(power.newest_attempt(vm).get("stopTime"))
 
 
-def is_outdated(vm: Object) -> bool:
-    """True if the spec was edited since the newest attempt was begun, and no guest of it was started: its pod is of the spec before."""
-    return phases.phase_of(vm) == phases.SCHEDULING and power.is_older(power.newest_attempt(vm), generation_of(vm))
+def is_outdated(vm: Object, pod: Object | None) -> bool:
+    """True if an edit of the spec changed the pod or the domain of the newest attempt before a guest of it was started.
+
+    Args:
+        vm: the machine.
+        pod: of that attempt; None where it is gone, so that any edit counts. One of a release that wrote no hash is replaced, too.
+    """
+    if phases.phase_of(vm) != phases.SCHEDULING or not power.is_older(power.newest_attempt(vm), generation_of(vm)):
+        return False
+    if annotations_of(pod or {}).get(names.SPEC_ANNOTATION) != made_from.spec_hash(vm):
+        return True
+    bound = dig(pod, "spec", "terminationGracePeriodSeconds")
+    return isinstance(bound, int) and launcher_pod.grace_seconds(vm) > bound
 
 
 def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:

@@ -110,7 +110,7 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
         if decision.on and not attempts.is_open(seen.vm) and _is_only_the_next(seen.vm, alive, decision.attempt):
             # Made by a pass that did not live to write it down, or not by us.
             return _wait_out(seen, decision) or _begin(seen, decision)
-        if not decision.on or (attempts.is_open(seen.vm) and (decision.attempt > current or _is_to_end(seen.vm))):
+        if not decision.on or (attempts.is_open(seen.vm) and (decision.attempt > current or _is_to_end(seen))):
             return _stop(seen, alive)
         return _watch_over(seen, alive) if attempts.is_open(seen.vm) else _let_end(seen, alive)
     if attempts.is_open(seen.vm):
@@ -120,9 +120,9 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
     return (*_clean_up(seen), *_rest(seen, decision))
 
 
-def _is_to_end(vm: Object) -> bool:
+def _is_to_end(seen: Observed) -> bool:
     """True if the newest attempt has no way back: it was asked to stop, or the spec was mended before there was a guest."""
-    return attempts.is_stopped(vm) or attempts.is_outdated(vm)
+    return attempts.is_stopped(seen.vm) or attempts.is_outdated(seen.vm, own_pod(seen, seen.pods))
 
 
 def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
@@ -412,8 +412,8 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
     if not decision.on or decision.attempt > current:
         return power.RESULT_STOPPED, decision.message
     if attempts.is_stopped(seen.vm):
-        why = "the spec was edited before the guest was started" if attempts.is_outdated(seen.vm) else "it was asked to stop"
-        return power.RESULT_STOPPED, why
+        is_edited = attempts.is_outdated(seen.vm, last)
+        return power.RESULT_STOPPED, "the spec was edited before the guest was started" if is_edited else "it was asked to stop"
     ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
     if ready.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return power.RESULT_FAILED, str(ready.get("message"))

@@ -28,10 +28,13 @@ from controller.reconcilers.actions import (
     WriteStatus,
 )
 from controller.reconcilers.applying import PodRefused, status_patch
+from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod
+from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.nodes.node_reports import Silence
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.pods.absences import TARGET_MAY_RUN
 from controller.reconcilers.settings import Settings
+from controller.reconcilers.trimming import trim_pod
 from controller.reconcilers.virtual_machines.attempts import failed_nodes
 from controller.reconcilers.virtual_machines.observed import AbsentTarget, Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import is_handled, may_have_arrived, plan
@@ -593,6 +596,36 @@ def test_a_spec_that_is_mended_before_there_is_a_guest_gets_a_new_pod() -> None:
     assert [each.get("generation") for each in vm["status"]["attempts"]] == [1, 2]
     vm["status"]["podUID"] = uid_of(a_pod(2))
     assert deleted(plan(seen(vm, a_pod(2, phase="Pending", node="")))) == []
+
+
+KEPT_EDITS: list[dict[str, Any]] = [
+    {"runStrategy": "Always"},
+    {"rerun": {"limit": 3}},
+    {"evictionStrategy": "None"},
+    {"terminationGracePeriodSeconds": 5},
+    {"readinessProbe": {"tcpSocket": {"port": 22}}},
+    {"livenessProbe": {"guestAgentPing": {}}},
+]
+OTHER_EDITS: list[dict[str, Any]] = [
+    {"terminationGracePeriodSeconds": 31},
+    {"nodeSelector": {"disk": "ssd"}},
+    {"priorityClassName": "high"},
+    {"accessCredentials": []},
+    {"domain": {"memory": {"guest": "256Mi"}, "devices": {}}},
+    {"ofALaterRelease": True},
+]
+
+
+@pytest.mark.parametrize(("edit", "stays"), [*((each, True) for each in KEPT_EDITS), *((each, False) for each in OTHER_EDITS)], ids=str)
+def test_a_pod_without_a_guest_stays_when_an_edit_changes_neither_it_nor_its_domain(edit: dict[str, Any], *, stays: bool) -> None:
+    vm = a_vm(phase="Scheduling", attempts=[an_attempt(generation=1)])
+    made = launcher_pod(vm, 1, {}, Settings("launcher"), Placement())
+    waiting = a_pod(phase="Pending", node="")
+    pod = trim_pod({**waiting, "metadata": {**made["metadata"], "uid": uid_of(waiting)}, "spec": {**made["spec"], "nodeName": ""}})
+    edited = {**vm, "metadata": {**vm["metadata"], "generation": 2}, "spec": {**vm["spec"], **edit}}
+    assert (deleted(plan(seen(edited, pod))) == []) is stays
+    is_same = launcher_pod(edited, 1, {}, Settings("launcher"), Placement())["spec"] == made["spec"]
+    assert is_same or not stays or set(edit) == {"terminationGracePeriodSeconds"}, "what is kept is as it would be made"
 
 
 @pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
