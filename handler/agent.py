@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.apis.meta import objects
+from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import NamespacedName, Object
 from apiserver.apis.virt import guestinfo, migration_attempts, names, phases
 from apiserver.apis.virt.domainxml import subresource
@@ -260,6 +260,13 @@ class Agent:
         return Outgoing(migration_uid, pod_uid, destination, self._tls, self.identity.trust.node_of, self._options.kubelet)
 
     def _lookup(self, machine: NamespacedName, uid: str) -> Target | None:
+        """Return where a machine of this node runs; None if it is not here.
+
+        Raises:
+            ServiceUnavailable: the machines of this node are not known yet. A client takes 404 for the end, and may dial in this moment.
+        """
+        if not self.machines.synced.is_set():
+            raise errors.ServiceUnavailable("virt-handler starts: it does not know its machines yet", errors.Details(retry_after_seconds=1))
         vm = self.machines.get(*machine)
         if vm is None or objects.uid_of(vm) != uid:
             return None

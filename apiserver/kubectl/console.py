@@ -2,7 +2,8 @@
 
 Several people can be attached to one console; whoever comes late gets the last screenful first. Ctrl-] leaves. When the
 connection breaks (virt-api restarts, the guest moves to another node), it is dialled again for a while; the guest does not notice, and
-what was printed before is not printed again (``scrollback``). A right that was withdrawn is the end.
+what was printed before is not printed again (``scrollback``). What a person types meanwhile is discarded: it answers a screen that may be
+gone, and a shell would execute it. The session says so. A right that was withdrawn is the end.
 Without a terminal, standard input is typed and output is copied until the guest is off or the process is ended; a Ctrl-] in the input
 leaves, too. At the end of the input, output is copied for a moment more (``--linger``), for the answer to what was typed last.
 """
@@ -29,9 +30,11 @@ from apiserver.kubectl.scrollback import Overlap, Scrollback
 ESCAPE: Final = b"\x1d"
 """Ctrl-]"""
 FIRST_PAUSE_SECONDS: Final = 0.25
-LONGEST_PAUSE_SECONDS: Final = 5.0
+LONGEST_PAUSE_SECONDS: Final = 1.0
+"""Between two attempts to connect: a console comes back at most this long after virt-handler."""
 MAX_TYPED_AHEAD: Final = 64
 """Reads of at most 4 KiB that wait for a connection."""
+DISCARDED: Final = "What you typed meanwhile was not sent to the guest: type it again if you still want it."
 FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
 """Answers that dialling again does not change. 400 is not among them: the guest is not running yet, or is being started again."""
 
@@ -70,6 +73,12 @@ class Session:
         """Taken from the queue for a connection that broke."""
         self._attached = asyncio.Event()
         """Set from the first connection on."""
+        self._is_cut_off = False
+        """True from the end of a connection until the next one."""
+        self._is_script = not os.isatty(stdin)
+        """Input of a script waits for the next connection: the script sent it for the guest, whenever that reads it."""
+        self._has_discarded = False
+        """True if a person typed something since the connection broke."""
         self._seen = Scrollback()
 
     async def run(self) -> None:
@@ -103,11 +112,13 @@ class Session:
         Raises:
             Detached: at one of them; a script's input before it is sent first.
         """
-        script = not os.isatty(self._stdin)
+        script = self._is_script
         while content := await terminal.read(self._stdin):
             before, escape, _ = content.partition(ESCAPE)
             if before and script:
                 await self._keys.put(before)
+            elif before and self._is_cut_off:
+                self._has_discarded = True
             elif before and not self._keys.full():  # a person who types on and on without a connection is not remembered for ever
                 self._keys.put_nowait(before)
             if escape:
@@ -135,6 +146,7 @@ class Session:
                 if end.refused:
                     raise Failure(f"error: the console of {self._settings.name} was closed: {end}")
                 self._say(f"The console was cut off: {end}. Reconnecting for {self._settings.reconnect_seconds:g} s; Ctrl-] leaves.")
+                self._discard_unsent()
                 deadline, pause = time.monotonic() + self._settings.reconnect_seconds, FIRST_PAUSE_SECONDS
                 renewed = False
             except streams.UpgradeFailed as refused:
@@ -194,6 +206,16 @@ class Session:
         except OSError as error:
             raise Failure(f"error: write standard output: {error.strerror}") from error
 
+    def _discard_unsent(self) -> None:
+        """Forget the keys of a person that the connection did not take, and those to come until the next one."""
+        self._is_cut_off = not self._is_script
+        if self._is_script:
+            return
+        self._has_discarded = bool(self._unsent) or not self._keys.empty()
+        self._unsent = b""
+        while not self._keys.empty():
+            self._keys.get_nowait()
+
     async def _type(self, connection: ClientConnection) -> None:
         while True:
             if not self._unsent:
@@ -204,7 +226,8 @@ class Session:
 
     def _welcome(self, warnings: Iterable[str]) -> None:
         if self._attached.is_set():
-            self._say("Reconnected.")
+            self._say(f"Reconnected. {DISCARDED}" if self._has_discarded else "Reconnected.")
+            self._is_cut_off = self._has_discarded = False
         else:
             self._say(f"Connected to the console of {self._settings.name}. Ctrl-] leaves; press Enter for a prompt.")
         for warning in warnings:

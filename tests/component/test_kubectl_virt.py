@@ -133,14 +133,52 @@ async def test_a_connection_that_breaks_is_dialled_again(server: FakeStreams, wa
         await until(lambda: one.read() == SCREENFUL)
         server.refusals = [errors.ServiceUnavailable("virt-api is starting"), errors.BadRequest("it is not running")]
         server.cut()
-
+        await until(lambda: len(server.requests) == 4 and len(server.open) == 1)
+        await until(lambda: not one.session._is_cut_off)
         one.type(b"a")
         await until(lambda: one.read().endswith(b"A"))
         assert one.output == SCREENFUL + b"A"
 
     said = capsys.readouterr().err
     assert "cut off: the connection broke" in said
-    assert "Reconnected." in said
+    assert "Reconnected.\r\n" in said
+
+
+async def test_what_a_person_types_while_the_console_is_away_is_discarded_and_the_session_says_so(
+    server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ""
+
+    def has_said(text: str) -> bool:
+        nonlocal said
+        said += capsys.readouterr().err
+        return text in said
+
+    async with attached(way) as (one, _):
+        await until(lambda: one.read() == SCREENFUL)
+        server.refusals = [errors.ServiceUnavailable("virt-handler is not ready")] * 1000
+        server.cut()
+        await until(lambda: has_said("cut off"))
+        one.type(b"reboot\r")
+        asked = len(server.requests)
+        await until(lambda: len(server.requests) > asked + 1)
+        server.refusals = []
+        await until(lambda: has_said(f"Reconnected. {console.DISCARDED}"))
+        one.type(b"a")
+        await until(lambda: one.read().endswith(b"A"))
+        assert one.output == SCREENFUL + b"A"
+        server.cut()
+        await until(lambda: has_said("Reconnected.\r\n"))
+
+
+async def test_what_a_script_sends_while_the_console_is_away_waits_for_it(server: FakeStreams, way: Access) -> None:
+    async with attached(way, terminal=False) as (one, _):
+        await until(lambda: one.read() == SCREENFUL)
+        server.refusals = [errors.ServiceUnavailable("virt-handler is not ready")] * 2
+        server.cut()
+        await until(lambda: len(server.requests) > 1)
+        one.type(b"a")
+        await until(lambda: one.read().endswith(b"A"))
 
 
 async def test_a_warning_of_the_server_is_printed_as_kubectl_prints_it(

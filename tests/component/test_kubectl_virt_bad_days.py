@@ -194,8 +194,8 @@ async def test_a_person_who_types_on_and_on_without_a_connection_stays_in_the_se
             await task
 
 
-async def test_keys_that_a_broken_connection_did_not_take_go_to_the_next_one_in_order(way: Access) -> None:
-    one = Attached(way, console.Settings("testvm"), terminal=True)
+async def test_input_of_a_script_that_a_broken_connection_did_not_take_goes_to_the_next_one_in_order(way: Access) -> None:
+    one = Attached(way, console.Settings("testvm"), terminal=False)
     one.session._keys.put_nowait(b"first")
     one.session._keys.put_nowait(b"second")
     sent: list[bytes] = []
@@ -231,6 +231,8 @@ async def test_a_terminal_that_was_hung_up_hears_nothing_and_ends_no_session(ser
         async with attached(way) as (one, _):
             await until(lambda: one.read() == SCREENFUL)
             server.cut()
+            await until(lambda: len(server.requests) > 1 and len(server.open) == 1)
+            await until(lambda: not one.session._is_cut_off)
             one.type(b"a")
             await until(lambda: one.read().endswith(b"A"))
 

@@ -7,17 +7,35 @@ from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
+import pytest
 
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import NamespacedName
 from apiserver.client.rest import Client
 from certs.reloading import ClientTls
 from handler import options
 from handler.agent import Agent
 from handler.devices.detection import Detection
+from tests.component.handler import live
 from tests.component.handler.test_identity import World, claimed
 from tests.component.handler.test_identity import world as world  # noqa: PLC0414 - a fixture
 from tests.component.handler.tls import NAMESPACE
 from tests.component.handler.world import eventually
+from tests.fakes.kubeapi import FakeAPI
 from tests.ports import free_port
+
+
+async def test_a_client_that_dials_before_the_machines_are_known_is_told_to_dial_again(tmp_path: Path) -> None:
+    api, machine = FakeAPI(), NamespacedName("default", "testvm")
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        agent = Agent(live.options(tmp_path), client, Detection("emulation"), node=live.PureNode(), disks=live.PureDisks())
+        with pytest.raises(errors.ServiceUnavailable, match="does not know its machines yet"):
+            agent._lookup(machine, "some-uid")
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(agent.machines.run())
+            await agent.machines.synced.wait()
+            assert agent._lookup(machine, "some-uid") is None
+            watching.cancel()
 
 
 async def test_a_node_without_a_certificate_gets_one_and_serves_with_it(world: World, tmp_path: Path) -> None:
