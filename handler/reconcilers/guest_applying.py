@@ -14,7 +14,7 @@ from controller.runtime.reconciling import Result
 from handler.network.binding import Interface
 from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Link
-from handler.reconcilers import guest_plan, guest_report, guest_status, passt_faults
+from handler.reconcilers import guest_plan, guest_report, guest_status, passt_faults, reboot_loops
 from handler.reconcilers.guest_plan import Action
 from handler.reconcilers.guest_ports import Ports
 from handler.reconcilers.guest_start import GuestStart
@@ -34,6 +34,8 @@ class Applier:
         self._counts: dict[str, tuple[int, int, int]] = {}
         """By uid of the pod: how many of its guest's reboots, firings of its watchdog and ends of passt had their Event, or are older
         than this process."""
+        self._reboots: dict[str, reboot_loops.Reboots] = {}
+        """By uid of the pod: the newest reboots of its guest."""
         self._answered: dict[str, str] = {}
         """By uid of the pod whose guest stands still: the time of the request that was answered (``guest_plan.Observed``)."""
 
@@ -47,6 +49,7 @@ class Applier:
     def forget(self, is_alive: Callable[[str], bool]) -> None:
         """Drop what is known of pods that are gone."""
         self._counts = {uid: counts for uid, counts in self._counts.items() if is_alive(uid)}
+        self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
         self._answered = {uid: time for uid, time in self._answered.items() if is_alive(uid)}
 
     async def apply(self, vm: Object, link: Link, actions: Sequence[Action]) -> Result | None:
@@ -122,7 +125,8 @@ class Applier:
             self._ports.emit(vm, "Warning", fault.reason, guest_status.printable(fault.message))
         now, interfaces = self._ports.clock.now(), self._ports.networks.interfaces(link.pod_uid)
         verdict = self._ports.probes.verdict(vm, link, _address_of(interfaces))
-        seen = guest_report.Observed(vm, launcher, interfaces, verdict, network=fault, disks=None, now=now)
+        self._reboots[link.pod_uid] = reboots = reboot_loops.noted(self._reboots.get(link.pod_uid), launcher.reboots, now)
+        seen = guest_report.Observed(vm, launcher, interfaces, verdict, network=fault, disks=None, now=now, reboots=reboots)
         if seen.is_dead:
             return seen
         return dataclasses.replace(seen, disks=await self._ports.disks.check(vm, link.pod_uid, launcher.servers_silent))

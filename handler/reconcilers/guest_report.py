@@ -21,9 +21,11 @@ from handler.reconcilers import (
     guest_probes,
     guest_status,
     passt_faults,
+    reboot_loops,
     shared_filesystems,
 )
 from handler.reconcilers.guest_status import NetworkFault
+from handler.reconcilers.reboot_loops import Reboots
 from handler.storage.adding import DisksFault
 from launcher.protocol import messages
 
@@ -34,7 +36,7 @@ Event = tuple[EventType, str, str]
 _JUDGED: Final = frozenset(
     {
         conditions.READY, conditions.PAUSED, conditions.MIGRATABLE, conditions.DISKS_READY, conditions.NETWORK_READY,
-        conditions.AGENT_CONNECTED, conditions.ACCESS_CREDENTIALS, conditions.FILESYSTEMS_READY,
+        conditions.AGENT_CONNECTED, conditions.REBOOT_LOOP, conditions.ACCESS_CREDENTIALS, conditions.FILESYSTEMS_READY,
     }
 )  # fmt: skip
 """Types of the conditions that each look at a running guest judges, those of a machine's claims and networks included: they last."""
@@ -54,6 +56,8 @@ class Observed:
     disks: DisksFault | None
     """Of the disks that plugins set up."""
     now: datetime
+    reboots: Reboots | None = None
+    """None: nothing is known of them."""
 
     @property
     def is_dead(self) -> bool:
@@ -77,7 +81,11 @@ def _seen_now(seen: Observed) -> tuple[Object, float | None]:
         status = guest_status.with_disks_fault(vm, status, seen.disks.reason, str(seen.disks), now)
     status = access_credentials.with_propagation(vm, status, launcher, now)
     status = shared_filesystems.with_filesystems(vm, status, launcher, now)
-    return guest_agent.with_guest(vm, status, launcher, now)
+    status, again = guest_agent.with_guest(vm, status, launcher, now)
+    if seen.reboots is None:
+        return status, again
+    status, quiet = reboot_loops.with_loop(vm, status, seen.reboots, now)
+    return status, min((each for each in (again, quiet) if each is not None), default=None)
 
 
 def events(seen: Observed, status: Object) -> Iterator[Event]:
@@ -92,6 +100,8 @@ def events(seen: Observed, status: Object) -> Iterator[Event]:
         yield "Warning", conditions.NOT_PROBED, why
     if of_addresses := dhcp_faults.news(vm, status):
         yield "Warning", *of_addresses
+    if reboot_loops.began(vm, status):
+        yield "Warning", conditions.REBOOT_LOOP, reboot_loops.MESSAGE
     if lost := shared_filesystems.loss(vm, status):
         yield "Warning", conditions.FILESYSTEM_LOST, lost
     if phases.phase_of(vm) == phases.SCHEDULED and not power.has_run(vm):  # it may be in that phase again by an edit of the status

@@ -25,6 +25,8 @@ FILESYSTEMS_READY: Final = "FilesystemsReady"
 """By virt-handler, of a machine with shared file systems whose guest runs: each has a process that serves it."""
 FILESYSTEM_LOST: Final = "FilesystemLost"
 """Reason of FilesystemsReady=False: such a process ended, and only a restart of the machine brings another."""
+REBOOT_LOOP: Final = "RebootLoop"
+"""By virt-handler, from the first time that it is True: the guest rebooted many times within minutes; Ready may be True all the same."""
 AGENT_CONNECTED: Final = "AgentConnected"
 """By virt-handler: the QEMU guest agent runs in the guest and answers."""
 DISRUPTION_TARGET: Final = "DisruptionTarget"
@@ -116,12 +118,13 @@ TYPES: Final = (
     NETWORK_READY,
     MIGRATABLE,
     AGENT_CONNECTED,
+    REBOOT_LOOP,
     ACCESS_CREDENTIALS,
     DISRUPTION_TARGET,
     LAUNCHER_OUTDATED,
 )
 """Types that a VirtualMachine's conditions may have."""
-OF_A_GUEST: Final = (PAUSED, MIGRATABLE, NETWORK_READY, AGENT_CONNECTED, ACCESS_CREDENTIALS, FILESYSTEMS_READY)
+OF_A_GUEST: Final = (PAUSED, MIGRATABLE, NETWORK_READY, AGENT_CONNECTED, ACCESS_CREDENTIALS, FILESYSTEMS_READY, REBOOT_LOOP)
 """Types of those that tell of a guest: an end takes them away."""
 
 

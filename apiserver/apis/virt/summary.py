@@ -22,6 +22,7 @@ STOPPING: Final = "Stopping"
 MIGRATING: Final = "Migrating"
 PAUSED: Final = "Paused"
 PANICKED: Final = "Panicked"
+REBOOT_LOOP: Final = "RebootLoop"
 BACK_OFF: Final = "CrashLoopBackOff"
 """Also the reason of Ready=False while the next attempt is waited with."""
 WAITING_FOR_IMAGE: Final = "WaitingForImage"
@@ -80,7 +81,9 @@ def _of_running(vm: Object) -> str:
     migration = objects.dig(vm, "status", "migration") or {}
     if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
         return MIGRATING
-    return PAUSED if _condition(vm, conditions.PAUSED).get("status") == "True" else phases.RUNNING
+    if _condition(vm, conditions.PAUSED).get("status") == "True":
+        return PAUSED
+    return REBOOT_LOOP if _condition(vm, conditions.REBOOT_LOOP).get("status") == "True" else phases.RUNNING
 
 
 def _what_is_missing(vm: Object, otherwise: str) -> str:

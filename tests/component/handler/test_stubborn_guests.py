@@ -36,6 +36,23 @@ async def test_each_reboot_is_told_once_whatever_else_is_reported(world: World) 
     assert told(world, "Rebooted") == 2
 
 
+async def test_a_guest_that_reboots_again_and_again_has_a_condition_and_one_warning(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        for count in (1, 2, 3, 4):
+            launcher.change(reboots=count)
+        await eventually(lambda: told(world, "Rebooted") >= 1)
+        assert objects.condition(world.status()["conditions"], "RebootLoop") is None
+        launcher.change(reboots=5)
+        await eventually(lambda: objects.is_true(world.status()["conditions"], "RebootLoop"))
+        launcher.change(reboots=6)
+        await eventually(lambda: told(world, "RebootLoop") >= 1)
+        await asyncio.sleep(0.2)
+    assert told(world, "RebootLoop") == 1
+
+
 async def test_a_network_that_has_healed_is_not_looked_at_again_and_again(world: World) -> None:
     world.limits = replace(world.limits, network_heals_seconds=0.05)
     world.limits = replace(world.limits, network_seconds=0.05)
