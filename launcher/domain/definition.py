@@ -41,6 +41,8 @@ class Definition:
     """The NUMA node of each of these processors, as far as it is known."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The variables in which device plugins name the devices of the pod."""
+    pci_panic: bool = True
+    """libvirt knows QEMU's PCI panic device."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,13 @@ from launcher.domain.values import one_of
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the device, through which a guest's kernel tells its end, instead of standing there for ever."""
+    """Append the devices through which a guest's kernel tells its end, instead of standing there for ever.
+
+    Linux has a driver for each (``CONFIG_PVPANIC_MMIO``, ``CONFIG_PVPANIC_PCI``), and many a kernel only one of the two. libvirt gives the
+    PCI one the last address, so that it moves no other device.
+    """
     model = one_of(hardware.MODELS, hardware.defaulted(definition.specification)["model"], "devices.panic.model")
     if model != "none":
         SubElement(tree.devices, "panic", model=model)
+        if definition.pci_panic:
+            SubElement(tree.devices, "panic", model="pvpanic")

@@ -45,6 +45,8 @@ from launcher.hypervisor.translate import errors
 
 logger = logging.getLogger(__name__)
 
+PCI_PANIC_VERSION: Final = 9_001_000
+"""Of libvirt, as it counts: 9.1.0."""
 CALL_SECONDS: Final = 30.0
 """libvirt itself waits up to 30 s for a lock on the domain; a call that takes longer than a moment is a fault to report."""
 KEEPALIVE: Final = (5, 4)
@@ -121,6 +123,11 @@ class LibvirtHypervisor:
         self._threads = concurrent.futures.ThreadPoolExecutor(4, thread_name_prefix="libvirt")
         self._agent_thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="agent")
         self._question: concurrent.futures.Future[object] | None = None
+
+    @property
+    def has_pci_panic(self) -> bool:
+        """Return whether libvirt knows the panic device's model ``pvpanic``; the daemon of a pod is of the library's version."""
+        return bool(libvirt.getVersion() >= PCI_PANIC_VERSION)
 
     async def run(self) -> None:
         """Keep the connection until cancelled."""

@@ -179,6 +179,10 @@ class Progress:
 class Hypervisor(Protocol):
     """The port. The module's docstring has the promises."""
 
+    @property
+    def has_pci_panic(self) -> bool:
+        """Return whether a domain may have QEMU's PCI panic device."""
+
     async def ready(self) -> None:
         """Wait until the hypervisor can be used at once, its slow first questions (what can QEMU do?) already answered."""
 

@@ -93,7 +93,8 @@ class Preparation:
         await rbd_images.look(self._children, machine.domain)
         await asyncio.to_thread(zones.require, machine.domain)
         own = await asyncio.to_thread(processors.look, machine.domain)
-        xml = _xml(machine, found, own, await asyncio.to_thread(processors.nodes, own))
+        nodes = await asyncio.to_thread(processors.nodes, own)
+        xml = _xml(machine, found, own, nodes, pci_panic=self._hypervisor.has_pci_panic)
         self._serve_addresses(machine)
         await files.make_overlays(self._children, machine.domain, found)
         await made_disks.make(self._children, machine)
@@ -127,7 +128,7 @@ class Preparation:
             raise OperationTimeout(f"libvirtd was not ready within {READY_SECONDS:g} s") from error
 
 
-def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, ...], nodes: Mapping[int, int]) -> str:
+def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, ...], nodes: Mapping[int, int], *, pci_panic: bool) -> str:
     """Return the XML of a machine's domain.
 
     Args:
@@ -135,6 +136,7 @@ def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, 
         found: what is found at the origins of its disks.
         own: the processors that it has for itself.
         nodes: the NUMA nodes of these.
+        pci_panic: libvirt knows QEMU's PCI panic device.
     """
     taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
     definition = Definition(
@@ -148,6 +150,7 @@ def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, 
         own,
         nodes,
         passed_through.variables(os.environ),
+        pci_panic,
     )
     if machine.domain_xml:
         return filling.fill(machine.domain_xml, definition, taps)

@@ -63,6 +63,8 @@ class FakeHypervisor:
 
     # --- the port ---
 
+    has_pci_panic = True
+
     async def ready(self) -> None:
         await self._connected.wait()
 

@@ -12,6 +12,7 @@ import pytest
 from apiserver.apis.virt.domainxml.domain import DOMAIN
 from apiserver.apis.virt.domainxml.grammar import Allowed, Choice, Element
 from apiserver.apis.virt.domainxml.values import Number, Rule, Words
+from launcher.hypervisor.connection import PCI_PANIC_VERSION
 from launcher.hypervisor.port import HypervisorError
 from launcher.hypervisor.translate import errors
 
@@ -33,6 +34,10 @@ FILLED: Final[Mapping[str, str]] = {
     "@network:default@": "tap0",
     **dict.fromkeys(("@disk:root@", "@serial@", "@agent@", "@vnc@", "@spice@", "@kernel@", "@initrd@", "@loader@", "@nvram@"), "/path"),
 }
+
+
+SINCE: Final[Mapping[str, int]] = {"domain/devices/panic/@model=pvpanic": PCI_PANIC_VERSION}
+"""Versions of libvirt in which a thing came: the image's is newer, the one of the node that runs this may be older."""
 
 
 class Tree(NamedTuple):
@@ -124,4 +129,5 @@ def test_all_that_is_allowed_is_in_libvirts_schema() -> None:
     assert len(cases) > 1000
     assert isinstance(DOMAIN, Element)
     refused = {place: told for place, tree in cases if (told := refused_by(connection, tree.xml()))}
-    assert refused == {}
+    newer = {place for place, version in SINCE.items() if libvirt.getVersion() < version}
+    assert refused.keys() == newer, refused

@@ -94,7 +94,7 @@ _AUDIO: Final = Element({"id": number(1, 1), "type": words("none")}, required=fr
 _WATCHDOG: Final = Element(
     {"model": words("i6300esb", "ib700"), "action": words("reset", "poweroff", "none")}, PLACE, required=frozenset({"model"})
 )
-_PANIC: Final = Element({"model": words("isa", "hyperv")}, PLACE, most=2)
+_PANIC: Final = Element({"model": words("isa", "hyperv", "pvpanic")}, PLACE, most=3)
 _TPM: Final = Element(
     {"model": words("tpm-crb", "tpm-tis")},
     {
