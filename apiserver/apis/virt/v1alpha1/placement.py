@@ -1,19 +1,22 @@
-"""The rules of the scheduling fields.
+"""The rules of the scheduling fields: those of kube-apiserver 1.36 for a Pod.
 
-Only what the pod would be refused for: a pod that cannot be created is a virtual machine that hangs, so it is said here, at once. Of an
-object of wrong shape what the schema requires may be absent.
+A pod that kube-apiserver refuses is a virtual machine that hangs, so virt-api refuses the machine at once. Of an object of wrong shape
+what the schema requires may be absent. Source: ``k8s.io/kubernetes/pkg/apis/core/validation``; ``tests/twin/test_placement.py`` compares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from apiserver.apis.meta import names, objectmeta
-from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required
+from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required
 from apiserver.apis.virt import names as virt_names
 
 Object = Mapping[str, Any]
+
+_OPERATORS: Final = ("Equal", "Exists")
+"""Of a toleration: Kubernetes 1.36 has Gt and Lt behind the gate TaintTolerationComparisonOperators, which is off by default."""
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
@@ -62,10 +65,10 @@ def _affinity(affinity: Object, path: Path) -> list[FieldError]:
             if not wanted.get("nodeSelectorTerms"):
                 found.append(required(place, "must have at least one node selector term"))
             for position, term in enumerate(wanted.get("nodeSelectorTerms") or []):
-                found += _node_term(term, place.index(position))
+                found += _node_term(term, place.index(position), with_values=True)
         for position, each in _with(node.get(preferred_field), "weight", "preference"):
             place = below.child(preferred_field).index(position)
-            found += _weight(each, place) + _node_term(each["preference"], place.child("preference"))
+            found += _weight(each, place) + _node_term(each["preference"], place.child("preference"), with_values=False)
     for field in ("podAffinity", "podAntiAffinity"):
         pod = affinity.get(field) or {}
         for position, term in _with(pod.get(required_field), "topologyKey"):
@@ -78,26 +81,37 @@ def _affinity(affinity: Object, path: Path) -> list[FieldError]:
     return found
 
 
-def _node_term(term: Object, path: Path) -> list[FieldError]:
+def _node_term(term: Object, path: Path, *, with_values: bool) -> list[FieldError]:
+    """``with_values``: values must be labels' values; Kubernetes leaves that open where nodes are only preferred."""
     found = []
-    for field in ("matchExpressions", "matchFields"):
-        for position, each in _with(term.get(field), "key", "operator"):
-            place = path.child(field).index(position)
-            found += _requirement(each, place)
-            if field == "matchExpressions":
-                found += [invalid(place.child("key"), each["key"], text) for text in names.qualified_name_errors(each["key"])]
-            elif each["key"] != "metadata.name":
-                found.append(invalid(place.child("key"), each["key"], "not a valid field selector key"))
+    for position, each in _with(term.get("matchExpressions"), "key", "operator"):
+        place = path.child("matchExpressions").index(position)
+        found += _requirement(each, place) + (_label_values(each, place) if with_values else [])
+    for position, each in _with(term.get("matchFields"), "key", "operator"):
+        found += _node_field(each, path.child("matchFields").index(position))
     return found
 
 
+def _node_field(requirement: Object, path: Path) -> list[FieldError]:
+    key, operator, values = requirement["key"], requirement["operator"], requirement.get("values") or []
+    place, found = path.child("values"), []
+    if operator not in ("In", "NotIn"):
+        found.append(invalid(path.child("operator"), operator, "not a valid selector operator"))
+    elif len(values) != 1:
+        found.append(required(place, "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
+    if key != "metadata.name":
+        return [*found, invalid(path.child("key"), key, "not a valid field selector key")]
+    return found + [invalid(place.index(at), each, text) for at, each in enumerate(values) for text in names.subdomain_errors(each)]
+
+
 def _pod_term(term: Object, path: Path) -> list[FieldError]:
-    found = _topology_key(term["topologyKey"], path)
+    key, place = term["topologyKey"], path.child("topologyKey")
+    found = [invalid(place, key, each) for each in names.qualified_name_errors(key)] if key else [required(place, "can not be empty")]
     found += _label_selector(term.get("labelSelector"), path.child("labelSelector"))
     found += _label_selector(term.get("namespaceSelector"), path.child("namespaceSelector"))
     for position, name in enumerate(term.get("namespaces") or []):
         found += [invalid(path.child("namespaces").index(position), name, each) for each in names.label_errors(name)]
-    return found
+    return found + _label_keys(term, path)
 
 
 def _label_selector(selector: Object | None, path: Path) -> list[FieldError]:
@@ -106,54 +120,87 @@ def _label_selector(selector: Object | None, path: Path) -> list[FieldError]:
     found = objectmeta.validate_labels(selector.get("matchLabels") or {}, path.child("matchLabels"))
     for position, each in _with(selector.get("matchExpressions"), "key", "operator"):
         place = path.child("matchExpressions").index(position)
-        found += _requirement(each, place)
-        found += [invalid(place.child("key"), each["key"], text) for text in names.qualified_name_errors(each["key"])]
+        found += _requirement(each, place) + _label_values(each, place)
     return found
 
 
-def _requirement(requirement: Object, path: Path) -> list[FieldError]:
-    operator, values = requirement["operator"], requirement.get("values") or []
+def _label_keys(holder: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with matchLabelKeys and mismatchLabelKeys.
+
+    kube-apiserver adds the pod's values of the keys to the selector first, and refuses a key that is in it twice then. The machine's labels
+    can change at any time, so the key is refused here also while the machine lacks the label.
+    """
+    selector, found = holder.get("labelSelector"), []
+    matched, mismatched = (holder.get(each) or [] for each in ("matchLabelKeys", "mismatchLabelKeys"))
+    for field, keys in (("matchLabelKeys", matched), ("mismatchLabelKeys", mismatched)):
+        place = path.child(field)
+        if keys and selector is None:
+            found.append(forbidden(place, "must not be specified when labelSelector is not set"))
+        elif keys:
+            found += [invalid(place.index(at), key, text) for at, key in enumerate(keys) for text in names.qualified_name_errors(key)]
+    selected, place = _selected_keys(selector or {}), path.child("matchLabelKeys")
+    for at, key in enumerate(matched):
+        if key in selected:
+            found.append(invalid(place.index(at), key, "exists in both matchLabelKeys and labelSelector"))
+        if key in mismatched:
+            found.append(invalid(place.index(at), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
+    return found
+
+
+def _selected_keys(selector: Object) -> set[str]:
+    return {*(selector.get("matchLabels") or {}), *(each["key"] for _, each in _with(selector.get("matchExpressions"), "key"))}
+
+
+def _label_values(requirement: Object, path: Path) -> list[FieldError]:
     place = path.child("values")
+    values = enumerate(requirement.get("values") or [])
+    return [invalid(place.index(at), each, text) for at, each in values for text in names.label_value_errors(each)]
+
+
+def _requirement(requirement: Object, path: Path) -> list[FieldError]:
+    """Return what is wrong with the key of a requirement, and with the number of its values."""
+    operator, values, key = requirement["operator"], requirement.get("values") or [], requirement["key"]
+    place, found = path.child("values"), [invalid(path.child("key"), key, text) for text in names.qualified_name_errors(key)]
     if operator in ("In", "NotIn") and not values:
-        return [required(place, "must be specified when `operator` is 'In' or 'NotIn'")]
+        return [*found, required(place, "must be specified when `operator` is 'In' or 'NotIn'")]
     if operator in ("Exists", "DoesNotExist") and values:
-        return [forbidden(place, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")]
+        return [*found, forbidden(place, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")]
     if operator in ("Gt", "Lt") and len(values) != 1:
-        return [required(place, "must be specified single value when `operator` is 'Lt' or 'Gt'")]
-    return []
+        return [*found, required(place, "must be specified single value when `operator` is 'Lt' or 'Gt'")]
+    return found
 
 
 def _toleration(toleration: Object, path: Path) -> list[FieldError]:
     found = []
-    key, operator, value = toleration.get("key"), toleration.get("operator") or "Equal", toleration.get("value")
+    key, operator, value = toleration.get("key"), toleration.get("operator") or "Equal", toleration.get("value") or ""
     if key:
         found += [invalid(path.child("key"), key, each) for each in names.qualified_name_errors(key)]
     elif operator != "Exists":
-        found.append(invalid(path.child("operator"), operator, 'operator must be Exists when `key` is empty, which means "match all"'))
-    if operator == "Exists" and value:
+        text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        found.append(invalid(path.child("operator"), toleration.get("operator") or "", text))
+    if operator not in _OPERATORS:
+        found.append(not_supported(path.child("operator"), operator, _OPERATORS))
+    elif operator == "Equal":
+        found += [invalid(path.child("operator"), value, each) for each in names.label_value_errors(value)]
+    elif value:
         found.append(invalid(path.child("operator"), value, "value must be empty when `operator` is 'Exists'"))
-    if "tolerationSeconds" in toleration and toleration.get("effect") != "NoExecute":
+    if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
         text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         found.append(invalid(path.child("effect"), toleration.get("effect") or "", text))
     return found
 
 
 def _spread(constraint: Object, path: Path) -> list[FieldError]:
-    found = _topology_key(constraint["topologyKey"], path)
+    found = [] if constraint["topologyKey"] else [required(path.child("topologyKey"), "can not be empty")]
     if constraint["maxSkew"] < 1:
         found.append(invalid(path.child("maxSkew"), constraint["maxSkew"], "must be greater than zero"))
-    minimum = constraint.get("minDomains")
+    minimum, otherwise = constraint.get("minDomains"), constraint["whenUnsatisfiable"]
     if minimum is not None and minimum < 1:
         found.append(invalid(path.child("minDomains"), minimum, "must be greater than zero"))
-    if minimum is not None and constraint["whenUnsatisfiable"] != "DoNotSchedule":
-        found.append(invalid(path.child("minDomains"), minimum, "can only use minDomains if whenUnsatisfiable=DoNotSchedule"))
-    return found + _label_selector(constraint.get("labelSelector"), path.child("labelSelector"))
-
-
-def _topology_key(key: str, path: Path) -> list[FieldError]:
-    if not key:
-        return [required(path.child("topologyKey"), "can not be empty")]
-    return [invalid(path.child("topologyKey"), key, each) for each in names.qualified_name_errors(key)]
+    if minimum is not None and otherwise != "DoNotSchedule":
+        text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {otherwise}"
+        found.append(invalid(path.child("minDomains"), minimum, text))
+    return found + _label_selector(constraint.get("labelSelector"), path.child("labelSelector")) + _label_keys(constraint, path)
 
 
 def _weight(term: Object, path: Path) -> list[FieldError]:

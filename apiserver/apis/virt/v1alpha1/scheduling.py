@@ -138,7 +138,8 @@ class Toleration(Model):
 
     key: str | None = Field(None, description="The taint's key; nothing, with Exists, tolerates every taint.")
     operator: Literal["Exists", "Equal", "Gt", "Lt"] | None = Field(
-        None, description="Comparison of the value; Equal when nothing is said."
+        None,
+        description="Comparison of the value; Equal when nothing is said. Gt and Lt are refused: they have a feature gate.",
     )
     value: str | None = Field(None, description="The taint's value; nothing for Exists.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
