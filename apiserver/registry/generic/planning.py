@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
 
 from apiserver.apis.meta import objectmeta
+from apiserver.apis.meta.errors import Invalid
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.meta.validation import MAX_CAUSES, FieldError, to_invalid, unknown_field
 from apiserver.registry.cacher.items import DECODING_ERRORS
@@ -63,15 +64,29 @@ class Planner:
             reading = Reading((*reading.unknown, *rest.unknown), rest.errors)
         if reading is NOTHING_WRONG and not unknown and not wrong and not options.superfluous:
             return []
-        superfluous = [*options.superfluous, *map(unknown_field, [*unknown, *reading.unknown])]
+        superfluous = [*options.superfluous, *map(self._with_hint, map(unknown_field, [*unknown, *reading.unknown]))]
         if options.field_validation in {"", "Warn"}:
             for each in superfluous:
                 options.caller.warn(each.detail)
         refused = superfluous if options.field_validation == "Strict" else []
-        misshapen = [*wrong, *reading.errors]
+        misshapen = [*wrong, *map(self._with_hint, reading.errors)]
         if misshapen:
             self._raise([*refused, *misshapen, *self._also(obj, old, misshapen)], obj)
         return refused
+
+    def _with_hint(self, fault: FieldError) -> FieldError:
+        found = self._strategy.hint(fault.path, fault.value)
+        return replace(fault, detail=f"{fault.detail}: {found}") if found else fault
+
+    def with_hints(self, refused: Invalid) -> Invalid:
+        """Return the refusal of an applied object with hints about the fields that its schema does not have."""
+        causes = refused.details.causes
+        hints = {each.field: found for each in causes if (found := self._strategy.hint(each.field))}
+        if not hints:
+            return refused
+        explained = tuple(replace(each, message=f"{each.message}: {hints[each.field]}") if each.field in hints else each for each in causes)
+        message = "; ".join([refused.message, *(f"{field}: {found}" for field, found in hints.items())])
+        return Invalid(message, replace(refused.details, causes=explained))
 
     def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
         """Return what is wrong with the rest of a misshapen object, so that its author mends everything at once.

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import names
-from apiserver.apis.meta.errors import AlreadyExists, BadRequest, NotFound, Timeout
+from apiserver.apis.meta.errors import AlreadyExists, BadRequest, Invalid, NotFound, Timeout
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.cacher.items import Item
@@ -224,7 +224,7 @@ class Store:
 
         async def plan(item: Item) -> Plan:
             live = self.shown(item)
-            wanted = owners.apply(self._copier(item)(), applied, options.manager, force=options.force, now=self._now())
+            wanted = self._applied(owners, self._copier(item)(), applied, options)
             metadata.must_be_named(wanted, name)
             refused = self._planner.receive(wanted, live, options, part)
             return await self._admitter.update(item, live, wanted, refused, options, part)
@@ -269,12 +269,18 @@ class Store:
             why = f"uid mismatch: the provided object specified uid {str(uid)[:64]}, and no existing object was found"
             raise metadata.conflict(self.resource, name, why)
         metadata.must_be_named(applied, name)
-        obj = owners.apply(None, applied, options.manager, force=options.force, now=self._now())
+        obj = self._applied(owners, None, applied, options)
         metadata.match_request(obj, self.resource, namespace, name)
         obj["metadata"].pop("resourceVersion", None)  # of one that is gone
         refused = self._planner.read(obj, options)
         self.strategy.default(obj)
         return await self._add(namespace, obj, refused, options)
+
+    def _applied(self, owners: FieldOwners, live: Object | None, applied: Object, options: WriteOptions) -> Object:
+        try:
+            return owners.apply(live, applied, options.manager, force=options.force, now=self._now())
+        except Invalid as refused:
+            raise self._planner.with_hints(refused) from None
 
     async def act(self, namespace: str, name: str, subresource: str, verb: Verb, body: Object, options: WriteOptions) -> Item:
         """Apply a verb to an object and return it as it became.

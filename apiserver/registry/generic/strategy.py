@@ -218,6 +218,11 @@ class Strategy:
         """Take out in place what :meth:`read` found of wrong type, so that the rest can be judged; ``metadata`` is the machinery's."""
         decoding.prune(self.model, obj)
 
+    def hint(self, field: str, value: object = None) -> str:
+        """Return what to write in place of a field or value that the schema does not have; empty: nothing is known of it."""
+        del field, value
+        return ""
+
     def default(self, obj: Object) -> None:
         """Fill in defaults in place. Idempotent; also called for what storage returns, so that old objects get new fields."""
 

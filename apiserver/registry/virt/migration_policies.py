@@ -8,7 +8,7 @@ from typing import Any
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt.resources import MIGRATION_POLICIES
-from apiserver.apis.virt.v1alpha1 import migration_policy
+from apiserver.apis.virt.v1alpha1 import kubevirt_fields, migration_policy
 from apiserver.registry.generic.strategy import Column, Strategy
 
 
@@ -20,6 +20,10 @@ class MigrationPolicyStrategy(Strategy):
     short_names = ("vmmp",)
     model = migration_policy.MigrationPolicy
     has_status = False
+
+    def hint(self, field: str, value: object = None) -> str:
+        """Return what to write in place of a field or value of KubeVirt's."""
+        return kubevirt_fields.hint(field, value)
 
     def validate(self, obj: Object) -> list[FieldError]:
         """Return all that is wrong with a MigrationPolicy."""

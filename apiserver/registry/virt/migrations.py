@@ -10,7 +10,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt import names, phases, progress
 from apiserver.apis.virt.resources import MIGRATIONS
-from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
+from apiserver.apis.virt.v1alpha1 import defaults, kubevirt_fields, status_validation, types, validation
 from apiserver.registry.generic.strategy import Column, Strategy
 from apiserver.registry.virt.virtualmachines import add_finalizer
 
@@ -22,6 +22,10 @@ class MigrationStrategy(Strategy):
     singular = "migration"
     short_names = ("vmmig",)
     model = types.Migration
+
+    def hint(self, field: str, value: object = None) -> str:
+        """Return what to write in place of a field or value of KubeVirt's."""
+        return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
         """Fill in what the spec leaves unsaid."""

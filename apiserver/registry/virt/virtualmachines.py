@@ -13,7 +13,7 @@ from apiserver.apis.virt import conditions, disk_uses, names, phases, power, sum
 from apiserver.apis.virt.described import domain_of, size_of
 from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.v1alpha1 import defaults, status_validation, types, validation
+from apiserver.apis.virt.v1alpha1 import defaults, kubevirt_fields, status_validation, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.registry.generic.strategy import Column, Connect, Read, Strategy
 from apiserver.registry.virt.verbs import VERBS
@@ -49,6 +49,10 @@ class VirtualMachineStrategy(Strategy):
         self._allowed = allowed
         self._looked_at: tuple[Any, frozenset[disk_uses.Lock]] = (None, frozenset())
         """Fields that decide what the machine holds that was looked at last, and its holds."""
+
+    def hint(self, field: str, value: object = None) -> str:
+        """Return what to write in place of a field or value of KubeVirt's."""
+        return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
         """Fill in what the spec leaves unsaid."""

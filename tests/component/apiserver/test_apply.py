@@ -217,6 +217,18 @@ async def test_ssa_14_an_unknown_field_is_named_in_gos_words_with_code_422(api: 
     assert wrong.json["message"].endswith(".spec.size: expected numeric (int or float), got string")
 
 
+async def test_a_field_that_the_kind_knows_by_another_name_is_explained_by_every_write(api: Api) -> None:
+    hint = 'unknown field "spec.theirs": write spec.size'
+    refused = await applied(api, "a", body(theirs=1))
+    assert refused.json["message"].endswith(".spec.theirs: field not declared in schema; spec.theirs: write spec.size")
+    assert refused.json["details"]["causes"][0]["message"] == "field not declared in schema: write spec.size"
+    created = await api.call("POST", "", widget("n") | {"spec": {"theirs": 1}})
+    assert created.headers["Warning"] == f"299 - {json.dumps(hint)}"
+    await applied(api, "a", body(size=1))
+    again = await applied(api, "a", body(theirs=1))
+    assert "; spec.theirs: write spec.size" in again.json["message"]
+
+
 async def test_ssa_15_duplicate_keys_are_refused_or_warned_of(api: Api) -> None:
     twice = b"apiVersion: example.test/v1\nkind: Widget\nmetadata: {name: s}\nspec:\n  size: 1\n  size: 2\n"
     strict = await applied(api, "a", twice, "&fieldValidation=Strict")

@@ -156,6 +156,9 @@ class WidgetStrategy(Strategy):
     def read(self, obj: Object) -> Reading:
         return _read(obj, Widget, Spec)
 
+    def hint(self, field: str, value: object = None) -> str:
+        return "write spec.size" if field == "spec.theirs" else ""
+
     def default(self, obj: Object) -> None:
         obj.setdefault("spec", {})
         obj["spec"].setdefault("size", 1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
 
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.hardware import (
     consoles,
     disks,
@@ -28,6 +30,7 @@ from apiserver.apis.virt.hardware import (
 )
 from apiserver.apis.virt.hardware.given import Domain
 
+_Place: TypeAlias = tuple[str | int, ...]
 _UNWRITTEN: Final = {
     "filesystems": filesystems.defaulted,
     "gpus": gpus.defaulted,
@@ -55,9 +58,48 @@ def defaulted(domain: Domain) -> Object:
     }
 
 
-def same(one: Domain, other: Domain) -> bool:
-    """Return whether both domains describe the same hardware, however much of it they leave unsaid: ``1024Mi`` is ``1Gi``."""
-    return _compared(one) == _compared(other)
+def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
+    """Return the fields in which two domains describe different hardware, however much they leave unsaid: ``1024Mi`` is ``1Gi``.
+
+    Defaults that follow from another field differ with it, and are not named. ``path`` is that of the domain.
+    """
+    places = _differing(_compared(one), _compared(other))
+    said = [each for each in places if _is_said(one, each) or _is_said(other, each)]
+    return [_path(each, path) for each in said or places]
+
+
+def _differing(one: object, other: object, place: _Place = ()) -> list[_Place]:
+    """Return the innermost places that differ. Lists of different lengths are one place: which element is new cannot be said."""
+    if one == other:
+        return []
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted(one.keys() | other.keys())
+        return [found for key in keys for found in _differing(one.get(key), other.get(key), (*place, key))]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [found for at, (left, right) in pairs for found in _differing(left, right, (*place, at))]
+    return [place]
+
+
+def _is_said(domain: Any, place: _Place) -> bool:  # noqa: ANN401 - any JSON value
+    """Return whether the author of a domain wrote something at a place."""
+    for step in _steps(place):
+        is_there = step in domain if isinstance(domain, dict) else isinstance(domain, list) and isinstance(step, int) and step < len(domain)
+        if not is_there:
+            return False
+        domain = domain[step]
+    return True
+
+
+def _steps(place: _Place) -> Iterator[str | int]:
+    for step in place:
+        yield from (step,) if isinstance(step, int) else step.split(".")  # of resources, two steps are one key
+
+
+def _path(place: _Place, path: Path) -> Path:
+    for step in place:
+        path = path.index(step) if isinstance(step, int) else path.child(step)
+    return path
 
 
 def _compared(domain: Domain) -> Object:

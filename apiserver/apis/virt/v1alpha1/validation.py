@@ -79,10 +79,9 @@ def _validate_fixed(obj: Object, old: Object) -> list[FieldError]:
     phase = phases.phase_of(old)
     if phase not in phases.WITH_GUEST:
         return []
-    deleted = (old.get("metadata") or {}).get("deletionTimestamp")
-    mending = "it is being deleted: wait until it is gone" if deleted else "stop it first"
-    text = f"may be changed only while the virtual machine is off, and it is {phase}; {mending}"
-    found = [] if _is_same_hardware(obj, old) else [forbidden(DOMAIN, text)]
+    text = f"may be changed only while the virtual machine is off, and it is {phase}; {_way_to_off(old, phase)}"
+    domain, before = (each["spec"].get("domain") or {} for each in (obj, old))
+    found = [forbidden(each, text) for each in devices.differing(domain, before, DOMAIN)]
     if obj["spec"].get(domain_xml.XML) != old["spec"].get(domain_xml.XML):
         found.append(forbidden(SPEC.child(domain_xml.XML), text))
     if (obj["spec"].get("accessCredentials") or []) != (old["spec"].get("accessCredentials") or []):
@@ -90,12 +89,18 @@ def _validate_fixed(obj: Object, old: Object) -> list[FieldError]:
     return found
 
 
+def _way_to_off(old: Object, phase: str) -> str:
+    """Return what to do until a machine that has a guest is off."""
+    if (old.get("metadata") or {}).get("deletionTimestamp"):
+        return "it is being deleted: wait until it is gone"
+    is_restart = power.decide(old).on and power.end_asked_for(old)
+    if not power.decide(old).on or (phase == phases.STOPPING and not is_restart):
+        return "it is stopping: wait until it is off"
+    return "stop it first"
+
+
 def _domain(obj: Object) -> tuple[object, object]:
     return obj["spec"].get("domain"), obj["spec"].get("domainXML")
-
-
-def _is_same_hardware(obj: Object, old: Object) -> bool:
-    return devices.same(obj["spec"].get("domain") or {}, old["spec"].get("domain") or {})
 
 
 def validate_migration(obj: Object) -> list[FieldError]:

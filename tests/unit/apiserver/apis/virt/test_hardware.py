@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver.apis.meta.validation import Path as Place
 from apiserver.apis.virt.hardware import clock, cpu, cpu_numa, devices, disks, interfaces, io_threads, memory, resources
 
 IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "a"}}
 CLAIM: dict[str, Any] = {"type": "PersistentVolumeClaim", "source": {"name": "b"}}
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return not devices.differing(one, other, Place())
 
 
 def test_what_is_unsaid_of_a_disk_depends_on_what_it_is_and_where_it_stands() -> None:
@@ -72,9 +77,9 @@ def test_processors_and_memory_are_counted() -> None:
 
 
 def test_the_same_hardware_may_be_said_in_different_words() -> None:
-    assert devices.same({"memory": {"guest": "1Gi"}}, {"memory": {"guest": "1024Mi"}, "devices": {"graphics": [{"type": "vnc"}]}})
-    assert not devices.same({}, {"devices": {"graphics": []}})
-    assert not devices.same({"cpu": {"cores": 1}}, {"cpu": {"cores": 2}})
+    assert same({"memory": {"guest": "1Gi"}}, {"memory": {"guest": "1024Mi"}, "devices": {"graphics": [{"type": "vnc"}]}})
+    assert not same({}, {"devices": {"graphics": []}})
+    assert not same({"cpu": {"cores": 1}}, {"cpu": {"cores": 2}})
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,7 @@ def test_the_same_hardware_may_be_said_in_different_words() -> None:
     ids=str,
 )
 def test_devices_that_are_said_are_the_same_as_those_that_are_meant(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert devices.same({"devices": one}, {"devices": other})
+    assert same({"devices": one}, {"devices": other})
 
 
 @pytest.mark.parametrize(
@@ -115,7 +120,7 @@ def test_devices_that_are_said_are_the_same_as_those_that_are_meant(one: dict[st
     ids=str,
 )
 def test_what_is_said_of_devices_makes_other_hardware(said: dict[str, Any]) -> None:
-    assert not devices.same({}, {"devices": said})
+    assert not same({}, {"devices": said})
 
 
 @pytest.mark.parametrize(
@@ -147,8 +152,8 @@ def test_a_size_that_is_written_otherwise_is_the_same_hardware() -> None:
     one, other, more = (
         {"devices": {"disks": [{**CLAIM, "source": {"name": "a", "create": {"size": size}}}]}} for size in ("1Gi", "1024Mi", "1025Mi")
     )
-    assert devices.same(one, other)
-    assert not devices.same(one, more)
+    assert same(one, other)
+    assert not same(one, more)
 
 
 def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
@@ -156,8 +161,8 @@ def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
         {"devices": {"disks": [{**IMAGE, "source": {"reference": "a", **limit}}]}}
         for limit in ({}, {"sizeLimit": "4096Mi"}, {"sizeLimit": "5Gi"})
     )
-    assert devices.same(one, other)
-    assert not devices.same(one, more)
+    assert same(one, other)
+    assert not same(one, more)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +216,8 @@ def test_a_guest_may_use_all_of_its_memory_whatever_was_requested(given: dict[st
 
 def test_a_share_that_is_written_otherwise_is_the_same_hardware() -> None:
     one, other, more = ({"resources": {"limits": {"cpu": each}}} for each in ("1", "1000m", "2"))
-    assert devices.same(one, other)
-    assert not devices.same(one, more)
+    assert same(one, other)
+    assert not same(one, more)
 
 
 def virtio(**fields: Any) -> dict[str, Any]:
@@ -247,11 +252,11 @@ def test_a_device_has_no_more_queues_than_processors_and_eight(
 
 def test_memory_that_is_written_otherwise_is_the_same_hardware() -> None:
     one, other, more = ({"memory": {"guest": "1Gi", "maxGuest": each}} for each in ("2Gi", "2048Mi", "3Gi"))
-    assert devices.same(one, other)
-    assert not devices.same(one, more)
-    assert not devices.same(one, {"memory": {"guest": "1Gi"}})
-    assert devices.same({"memory": {"guest": "1Gi", "maxGuest": "1Gi"}}, {"memory": {"guest": "1Gi"}})
-    assert not devices.same({}, {"memory": {"hugepages": {"pageSize": "2Mi"}}})
+    assert same(one, other)
+    assert not same(one, more)
+    assert not same(one, {"memory": {"guest": "1Gi"}})
+    assert same({"memory": {"guest": "1Gi", "maxGuest": "1Gi"}}, {"memory": {"guest": "1Gi"}})
+    assert not same({}, {"memory": {"hugepages": {"pageSize": "2Mi"}}})
 
 
 @pytest.mark.parametrize(
@@ -309,3 +314,28 @@ def test_a_time_zone_is_a_file_of_its_name(tmp_path: Path) -> None:
     assert clock.is_zone("Europe/Berlin", zones)
     for other in ("Europe", "Europe/Berln", "../secret", "Europe/", "/Europe/Berlin", "Europe//Berlin"):
         assert not clock.is_zone(other, zones), other
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differing"),
+    [
+        ({"cpu": {"cores": 1}}, {"cpu": {"cores": 2}}, ["d.cpu.cores"]),
+        ({"cpu": {"cores": 1}}, {"cpu": {"cores": 1, "model": "Nehalem"}}, ["d.cpu.model"]),
+        ({"memory": {"guest": "1Gi"}}, {"memory": {"guest": "1024Mi"}}, []),
+        ({"memory": {"guest": "1Gi"}}, {"memory": {"guest": "2Gi"}, "rtc": 1}, ["d.memory.guest", "d.rtc"]),
+        (
+            {"devices": {"disks": [CLAIM, IMAGE]}},
+            {"devices": {"disks": [CLAIM, CLAIM]}},
+            [f"d.devices.disks[1].{each}" for each in ("source.name", "source.reference", "type")],
+        ),
+        (
+            {"devices": {"disks": [CLAIM]}},
+            {"devices": {"disks": [{**CLAIM, "target": {"bus": "scsi"}}]}},
+            ["d.devices.disks[0].target.bus"],
+        ),
+        ({"devices": {"disks": [CLAIM]}}, {"devices": {"disks": [CLAIM, CLAIM]}}, ["d.devices.disks"]),
+        ({"resources": {"limits": {"cpu": "1"}}}, {"resources": {"limits": {"cpu": "2"}}}, ["d.resources.limits.cpu"]),
+    ],
+)
+def test_the_innermost_fields_that_differ_are_named(one: dict[str, Any], other: dict[str, Any], differing: list[str]) -> None:
+    assert [str(each) for each in devices.differing(one, other, Place("d"))] == differing

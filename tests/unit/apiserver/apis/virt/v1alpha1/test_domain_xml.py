@@ -329,6 +329,6 @@ def test_xml_of_a_machine_that_is_on_stays() -> None:
     assert error.startswith("spec.domainXML: Forbidden: may be changed only while the virtual machine is off")
     bigger = {**old, "spec": {**changed["spec"], "domain": {"memory": {"guest": "1Gi"}}}}
     found = [each.path for each in validation.validate_virtual_machine_update(bigger, old)]
-    assert found == ["spec.domain", "spec.domainXML"]
+    assert found == ["spec.domain.memory.guest", "spec.domainXML"]
     assert validation.validate_virtual_machine_update(changed, {**old, "status": {"phase": "Stopped"}}) == []
     assert validation.validate_virtual_machine_update(old, old) == []

@@ -562,7 +562,7 @@ def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
     assert len(validation.validate_virtual_machine_update(new, old)) == 1
     old["status"] = {"phase": "Running"}
     assert [str(each) for each in validation.validate_virtual_machine_update(new, old)] == [
-        "spec.domain: Forbidden: may be changed only while the virtual machine is off, and it is Running; stop it first"
+        "spec.domain.cpu.cores: Forbidden: may be changed only while the virtual machine is off, and it is Running; stop it first"
     ]
     deleted = {**old, "metadata": {**old["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     (told,) = validation.validate_virtual_machine_update(new, deleted)
@@ -570,6 +570,30 @@ def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
     new["spec"]["domain"] = old["spec"]["domain"]
     new["spec"]["runStrategy"] = "Halted"
     assert validation.validate_virtual_machine_update(new, old) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "phase", "request_", "way"),
+    [
+        ("RerunOnFailure", "Running", None, "stop it first"),
+        ("RerunOnFailure", "Running", "Stop", "it is stopping: wait until it is off"),
+        ("Halted", "Running", None, "it is stopping: wait until it is off"),
+        ("Halted", "Stopping", None, "it is stopping: wait until it is off"),
+        ("RerunOnFailure", "Stopping", None, "it is stopping: wait until it is off"),  # the guest shuts down by itself
+        ("RerunOnFailure", "Stopping", "Restart", "stop it first"),  # it is on again at once
+        ("RerunOnFailure", "Unknown", None, "stop it first"),
+    ],
+)
+def test_an_edit_of_a_machine_that_is_stopping_is_to_wait(strategy: str, phase: str, request_: str | None, way: str) -> None:
+    old = _vm(runStrategy=strategy)
+    defaults.default_virtual_machine(old)
+    old["status"] = {"phase": phase, "attempt": 1, "attempts": [{"number": 1}]}
+    if request_ is not None:
+        old["status"]["request"] = {"action": request_, "attempt": 2, "runStrategy": strategy}
+    new = copy.deepcopy(old)
+    new["spec"]["domain"]["cpu"]["cores"] = 2
+    (told,) = validation.validate_virtual_machine_update(new, old)
+    assert str(told).endswith(f"and it is {phase}; {way}")
 
 
 def test_saying_the_same_in_other_words_is_no_change_of_a_machine_that_is_on() -> None:
