@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import objects
 from apiserver.apis.virt import conditions, power
+from controller.runtime.recorder import EventType
 from handler.reconcilers import guest_status
 from handler.reconcilers.guest_status import End
 from launcher.protocol import messages
@@ -42,6 +43,12 @@ def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
         return replace(end, reason=str(disruption["reason"]), message=_because(str(disruption.get("message")), end))
     when = "while the guest ran" if power.has_run(vm) else "before the guest ran"
     return replace(end, reason=POD_DELETED, message=_because(f"its pod was deleted {when}, not by virt-controller", end))
+
+
+def event_type(vm: Mapping[str, Any], end: End) -> EventType:
+    """Return the type of the Event about an end: Warning also where a guest that ran lost its power, or a user deleted its pod."""
+    lost = end.reason == POD_DELETED or (end.reason == guest_status.POWERED_OFF and power.has_run(vm))
+    return "Warning" if end.result == power.RESULT_FAILED or lost else "Normal"
 
 
 def _because(cause: str, end: End) -> str:

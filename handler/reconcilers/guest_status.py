@@ -40,6 +40,8 @@ RESULTS: Final[Mapping[messages.EndingKind, str]] = {
 WATCHDOG_FIRED: Final = "WatchdogFired"
 """Reason of an Event, and of Ready where that ended the attempt."""
 
+POWERED_OFF: Final = "PoweredOff"
+"""Reason where the domain was destroyed: the guest had no time to write what it had in memory."""
 DISK_FULL: Final = "I/O error: no room"
 """In place of libvirt's reason, which is an I/O error whatever it was."""
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
@@ -75,7 +77,7 @@ def end_of(ending: messages.Ending) -> End | None:
     reason = {
         "shutdown": "GuestPoweredOff",
         "shutdown-requested": "ShutDown",
-        "destroyed": "PoweredOff",
+        "destroyed": POWERED_OFF,
         "crashed": "Crashed",
         "start-failed": "StartFailed",
     }[ending.kind]

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import NamespacedName, Object
-from apiserver.apis.virt import phases, power
+from apiserver.apis.virt import phases
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
 from controller.runtime.flowcontrol import TokenBucket
-from handler.reconcilers import guest_status
+from handler.reconcilers import ending_causes, guest_status
 from handler.reconcilers.guest_ports import Ports
 from handler.reconcilers.guest_status import End
 
@@ -49,7 +49,7 @@ class StatusWriter:
     async def write_end(self, vm: Object, end: End) -> None:
         """Write the end of the attempt."""
         await self.write(vm, guest_status.ended(vm, end, self._ports.clock.now()))
-        self._ports.emit(vm, "Warning" if end.result == power.RESULT_FAILED else "Normal", end.reason, end.message)
+        self._ports.emit(vm, ending_causes.event_type(vm, end), end.reason, end.message)
 
     def is_written(self, vm: Object, status: Object) -> bool:
         """Return whether the status stands there already, if in the server's spelling."""

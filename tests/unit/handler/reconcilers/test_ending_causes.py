@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.v1alpha1 import status_validation
-from handler.reconcilers import guest_plan, guest_status
+from handler.reconcilers import ending_causes, guest_plan, guest_status
 from handler.reconcilers.guest_plan import EndAttempt, Observed
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm, an_ended
@@ -90,3 +90,20 @@ def test_a_domain_that_somebody_destroyed_in_a_pod_that_was_not_asked_to_end_is_
 
     assert isinstance(action, EndAttempt)
     assert (action.end.reason, action.end.message) == ("PoweredOff", "the domain was destroyed")
+
+
+@pytest.mark.parametrize(
+    ("vm", "end", "type_"),
+    [
+        (a_run(), ("Stopped", "PodDeleted"), "Warning"),
+        (a_vm("Scheduled"), ("Stopped", "PodDeleted"), "Warning"),
+        (a_run(), ("Stopped", "PoweredOff"), "Warning"),
+        (a_vm("Scheduled"), ("Stopped", "PoweredOff"), "Normal"),  # no guest ran, so it lost nothing
+        (a_run(), ("Stopped", "ShutDown"), "Normal"),
+        (a_run(), ("Stopped", "EvictionByEvictionAPI"), "Normal"),
+        (a_run(), ("Succeeded", "GuestPoweredOff"), "Normal"),
+        (a_run(), ("Failed", "Crashed"), "Warning"),
+    ],
+)
+def test_the_event_about_an_end_that_the_guest_did_not_choose_is_a_warning(vm: dict[str, Any], end: tuple[str, str], type_: str) -> None:
+    assert ending_causes.event_type(vm, guest_status.End(*end, "m")) == type_
