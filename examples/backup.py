@@ -1,8 +1,8 @@
 """Objects as they can be created again: ``kubectl get vms,migrationpolicies -A -o json | python examples/backup.py > objects.json``.
 
 What of a machine follows from its uid, which another object does not have, is written into its spec. A machine that is off stays off. What
-no field can say is told on standard error. It needs what ``pip install .`` installs for the kubectl plugin;
-docs/operating/releases.md explains it.
+no field can say is told on standard error. It needs Python 3.11 or later, and the checkout that it lies in; docs/operating/releases.md
+explains it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import copy
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the packages of this checkout
 
 from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of, uid_of
 from apiserver.apis.virt import cloud_init, network, power

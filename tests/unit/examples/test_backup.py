@@ -44,8 +44,8 @@ def machine(domain: dict[str, Any] | None = None, *, phase: str = "Running", res
 def kept(*items: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """Return what the program writes, and what it tells of."""
     given = json.dumps({"kind": "List", "items": items})
-    command = [sys.executable, str(ROOT / "examples/backup.py")]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+    command = [sys.executable, "-I", "-S", str(ROOT / "examples/backup.py")]  # without packages, as from a fresh checkout
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, cwd="/")
     return json.loads(done.stdout)["items"], done.stderr
 
 
