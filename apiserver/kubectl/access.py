@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -19,6 +20,8 @@ from apiserver.kubectl.messages import Failure, describe
 from certs import contexts
 
 DISTRIBUTION: Final = "kubevirt-python"
+SOURCES: Final = Path(__file__).parents[2]
+"""Where ``pyproject.toml`` is if nothing is installed."""
 
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -140,12 +143,17 @@ async def _kubernetes_asyncio(library: kubeconfig.Reader, named: str, selection:
     return configuration, str((context.get("context") or {}).get("namespace") or "")
 
 
-def version() -> str:
-    """Return the release of the plugin; ``unknown`` where it runs without being installed."""
+def version(sources: Path = SOURCES) -> str:
+    """Return the release of the plugin, as installed, else that of its sources; ``unknown`` where neither tells."""
     try:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
+        pass  # it runs from its sources
+    try:
+        project = tomllib.loads((sources / "pyproject.toml").read_text())["project"]
+    except (OSError, ValueError, KeyError):
         return "unknown"
+    return str(project["version"]) if project.get("name") == DISTRIBUTION else "unknown"
 
 
 def _exists(path: str) -> bool:

@@ -142,7 +142,11 @@ def _add_guestinfo(commands: Commands) -> None:
         "guestinfo", "show what the guest says of itself", "Its agent is asked, so it has to run one: qemu-guest-agent."
     )
     guest.add_argument(
-        "-o", "--output", choices=("table", "wide", "json"), default="table", help="wide: with all applications; json: all of it"
+        "-o",
+        "--output",
+        choices=("table", "wide", "json", "yaml"),
+        default="table",
+        help="wide: with all applications; json, yaml: all of it",
     )
 
 

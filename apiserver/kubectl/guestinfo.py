@@ -1,10 +1,12 @@
-"""Printer of ``guestinfo``, as a table or as JSON. It is the guest's word: no terminal obeys it."""
+"""Printer of ``guestinfo``, as a table, JSON or YAML. It is the guest's word: no terminal obeys it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import yaml
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
@@ -23,16 +25,25 @@ _BYTES: Final = frozenset({"totalBytes", "usedBytes"})
 
 
 async def show(access: Access, name: str, output: str) -> str:
-    """Return what to print: ``table``, ``wide`` (with applications) or ``json``.
+    """Return what to print: ``table``, ``wide`` (with applications), ``json`` or ``yaml``.
 
     Raises:
         Failure: refused, or not answered.
     """
     doing = f"read the guest's information of virtual machine {access.namespace}/{name}"
     answer = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name, guestinfo.NAME), doing)
-    if output == "json":
-        return json.dumps(answer, indent=2)
-    return table(guestinfo.bounded(answer), wide=output == "wide")
+    return printed(answer, output)
+
+
+def printed(answer: Object, output: str) -> str:
+    """Return an answer in a form of ``--output``; JSON and YAML escape what a terminal could obey."""
+    match output:
+        case "json":
+            return json.dumps(answer, indent=2)
+        case "yaml":
+            return yaml.safe_dump(answer, default_flow_style=False).rstrip()
+        case _:
+            return table(guestinfo.bounded(answer), wide=output == "wide")
 
 
 def table(info: Object, *, wide: bool = False) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import ssl
 import sys
+import tomllib
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
@@ -126,10 +127,14 @@ async def test_in_a_pod_a_kubeconfig_that_is_named_and_absent_is_no_reason_to_be
         await access.load(Selection(), {"KUBECONFIG": "/nonexistent", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 
 
-def test_where_it_is_not_installed_its_release_is_not_known() -> None:
+def test_where_it_is_not_installed_its_sources_tell_its_release(tmp_path: Path) -> None:
+    project = tomllib.loads((access.SOURCES / "pyproject.toml").read_text())["project"]
     paths = sys.path[:]
     sys.path.clear()  # where installed releases are looked for
     try:
-        assert access.version() == "unknown"
+        assert access.version() == project["version"]
+        assert access.version(tmp_path) == "unknown"
+        (tmp_path / "pyproject.toml").write_text('[project]\nname = "another"\nversion = "9"\n')
+        assert access.version(tmp_path) == "unknown"
     finally:
         sys.path[:] = paths

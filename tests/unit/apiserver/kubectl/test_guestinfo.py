@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import json
+
+import pytest
+import yaml
+
 from apiserver.apis.virt import guestinfo
-from apiserver.kubectl.guestinfo import table
+from apiserver.kubectl import flags
+from apiserver.kubectl.guestinfo import printed, table
 
 INFO = {
     "agent": {"version": "7.2.22", "commands": ["guest-info"]},
@@ -47,3 +53,13 @@ def test_a_guest_that_tells_nothing_has_a_table() -> None:
 def test_what_a_guest_says_moves_no_cursor() -> None:
     nasty = {"hostname": "\x1b[2J\nx", "users": [{"userName": "\x1b]0;x\x07\r\n"}], "applications": [{"name": 1}]}
     assert all(line.isprintable() for line in table(guestinfo.bounded(nasty), wide=True).splitlines())
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_all_of_it_is_told_to_programs_and_moves_no_cursor_either(output: str) -> None:
+    answer = {**INFO, "hostname": "\x1b[2J\u009b\u202e"}
+    assert flags.parse(["guestinfo", "a", "-o", output]).output == output
+    told = printed(answer, output)
+    assert (json.loads(told) if output == "json" else yaml.safe_load(told)) == answer
+    assert told.startswith("{") == (output == "json")
+    assert all(line.isprintable() for line in told.splitlines())
