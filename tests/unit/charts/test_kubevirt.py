@@ -275,7 +275,7 @@ def test_plugins_are_for_the_administrator_to_name() -> None:
         return [each["spec"]["template"]["spec"] for each in found]
 
     bare = pods()
-    assert "plugin" not in json.dumps(bare).replace("device-plugins", "")
+    assert "plugin" not in json.dumps(bare).replace("device-plugins", "").replace("enable-admission-plugins", "")
     api, handler = pods("plugins.network={isolated,vlan}", "plugins.storage={images,pool}", "plugins.directory=/opt/plugins")
     (api_container,), (container,) = api["containers"], handler["containers"]
     taken = options.parse(["--etcd-servers=x", *(flag for flag in api_container["args"] if "plugins=" in flag)])
@@ -436,7 +436,8 @@ def test_virt_handler_and_virt_api_may_do_little() -> None:
         ("certificatesigningrequests", "create"),
         ("nodes", "patch"),
     }
-    assert {verb for _, _, _, verb, _ in rbac.permissions("virt-api")} == {"get", "list", "watch"}
+    api = {(resource, verb) for _, resource, _, verb, _ in rbac.permissions("virt-api")}
+    assert {pair for pair in api if pair[1] not in {"get", "list", "watch"}} == {("resourcequotas/status", "update")}  # and see quotas.yaml
 
 
 def test_no_role_has_a_wildcard_and_nobody_but_virt_controller_touches_secrets() -> None:
@@ -533,6 +534,12 @@ def test_quotas_are_enforced_where_that_is_asked_for_and_only_there_may_they_be_
         rules = one("ClusterRole", "kubevirt.io:virt-api", *settings)["rules"]
         assert ("--enable-admission-plugins=ResourceQuota" in arguments) is expected
         assert any(each["resources"] == ["resourcequotas/status"] for each in rules) is expected
+        policies = [each["metadata"]["name"] for each in objects(*settings) if each["kind"] == "ValidatingAdmissionPolicy"]
+        assert ("virt-api-quotas.kubevirt.io" in policies) is expected
+
+
+def test_quotas_are_enforced_unless_the_administrator_says_otherwise() -> None:
+    assert "--enable-admission-plugins=ResourceQuota" in one("Deployment", "virt-api")["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_a_secret_with_the_encryptions_configuration_is_mounted_and_followed() -> None:

@@ -1,0 +1,95 @@
+"""The chart's policy about virt-api's writes of ResourceQuotas, evaluated as kube-apiserver evaluates it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from apiserver.admission.resource_quota import Usage, count_name
+from apiserver.apis.core.resources import RESOURCE_QUOTAS
+from apiserver.apis.meta.errors import StatusError
+from apiserver.apis.meta.users import User
+from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.registry.generic.admission import Attributes
+from tests.fakes.rbac import CHART
+from tests.unit.apiserver.admission.policy.test_policies import World
+
+VIRT_API: Final = "system:serviceaccount:kubevirt:virt-api"
+POLICY: Final = "virt-api-quotas.kubevirt.io"
+MACHINES: Final = count_name(VIRTUAL_MACHINES)
+OF_MIGRATIONS: Final = count_name(MIGRATIONS)
+HARD: Final = {MACHINES: "3", "pods": "10", "requests.cpu": "4"}
+QUOTA: Final[dict[str, Any]] = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "q", "namespace": "default"},
+    "spec": {"hard": HARD},
+    "status": {"hard": HARD, "used": {MACHINES: "2", "pods": "1", "requests.cpu": "100m"}},
+}
+REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
+    "a limit": ({"hard": {**HARD, MACHINES: "9"}}, "changes no limit"),
+    "the limits": ({"hard": {}}, "changes no limit"),
+    "pods": ({"used": {**QUOTA["status"]["used"], "pods": "10"}}, "changes no count of a quota but"),
+    "fewer pods": ({"used": {**QUOTA["status"]["used"], "pods": "0"}}, "changes no count of a quota but"),
+    "a new count": ({"used": {**QUOTA["status"]["used"], "secrets": "1"}}, "changes no count of a quota but"),
+    "a count that goes": ({"used": {MACHINES: "2", "pods": "1"}}, "changes no count of a quota but"),
+    "fewer machines": ({"used": {**QUOTA["status"]["used"], MACHINES: "1"}}, "lowers no count"),
+}
+
+
+@pytest.fixture
+def world() -> World:
+    made = World("validating")
+    for each in yaml.safe_load_all(CHART.read_text()):
+        if each and each["metadata"]["name"] == POLICY:
+            change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
+            change(None, each)
+    return made
+
+
+def changed(**status: Any) -> dict[str, Any]:
+    quota = copy.deepcopy(QUOTA)
+    quota["status"] |= status
+    return quota
+
+
+async def refusal(world: World, quota: dict[str, Any], *, operation: Any = "UPDATE", part: str = "status", user: str = VIRT_API) -> str:
+    """Return why a write of a quota is refused; empty: it is not."""
+    new, old = (None if operation == "DELETE" else quota), (None if operation == "CREATE" else QUOTA)
+    attributes = Attributes(operation, RESOURCE_QUOTAS, part, "default", "q", User(user, (), "", {}), new, old, warn=world.warnings.append)
+    assert world.plugin.handles(operation, RESOURCE_QUOTAS, part)
+    try:
+        await world.plugin.validate(attributes)
+    except StatusError as error:
+        return f"{error.code}: {error}"
+    return ""
+
+
+async def test_virt_api_counts_a_machine_as_its_plug_in_does(world: World) -> None:
+    usage = Usage.of([QUOTA], MACHINES)
+    usage.take()
+    (charged,) = usage.charged()
+    assert charged["status"]["used"][MACHINES] == "3"
+    assert not await refusal(world, charged)
+    assert not await refusal(world, changed(used={**QUOTA["status"]["used"], OF_MIGRATIONS: "1"}))
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_virt_api_changes_nothing_else_of_a_quota(world: World, what: str) -> None:
+    status, why = REFUSED[what]
+    said = await refusal(world, changed(**status))
+    assert said.startswith("403: ")
+    assert why in said
+
+
+@pytest.mark.parametrize(("operation", "part"), [("CREATE", ""), ("UPDATE", ""), ("DELETE", "")])
+async def test_virt_api_writes_no_quota_itself(world: World, operation: str, part: str) -> None:
+    assert "only updates the status" in await refusal(world, QUOTA, operation=operation, part=part)
+
+
+async def test_everybody_else_is_left_alone(world: World) -> None:
+    for user in ("system:serviceaccount:kube-system:resourcequota-controller", "admin"):
+        assert not await refusal(world, changed(hard={}, used={}), user=user)
