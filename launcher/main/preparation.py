@@ -18,6 +18,7 @@ from launcher.main import (
     disk_certificates,
     disk_secrets,
     disk_servers,
+    file_sizes,
     files,
     firmware_state,
     made_disks,
@@ -87,6 +88,7 @@ class Preparation:
         """
         if not arriving:
             await asyncio.to_thread(blank_disks.create, machine.domain)
+            await asyncio.to_thread(file_sizes.prepare, machine.domain)
         found = await asyncio.to_thread(files.look, machine.domain)
         await disk_servers.require(machine.domain, self._network)
         await disk_certificates.prepare(self._children, machine.domain)

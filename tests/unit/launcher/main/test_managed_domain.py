@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -398,6 +400,18 @@ async def test_a_migration_has_the_terms_that_it_was_asked_for(world: World) -> 
     assert world.hypervisor.terms == [Terms(5 << 20, 700, 2, auto_converge=True)]
     world.hypervisor.end_migration(NAME)
     await world.ends("migrated")
+
+
+@pytest.mark.parametrize(("request_", "size"), [(messages.Sync, 3 << 20), (partial(messages.PrepareMigrationTarget, "m1"), 100)])
+async def test_a_start_grows_a_disk_and_an_arrival_finds_it_as_the_source_made_it(
+    world: World, tmp_path: Path, pod_directories: Callable[..., None], request_: Callable[..., messages.Action], size: int
+) -> None:
+    pod_directories(DISKS=tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/disk.img").write_bytes(b"x" * 100)
+    claim = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "create": {"size": "3Mi"}}}
+    await world.domain.handle(request_(dataclasses.replace(MACHINE, domain={**SPECIFICATION, "devices": {"disks": [claim]}})))
+    assert (tmp_path / "data/disk.img").stat().st_size == size
 
 
 async def test_disks_that_the_pod_alone_has_leave_with_the_guest(world: World, overlays: Path) -> None:

@@ -111,7 +111,7 @@ class DiskSource(NetworkSource, TokenSource, PluginSource):
     create: DiskCreation | None = Field(
         None,
         description="PersistentVolumeClaim: a blank disk is created in a claim that holds none, before the first start: a sparse file "
-        "disk.img. What is there already is used as it is, of whatever size: nothing is overwritten, and nothing grows. Of a block "
+        "disk.img. A smaller disk that is there grows to this size before a start; nothing is overwritten or shrinks. Of a block "
         "device it says the least size. HostDisk: the file is made where there is none, and belongs to uid 107. Default: the start waits "
         "for an image; a HostDisk has to be there.",
     )
