@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import access, console, etcd_move, flags, guestinfo, migrations, outdated, usbredir, verbs, vnc
+from apiserver.kubectl import access, console, domainxml, etcd_move, flags, guestinfo, migrations, outdated, usbredir, verbs, vnc
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, describe, first
 
@@ -105,14 +105,20 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await vnc.show(parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
         case "usbredir":
             return await usbredir.redirect(parsed.name, load, slot=parsed.slot, port=parsed.port, device=parsed.device)
-        case "guestinfo":
-            print(await guestinfo.show(await load(), parsed.name, parsed.output))
+        case "guestinfo" | "domainxml":
+            print(await _read(parsed, await load()))
             return 0
         case "move-etcd":
             await etcd_move.run(parsed.selection, parsed.to)
             return 0
         case _:
             return await _act(parsed, load)
+
+
+async def _read(parsed: argparse.Namespace, way: access.Access) -> str:
+    if parsed.command == "guestinfo":
+        return await guestinfo.show(way, parsed.name, parsed.output)
+    return await domainxml.show(way, parsed.name)
 
 
 async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:

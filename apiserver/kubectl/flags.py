@@ -84,6 +84,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     _add_vnc(commands)
     _add_usbredir(commands)
     _add_guestinfo(commands)
+    commands.add_for_machine("domainxml", "print the XML that libvirt was given", "The machine has to be on.")
     _add_administration(commands)
     waiting = {"migrate": _add_verbs(commands), "cancel-migration": _add_cancel_migration(commands)}
     parsed = program.parse_args(arguments)

@@ -24,7 +24,7 @@ import yaml
 
 from apiserver.apis.meta import errors
 from apiserver.kubectl import __main__ as entry
-from apiserver.kubectl import access, console, flags, guestinfo, terminal, usbredir, verbs, vnc
+from apiserver.kubectl import access, console, domainxml, flags, guestinfo, terminal, usbredir, verbs, vnc
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
 from tests.fakes.streams import RFB, SCREENFUL, FakeStreams
@@ -428,6 +428,16 @@ async def test_what_a_guest_says_of_itself_is_shown_as_a_table_or_as_it_came(ser
         await guestinfo.show(way, "testvm", "wide")
 
     assert {(method, path.rsplit("/", 2)[-1]) for method, path, _ in server.requests} == {("GET", "guestinfo")}
+
+
+async def test_the_xml_that_libvirt_was_given_is_shown(server: FakeStreams, way: Access) -> None:
+    server.answers["domainxml"] = {"kind": "VirtualMachineDomainXML", "xml": "<domain/>\n"}
+
+    assert await domainxml.show(way, "testvm") == "<domain/>"
+    server.refusals = [errors.BadRequest("the virtual machine has no guest now")]
+    with pytest.raises(Failure, match=r"read the domain XML of virtual machine default/testvm: the virtual machine has no guest now"):
+        await domainxml.show(way, "testvm")
+    assert {(method, path.rsplit("/", 2)[-1]) for method, path, _ in server.requests} == {("GET", "domainxml")}
 
 
 async def test_a_viewer_on_the_port_speaks_to_the_guest_and_each_has_a_websocket(

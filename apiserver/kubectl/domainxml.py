@@ -1,0 +1,33 @@
+"""Printer of ``domainxml``: the XML that libvirt was given for a machine."""
+
+from __future__ import annotations
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.domainxml import subresource
+from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import verbs
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure
+
+
+async def show(access: Access, name: str) -> str:
+    """Return what to print.
+
+    Raises:
+        Failure: refused, or not answered.
+    """
+    doing = f"read the domain XML of virtual machine {access.namespace}/{name}"
+    answer = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name, subresource.NAME), doing)
+    return printed(answer, doing)
+
+
+def printed(answer: Object, doing: str) -> str:
+    """Return the XML of an answer, if a terminal can show it.
+
+    Raises:
+        Failure: it is absent, or has characters that a terminal would obey.
+    """
+    try:
+        return str(subresource.parse(str(answer[subresource.FIELD]))[subresource.FIELD]).rstrip("\n")
+    except (KeyError, ValueError) as error:
+        raise Failure(f"error: cannot {doing}: the answer cannot be shown: {error}") from error
