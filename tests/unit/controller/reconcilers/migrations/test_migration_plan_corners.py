@@ -167,7 +167,7 @@ def test_a_target_that_is_refused_is_said_once() -> None:
 
 def test_a_target_that_no_node_takes_is_said_once_and_one_that_merely_starts_not_at_all() -> None:
     migration = a_migration(phase="Scheduling", **SIDES)
-    assert plan(seen(migration, target=a_target(phase="Pending"))) == ()
+    assert plan(seen(migration, target=a_target(phase="Pending", bound_at=times.to_rfc3339(NOW)))) == (Requeue(2.0),)
     waiting = a_target(phase="Pending", node="")
     waiting["status"]["conditions"] = NO_NODE
     actions = plan(seen(migration, target=waiting))
@@ -201,12 +201,12 @@ def test_an_evacuation_whose_target_does_not_run_ends_so_that_the_next_guest_has
     target: dict[str, str], limit: int, reason: str, message: str
 ) -> None:
     early = plan(seen(an_evacuation(limit - 1), target=a_target(**target)))
-    assert [each for each in early if isinstance(each, WriteStatus)] == []
-    assert [each.seconds for each in early if isinstance(each, Requeue)] == [1.0]
+    assert [each.status["phase"] for each in early if isinstance(each, WriteStatus)] in ([], ["Scheduling"])  # at most why it waits
+    assert min(each.seconds for each in early if isinstance(each, Requeue)) == 1.0
     for age in (limit, limit + 7200):
         assert told(plan(seen(an_evacuation(age), target=a_target(**target)))) == ("Failed", "False", reason, message)
     nearly = plan(seen(an_evacuation(limit), now=NOW - timedelta(seconds=0.1), target=a_target(**target)))
-    assert [each.seconds for each in nearly if isinstance(each, Requeue)] == [0.5]
+    assert min(each.seconds for each in nearly if isinstance(each, Requeue)) == 0.5
 
 
 def test_an_evacuation_of_which_no_target_can_be_made_ends_too() -> None:
@@ -247,7 +247,9 @@ def test_a_migration_that_people_made_has_its_own_time_to_find_a_node() -> None:
 def test_a_migration_that_people_made_has_its_own_time_for_its_target_to_run() -> None:
     bound = times.to_rfc3339(NOW - timedelta(seconds=RUN_SECONDS - 3))
     migration, patient = by_people(9999), MigrationLimits(scheduling_seconds=9999)
-    assert plan(seen(migration, target=a_target(**PULLING, bound_at=bound), limits=patient)) == (Requeue(3.0),)
+    early = plan(seen(migration, target=a_target(**PULLING, bound_at=bound), limits=patient))
+    assert told(early)[:3] == ("Scheduling", "Unknown", "ContainerCreating")
+    assert min(each.seconds for each in early if isinstance(each, Requeue)) == 3.0
     late = plan(seen(migration, now=NOW + timedelta(seconds=3), target=a_target(**PULLING, bound_at=bound), limits=patient))
     said = f"the target pod did not run on node node2 within {RUN_SECONDS} s: pod x: 0/2 nodes"
     assert told(late) == ("Failed", "False", "TargetNotRunning", said)
