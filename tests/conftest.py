@@ -1,6 +1,7 @@
 """Order and groups of tests that run in several processes (``--dist loadscope``).
 
-A group is a module. The modules that need the cluster to themselves are one group, because they cannot run at the same time.
+A group is a module. Modules that cannot run at the same time are one group: those that need the cluster to themselves, those of
+tests/host/launcher, and the others of tests/host, which share devices of this machine.
 
 Groups begin in this order: modules that share the cluster, the group that has it alone, and everything else. Tests on the cluster wait
 more than they compute, so the tests of this machine fill the time of the other processes. Small groups at the end keep all processes busy.
@@ -23,12 +24,16 @@ pytest_plugins = ["tests.selection", "tests.flakes"]
 
 _CLUSTER = "tests/cluster/"
 _ALONE = "the cluster alone"
+_HOST = "tests/host/"
+_LAUNCHER = "tests/host/launcher/"
 _COMPONENT = "tests/component/"
 
 
 def _group(nodeid: str) -> str:
-    """Return the group of a test: its module, or the one group of the modules that have the cluster to themselves."""
+    """Return the group of a test: its module, or what stands for modules that cannot run at the same time."""
     module = nodeid.partition("::")[0]
+    if module.startswith(_HOST):
+        return _LAUNCHER if module.startswith(_LAUNCHER) else _HOST
     is_alone = module.startswith(_CLUSTER) and PurePosixPath(module).stem in turns.ALONE
     return _ALONE if is_alone else module
 
