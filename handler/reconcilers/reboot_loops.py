@@ -1,7 +1,7 @@
 """The condition ``RebootLoop``: a guest that reboots again and again looks healthy otherwise. Pure.
 
-virt-launcher counts reboots in its pod. virt-handler remembers when it saw the count grow, and forgets that with its own end: then a guest
-in a loop is known again after :data:`MANY` further reboots, and a condition that was True stays until the guest was quiet for the window.
+virt-launcher counts reboots. virt-handler remembers when the count grew. After its restart, a loop shows again after
+:data:`MANY` reboots, and a condition that is True stays until the guest did not reboot for the window.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Reboots:
 
 
 def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
-    """Return what is known after virt-launcher told this count; those before the first look are of an unknown time."""
+    """Return what is known after virt-launcher told this count; the first look says nothing about times."""
     if before is None:
         return Reboots(count, now)
     more = min(max(count - before.count, 0), MANY)
