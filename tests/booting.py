@@ -69,7 +69,7 @@ class Slots:
                     os.close(file)
                 else:
                     return file
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS)  # flock(2) waits for one file, not for the first of several
 
 
 SLOTS: Final = Slots(layout.cache() / ".guests-that-boot.lock")

@@ -42,7 +42,7 @@ class Hooks:
     @pytest.hookspec(firstresult=True)
     def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object]:
         """Return a context manager: no other test of the kind runs inside it. Without such a hook a test does not run again."""
-        raise NotImplementedError
+        raise NotImplementedError  # pytest calls the implementations in conftests, never this specification
 
 
 @dataclass(frozen=True, slots=True)

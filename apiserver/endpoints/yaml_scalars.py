@@ -84,7 +84,7 @@ def tagged(tag: str, text: str) -> Scalar:
 
 
 def key(scalar: Scalar) -> str:
-    """Return the key in JSON of a map whose key in YAML says ``scalar``.
+    """Return the JSON key for the YAML key ``scalar``.
 
     Raises:
         BadRequest: JSON has no such key.

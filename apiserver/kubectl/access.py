@@ -21,7 +21,7 @@ from certs import contexts
 
 DISTRIBUTION: Final = "kubevirt-python"
 SOURCES: Final = Path(__file__).parents[2]
-"""Where ``pyproject.toml`` is if nothing is installed."""
+"""Directory of ``pyproject.toml`` in a checkout."""
 
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")

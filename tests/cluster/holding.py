@@ -51,7 +51,7 @@ class Held:
                 if LAUNCHER in command and _has(pid, "SigBlk", "SigCgt"):
                     os.kill(pid, signal.SIGSTOP)
                     self._pids.append(pid)
-            time.sleep(LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)  # the kernel tells no watcher that a process began
 
 
 def _has(pid: int, *fields: str) -> bool | None:

@@ -142,7 +142,7 @@ def test_a_revoked_node_loses_its_streams_at_once_and_its_guests_go_on(system: K
         assert "revoked" in refused
         assert kubectl.api.get("vm", "lost")["status"]["phase"] == "Running"
         made = kubectl.api.create(migration("lost"))["metadata"]["name"]
-        time.sleep(30)
+        time.sleep(30)  # far longer than a migration of this guest takes: the revoked node must not finish one
         assert (kubectl.api.get("migrations", made).get("status") or {}).get("phase") != "Succeeded"
         assert kubectl.api.get("vm", "lost")["status"]["nodeName"] == node
         kubectl.api.delete("migrations", made)

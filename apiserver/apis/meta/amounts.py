@@ -15,7 +15,7 @@ from pydantic import BaseModel, PlainValidator
 from apiserver.apis.meta import quantity, schema
 
 Places = dict[str, "Places | None"]
-"""What of an object holds quantities, by the name of its member; None: the member is one. Lists are looked through."""
+"""Members of an object that hold quantities, by name. None marks a quantity. A list counts as its elements."""
 
 _EACH: Final = "*"
 """Member of :data:`Places`: every value of a map."""

@@ -161,9 +161,9 @@ def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, 
 
 
 def with_conditions_judged(obj: Mapping[str, Any], status: Mapping[str, Any], types: Collection[str]) -> Object:
-    """Return a status in which conditions of these types carry the object's generation: they were judged, and still hold.
+    """Return a status with the object's generation in all conditions of these types.
 
-    By it ``kubectl wait`` and others know that a condition is about the spec as it is now.
+    The caller judged the conditions again, and they hold. ``kubectl wait`` takes only a condition of the current generation.
     """
     generation = generation_of(obj)
     if all(

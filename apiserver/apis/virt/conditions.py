@@ -8,9 +8,9 @@ from typing import Any, Final
 from apiserver.apis.meta import objects
 
 READY: Final = "Ready"
-"""True while the guest runs and can be reached. A machine whose spec asks for no guest, or for no further one, has no such condition."""
+"""True while the guest runs and can be reached. A machine that is off as its spec says lacks the condition."""
 STALLED: Final = "Stalled"
-"""By virt-controller, only while it is True: the last start failed, and no further one begins until somebody does something."""
+"""Set by virt-controller, only to True: the last start failed, and virt-controller starts the machine only after a user acts."""
 GUEST_PANICKED: Final = "GuestPanicked"
 """Reason of Ready=False, by virt-handler: the attempt ended because the guest's kernel did."""
 PAUSED: Final = "Paused"

@@ -59,7 +59,7 @@ def defaulted(domain: Domain) -> Object:
 
 
 def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
-    """Return the fields in which two domains describe different hardware, however much they leave unsaid: ``1024Mi`` is ``1Gi``.
+    """Return the fields in which the hardware of two domains differs. Defaults count, and ``1024Mi`` equals ``1Gi``.
 
     Defaults that follow from another field differ with it, and are not named. ``path`` is that of the domain.
     """

@@ -16,7 +16,7 @@ from apiserver.apis.virt import names as virt_names
 Object = Mapping[str, Any]
 
 _OPERATORS: Final = ("Equal", "Exists")
-"""Of a toleration: Kubernetes 1.36 has Gt and Lt behind the gate TaintTolerationComparisonOperators, which is off by default."""
+"""Operators of a toleration. Gt and Lt need the feature gate TaintTolerationComparisonOperators, which is off by default in 1.36."""
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:

@@ -13,7 +13,7 @@ from apiserver.apis.virt.downward_api import MANIFEST
 Object = Mapping[str, Any]
 
 MAX_BYTES: Final = 128 << 10
-"""Of an object without its status, as JSON: decoded it takes up to ten times as much."""
+"""Most bytes of an object without its status, as JSON. Decoded, an object takes up to ten times as much memory."""
 _LARGE: Final = MAX_BYTES // 4
 """A text of so many bytes is what to shorten; else it is all together."""
 _NOT_KEPT: Final = "managedFields"

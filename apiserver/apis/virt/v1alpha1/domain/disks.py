@@ -49,7 +49,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import (
 from apiserver.apis.virt.v1alpha1.domain.service_accounts import TokenSource
 
 MAX_SERIAL: Final = {"virtio": 20, "sata": 20, "scsi": 36, "usb": 36}
-"""Characters of a serial number, by bus: a virtio or SATA disk has no room for more, and QEMU leaves out the rest."""
+"""Most characters of a serial number, by bus. QEMU cuts longer ones: the guest would read equal numbers."""
 MIN_OVERLAY: Final = quantity.parse("1Mi")
 MAX_OVERLAY: Final = quantity.parse("64Ti")
 
