@@ -31,8 +31,8 @@ from typing import Any, Final
 
 import uvloop
 
-from apiserver.apis.virt import layout, names
-from apiserver.apis.virt.trust import Revocations
+from apiserver.apis.virt.places import layout, names
+from apiserver.apis.virt.rights.trust import Revocations
 from certs import peers
 from certs.reloading import ClientTls, Files, ServerTls
 from handler.identity import trust

@@ -21,7 +21,7 @@ from typing import Any
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client import watching
 from apiserver.client.config import Config
 from apiserver.client.rest import Client

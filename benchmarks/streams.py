@@ -29,7 +29,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import layout, names, streams
+from apiserver.apis.virt.places import layout, names, streams
 from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect, Destination
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy

@@ -17,6 +17,6 @@ Lifetimes (``renewal.Policy``): a leaf lives one year and is renewed after two t
 renewal loop runs all the time and its tests rotate in seconds, so a short life would buy no practice; what a long one buys is that a
 controller which is down, or may not write Secrets, can stay so for four months before anything expires, and the loss of the API to an
 expired certificate is what users of such add-ons complain of. Certificates of nodes live a day, for a node is lost more easily than the
-control plane, and what stops without one is streams and migrations. A node is revoked by name (``apiserver.apis.virt.trust``); to
+control plane, and what stops without one is streams and migrations. A node is revoked by name (``apiserver.apis.virt.rights.trust``); to
 revoke everything, delete the authority's Secret, which replaces it and everything it signed.
 """

@@ -17,8 +17,10 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the packages of this checkout
 
 from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of, uid_of
-from apiserver.apis.virt import cloud_init, network, power
-from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.hardware import cloud_init
+from apiserver.apis.virt.lifecycle import power
+from apiserver.apis.virt.places import network
+from apiserver.apis.virt.spec.described import domain_of
 from launcher.domain.cloud_init import meta_data
 from launcher.domain.document import domain_uuid
 

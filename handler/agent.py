@@ -13,9 +13,11 @@ from typing import Final
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import NamespacedName, Object
-from apiserver.apis.virt import guestinfo, migration_attempts, names, phases
 from apiserver.apis.virt.domainxml import subresource
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import migration_attempts, phases
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import guestinfo
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -47,19 +49,11 @@ from handler.pods.reads import Reads
 from handler.probes.asking import Question
 from handler.probes.node_sockets import NodeSockets
 from handler.probes.prober import Prober
-from handler.reconcilers import (
-    guest_plan,
-    guest_ports,
-    migrate_source,
-    migrate_target,
-    migration_plan,
-    migration_ports,
-    report_progress,
-    run_guest,
-    validation,
-)
 from handler.reconcilers import limits as loop_limits
-from handler.reconcilers.pod_networks import PodNetworks
+from handler.reconcilers import validation
+from handler.reconcilers.guests import guest_plan, guest_ports, run_guest
+from handler.reconcilers.guests.pod_networks import PodNetworks
+from handler.reconcilers.migrations import migrate_source, migrate_target, migration_ports, report_progress, side_plan
 from handler.reconcilers.trimming import trim_machine, trim_migration
 from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
@@ -216,7 +210,7 @@ class Agent:
 
     def _under_way(self) -> int:
         moving = (*self.leaving.list(), *self.coming.list())
-        return sum(not validation.validate_migration(each) and migration_plan.is_under_way(each) for each in moving)
+        return sum(not validation.validate_migration(each) and side_plan.is_under_way(each) for each in moving)
 
     async def _synced(self) -> None:
         for informer in (self.machines, self.leaving, self.coming):

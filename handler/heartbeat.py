@@ -19,7 +19,8 @@ from typing import Final
 from apiserver.apis.core.resources import LEASES, NODES
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import contract, names
+from apiserver.apis.virt import contract
+from apiserver.apis.virt.places import names
 from apiserver.client.rest import Client, TransportError
 from controller.runtime.clock import Clock
 from handler.devices.acceleration import Verdict

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from apiserver.apis.meta import objects
-from apiserver.apis.virt import disk_imports
-from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import disks, host_devices, interfaces, memory, vsock
+from apiserver.apis.virt.hardware import disk_imports, disks, host_devices, interfaces, memory, vsock
+from apiserver.apis.virt.spec.described import domain_of
 from handler.devices import host_disks, ownership, passthrough
 from handler.network import setup
 from handler.network.binding import Interface

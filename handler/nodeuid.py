@@ -17,7 +17,7 @@ from apiserver.apis.core.resources import SELF_SUBJECT_REVIEWS
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from apiserver.client.rest import TransportError
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from apiserver import logs
 from apiserver.apis.meta import flags, quantity
-from apiserver.apis.virt import names, plugins, streams
 from apiserver.apis.virt.hardware import host_disks
+from apiserver.apis.virt.places import names, streams
+from apiserver.apis.virt.spec import plugins
 from handler.devices.acceleration import Choice
 from handler.plugins import records
 from handler.pods import places

@@ -16,7 +16,7 @@ The first process of a virtual machine's pod: runs libvirtd and one guest, and e
 what to run, through a socket in the pod. Nothing but a pod has use for it."""
 TERMINATION_LOG: Final = "/dev/termination-log"
 NOT_RUN: Final = "destroyed: the pod was asked to end before its guest ran"
-"""As ``launcher.main.life.termination_message`` has it, which is not loaded by then."""
+"""As ``launcher.main.decisions.life.termination_message`` has it, which is not loaded by then."""
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.meta.schema import Kind
-from apiserver.apis.virt import progress
+from apiserver.apis.virt.lifecycle import progress
 from apiserver.apis.virt.v1alpha1 import types
 from tests.fields import families, schema
 

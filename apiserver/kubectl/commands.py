@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import access, console, domainxml, etcd_move, flags, guestinfo, migrations, outdated, usbredir, verbs, vnc
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, describe, first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.domainxml import subresource
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, annotations_of, dig
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import etcd_move_plan as planning
 from apiserver.kubectl.access import Selection
 from apiserver.kubectl.calling import Kubectl

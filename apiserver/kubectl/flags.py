@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from apiserver.apis.meta import times
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from apiserver.kubectl.access import Selection, version
 from apiserver.kubectl.verbs import VERBS
 

@@ -13,8 +13,8 @@ import aiohttp
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import phases, progress
-from apiserver.apis.virt.resources import MIGRATIONS
+from apiserver.apis.virt.lifecycle import phases, progress
+from apiserver.apis.virt.places.resources import MIGRATIONS
 from apiserver.kubectl import messages, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, Unreachable

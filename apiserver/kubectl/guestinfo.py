@@ -10,8 +10,8 @@ import yaml
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import guestinfo
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import guestinfo
 from apiserver.kubectl import verbs
 from apiserver.kubectl.access import Access
 

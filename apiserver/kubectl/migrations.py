@@ -12,8 +12,8 @@ from typing import Final, TextIO
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import phases, release
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import phases, release
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.kubectl import messages, progress, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.following import Following

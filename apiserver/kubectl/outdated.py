@@ -8,8 +8,8 @@ from typing import Any, Final
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, name_of, namespace_of
-from apiserver.apis.virt import conditions
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import guestinfo, messages, verbs
 from apiserver.kubectl.access import Access
 

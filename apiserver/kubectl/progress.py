@@ -7,7 +7,7 @@ from typing import Final
 from apiserver.apis.meta import objects, quantity, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import migration_attempts, phases, progress
+from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress
 
 BAR: Final = 24
 """Columns of the bar alone."""

@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from apiserver.apis.virt.streams import Stream
+from apiserver.apis.virt.places.streams import Stream
 from apiserver.kubectl import streams
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, describe

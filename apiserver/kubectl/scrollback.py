@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.apis.virt.layout import CONSOLE_REPLAY_BYTES
+from apiserver.apis.virt.places.layout import CONSOLE_REPLAY_BYTES
 
 SHORTEST: Final = 16
 """Bytes: a shorter overlap is chance (an end of line, a prompt), unless nothing more was ever seen."""

@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.typing import Subprotocol
 
 from apiserver.apis.meta.errors import StatusError
-from apiserver.apis.virt import streams
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places import streams
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import messages
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.verbs import refusal

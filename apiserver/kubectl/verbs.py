@@ -9,7 +9,7 @@ from typing import Any, Final
 import aiohttp
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import messages
 from apiserver.kubectl.access import Access
 

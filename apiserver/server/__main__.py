@@ -13,8 +13,8 @@ from typing import get_args
 import uvloop
 
 from apiserver import logs
-from apiserver.apis.virt import names
-from apiserver.apis.virt.streams import Stream
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.streams import Stream
 from apiserver.apis.virt.v1alpha1.allowed import Allowed
 from apiserver.client.config import ConfigError
 from apiserver.client.rest import Client

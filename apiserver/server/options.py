@@ -14,8 +14,8 @@ from typing import Literal
 from apiserver import logs
 from apiserver.admission import plugins
 from apiserver.apis.meta import flags
-from apiserver.apis.virt import plugins as named_plugins
 from apiserver.apis.virt.hardware import host_disks
+from apiserver.apis.virt.spec import plugins as named_plugins
 from apiserver.endpoints.filters import origins, withdrawing
 from apiserver.endpoints.http.owner import Settings
 from apiserver.endpoints.verbs.streamlimits import DEFAULTS, StreamLimits

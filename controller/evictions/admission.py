@@ -21,8 +21,9 @@ from apiserver.apis.meta import errors, names
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, labels_of, name_of, namespace_of
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import evictions, phases, structure
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import evictions, phases
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client, TransportError
 from controller.evictions import etcd, eviction_plan

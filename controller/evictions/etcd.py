@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, is_deleting, labels_of, name_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from controller.evictions.eviction_plan import ALLOWED, Decision
 from controller.reconcilers.pods import pod_state
 

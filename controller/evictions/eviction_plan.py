@@ -47,7 +47,7 @@ from apiserver.apis.meta.objects import (
     uid_of,
     with_condition,
 )
-from apiserver.apis.virt import conditions, evictions, phases, power
+from apiserver.apis.virt.lifecycle import conditions, evictions, phases, power
 from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
 from controller.reconcilers.migrations import ended_drains, made_migrations, migratable

@@ -15,7 +15,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, name_of
-from apiserver.apis.virt import evictions, phases
+from apiserver.apis.virt.lifecycle import evictions, phases
 from controller.reconcilers.migrations import ended_drains
 from controller.runtime.clock import Clock
 

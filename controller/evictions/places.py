@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, labels_of, namespace_of
-from apiserver.apis.virt import evictions, phases
+from apiserver.apis.virt.lifecycle import evictions, phases
 from controller.reconcilers.migrations import migration_bounds
 
 CLUSTER: Final = ""

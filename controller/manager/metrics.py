@@ -12,7 +12,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from apiserver.apis.virt import phases
+from apiserver.apis.virt.lifecycle import phases
 from apiserver.client.informer import Informer
 from controller.runtime.reconciling import Controller
 from controller.serving.reconcile_metrics import ReconcileMetrics

@@ -13,8 +13,8 @@ from typing import get_args
 
 from apiserver import logs
 from apiserver.apis.meta import flags, quantity
-from apiserver.apis.virt import evictions, migration_policies
-from apiserver.apis.virt.migration_policies import Defaults
+from apiserver.apis.virt.lifecycle import evictions, migration_policies
+from apiserver.apis.virt.lifecycle.migration_policies import Defaults
 from certs.reloading import Files
 from certs.renewal import Policy
 from controller.evictions.eviction_plan import Limits

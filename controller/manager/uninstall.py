@@ -20,8 +20,8 @@ from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, is_deleting, name_of, namespace_of, uid_of
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import names
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client, TransportError
 from controller.reconcilers import trimming

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from apiserver.apis.core.resources import LEASES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS
-from apiserver.apis.virt import names, structure
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
-from apiserver.apis.virt import disk_uses
-from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, filesystems, firmware, host_disks
+from apiserver.apis.virt.spec import disk_uses
+from apiserver.apis.virt.spec.described import domain_of
 
 
 def claims_of(vm: Object) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def claimed(vm: Object) -> Claimed:
 def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
     """Return the claims that two machines cannot have at a time.
 
-    They have a disk of it and do not share it (:mod:`apiserver.apis.virt.disk_uses`), or the same directory for their firmware's state, or
+    They have a disk of it that they do not share (``apis.virt.spec.disk_uses``), or the same directory for their firmware's state, or
     it is a file system of one of them and such a disk, or state, of the other. File systems are for sharing.
     """
     of_disks = [claim for claim, use in mine.disks.items() if claim in theirs.disks and disk_uses.clash(use, theirs.disks[claim])]

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_true, namespace_of
-from apiserver.apis.virt import conditions, evictions, names, network, structure
-from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt import structure
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.lifecycle import conditions, evictions
+from apiserver.apis.virt.places import names, network
+from apiserver.apis.virt.spec.described import domain_of
 from apiserver.client.informer import Informer
 from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.pods import ownership, pod_state

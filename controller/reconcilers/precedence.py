@@ -7,7 +7,8 @@ from it in that moment, and the machine that people use would stay off: a copy o
 from __future__ import annotations
 
 from apiserver.apis.meta.objects import Object, dig, uid_of
-from apiserver.apis.virt import phases, power, structure
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import phases, power
 
 
 def holds(vm: Object) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from apiserver.apis.virt import evictions
-from apiserver.apis.virt.migration_policies import Defaults
+from apiserver.apis.virt.lifecycle import evictions
+from apiserver.apis.virt.lifecycle.migration_policies import Defaults
 
 UpdateStrategy: TypeAlias = Literal["LiveMigrate", "Evict", "None"]
 Acceleration: TypeAlias = Literal["auto", "kvm", "emulation"]

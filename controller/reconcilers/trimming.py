@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig
-from apiserver.apis.virt import evictions, layout, names, structure
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import evictions
+from apiserver.apis.virt.places import layout, names
 from controller.reconcilers.launcher_pods import downward_api
 from controller.reconcilers.nodes import baseline_cpu, emptied_nodes
 from controller.reconcilers.pods import ownership, readiness

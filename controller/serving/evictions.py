@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
-from apiserver.apis.virt import evictions
+from apiserver.apis.virt.lifecycle import evictions
 from certs.reloading import Files
 from controller.serving.listening import Connections, listening
 from controller.serving.metrics import certificate

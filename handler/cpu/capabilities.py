@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 
 MAX_LABELS: Final = 512
 """All of them together: libvirt 11 knows 250 features and 150 models, and no processor has all of either."""

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import disks, host_disks
+from apiserver.apis.virt.places import layout
 from handler.devices.ownership import NotTheDevice
 from handler.pods import opening
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import names, network
+from apiserver.apis.virt.places import names, network
 from handler.devices import ownership
 from handler.pods import opening
 

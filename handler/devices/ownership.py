@@ -16,7 +16,7 @@ import stat
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from handler.pods import opening
 
 MODE: Final = 0o660

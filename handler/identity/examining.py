@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from certs import contexts, peers
 from certs.peers import Peer
 from handler.identity.keys import in_memory

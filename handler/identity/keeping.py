@@ -20,7 +20,7 @@ from typing import Final
 from apiserver.apis.core.resources import CERTIFICATE_SIGNING_REQUESTS
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from apiserver.client.backoff import Backoff
 from apiserver.client.rest import Client, TransportError
 from certs.reloading import Files

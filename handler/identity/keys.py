@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 
 OPENSSL_SECONDS: Final = 20.0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from apiserver.apis.virt import trust
+from apiserver.apis.virt.rights import trust
 from certs.validity import SKEW
 
 EARLIEST: Final = 0.6

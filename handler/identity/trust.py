@@ -15,8 +15,9 @@ from collections.abc import Callable
 from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import names, trust
-from apiserver.apis.virt.trust import Revocations
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.rights import trust
+from apiserver.apis.virt.rights.trust import Revocations
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from certs import contexts, peers

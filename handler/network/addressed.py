@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import aliases
 from handler.network.binding import Link
 from launcher.protocol.messages import Lease, Route

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network.binding import Unsupported
 from launcher.protocol.messages import Lease, Route
 

@@ -18,7 +18,7 @@ forward what others there send to the bridge's MAC address into the cluster.
 
 from __future__ import annotations
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import addressed, filters, ipv6, scripts
 from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted
 from launcher.protocol.messages import Lease
@@ -45,7 +45,7 @@ def uplink_of(wanted: Wanted, observed: Observed) -> Link:
     """
     uplink = observed.link(wanted.uplink)
     if uplink is None:
-        from apiserver.apis.virt import attachments  # takes longer to load than all else that this is made of
+        from apiserver.apis.virt.spec import attachments  # takes longer to load than all else that this is made of
 
         raise Unsupported(
             f"interface {wanted.name}: the pod has no link {wanted.uplink} to network {wanted.network}: this node needs a CNI plugin that "

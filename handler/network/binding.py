@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from launcher.protocol.messages import Lease, Lease6, Route
 
 DEFAULT_MTU: Final = 1500

@@ -25,7 +25,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import aliases, filters, ipv6, scripts
 from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted, in_order, pod_link
 from launcher.protocol.messages import Lease, Lease6

@@ -19,7 +19,7 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
-from apiserver.apis.virt import forms, network
+from apiserver.apis.virt.places import forms, network
 from handler.network.binding import Link, Observed
 
 TABLE: Final = "kubevirt_departed"

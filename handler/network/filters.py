@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import filters6
 from handler.network.binding import Port, Wanted
 from handler.network.portmatches import forwarding, kept_from_guest, matching, translating

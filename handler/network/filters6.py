@@ -15,7 +15,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network.binding import Port
 from handler.network.portmatches import forwarding, kept_from_guest, matching, translating
 

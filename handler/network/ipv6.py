@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.apis.virt import layout, network
+from apiserver.apis.virt.places import layout, network
 from handler.network.binding import Observed
 
 _SYSTEM: Final = "/proc/sys/net/ipv6/conf"

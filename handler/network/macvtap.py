@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import attached, filters, ipv6, scripts
 from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted
 

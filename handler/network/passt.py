@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from handler.network import scripts
 from handler.network.binding import Interface, Observed, Plan, Unsupported, Wanted, in_order, pod_link
 

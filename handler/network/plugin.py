@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import binding, bindings, bridged, filters, results
 from handler.network.binding import Observed, Plan, Unsupported, Wanted
 from handler.plugins import contract, serving

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network.binding import Port
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.virt import network
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.places import network
 from handler.network.binding import Interface, Port, Wanted
 from launcher.protocol import codec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from apiserver.apis.virt import layout, network
+from apiserver.apis.virt.places import layout, network
 from handler.network.binding import NO_FILTER, Link, Observed, Wanted
 
 LOW_PORTS: Final = "echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start\n"

@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import handler
 from apiserver.apis.meta import objects
-from apiserver.apis.virt import attachments, layout
-from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.spec import attachments
+from apiserver.apis.virt.spec.described import domain_of
 from handler.devices import macvtap, ownership
 from handler.network import binding, bindings, departed, namespaces, results
 from handler.network.binding import Interface, Port, Unsupported, Wanted

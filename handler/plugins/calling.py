@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.virt import plugins as named
+from apiserver.apis.virt.spec import plugins as named
 from handler.plugins import answers, contract, running
 from handler.plugins.answers import Description
 from handler.plugins.contract import Command, Kind

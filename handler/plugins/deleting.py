@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.backoff import Backoff
 from controller.runtime.validating import Events
 from handler.plugins.contract import Command, Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from apiserver.apis.virt import conditions
+from apiserver.apis.virt.lifecycle import conditions
 
 
 class Fault(Exception):

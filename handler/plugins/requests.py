@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apiserver.apis.meta import objects
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 
 
 def common(vm: Mapping[str, Any], pod_uid: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from controller.runtime.flowcontrol import TokenBucket
 from handler.pods import places
 from handler.pods.limits import BUDGET_BYTES_PER_SECOND, DEFAULT, Limits

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import forms, layout
+from apiserver.apis.virt.places import forms, layout
 from handler.pods import opening
 
 KUBELET_DIRECTORY: Final = Path("/var/lib/kubelet")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 
 
 class NotOfThisPod(Exception):

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.virt import probes
-from apiserver.apis.virt.probes import Probe
+from apiserver.apis.virt.spec import probes
+from apiserver.apis.virt.spec.probes import Probe
 from handler.pods.launcher import Connection, Disconnected, LauncherRefused, Pending
 from handler.probes.tally import Outcome
 from launcher.protocol import messages

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from apiserver.apis.meta import times
-from apiserver.apis.virt import power, probes
-from apiserver.apis.virt.probes import Probe
+from apiserver.apis.virt.lifecycle import power
+from apiserver.apis.virt.spec import probes
+from apiserver.apis.virt.spec.probes import Probe
 from controller.runtime.clock import Clock
 from handler.pods.links import Link
 from handler.probes.tally import Outcome, Tally, Verdict, counted, interrupted

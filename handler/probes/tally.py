@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from apiserver.apis.virt.probes import Probe
+from apiserver.apis.virt.spec.probes import Probe
 
 
 @dataclass(frozen=True, slots=True)

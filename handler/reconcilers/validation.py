@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import network, structure
-from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt import structure
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.places import network
+from apiserver.apis.virt.spec.described import domain_of
 from handler.pods import places
 
 

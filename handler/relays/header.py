@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, cast
 
-from apiserver.apis.virt import forms, layout
+from apiserver.apis.virt.places import forms, layout
 
 Channel = Literal["libvirt", "data", "disks"]
 

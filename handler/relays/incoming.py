@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import streams
+from apiserver.apis.virt.places import streams
 from certs.reloading import ServerTls
 from handler.identity.trust import NodeOf, Stranger
 from handler.pods import places

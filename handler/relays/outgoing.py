@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import forms, layout, names
+from apiserver.apis.virt.places import forms, layout, names
 from certs.reloading import ClientTls
 from handler.identity.trust import NodeOf, Stranger
 from handler.pods import opening, places

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import plugin_disks
+from apiserver.apis.virt.places import layout
 from handler.pods import opening, places
 
 MODE: Final = 0o755

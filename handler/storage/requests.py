@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, plugin_disks
+from apiserver.apis.virt.spec.described import domain_of
 from handler.plugins import requests
 
 Document = Mapping[str, Any]

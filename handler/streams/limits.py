@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 
 RETRY_SECONDS: Final = 5
 

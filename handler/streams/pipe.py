@@ -12,7 +12,7 @@ from typing import Final
 
 from aiohttp import WSMsgType, web
 
-from apiserver.apis.virt import streams
+from apiserver.apis.virt.places import streams
 from handler.streams.usbredir import Breach, Packets
 
 CHUNK_BYTES: Final = 64 << 10

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName
-from apiserver.apis.virt import layout, streams
+from apiserver.apis.virt.places import layout, streams
 from apiserver.client import buffers
 from certs import peers
 from certs.reloading import ServerTls

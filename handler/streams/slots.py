@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName
-from apiserver.apis.virt import layout, streams
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places import layout, streams
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 
 _SLOTS: Final = tuple(streams.usbredir(slot) for slot in range(layout.REDIRECTED_DEVICES))
 

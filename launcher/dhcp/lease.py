@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import attachments, network
+from apiserver.apis.virt.places import network
+from apiserver.apis.virt.spec import attachments
 from launcher.dhcp.answers import Lease
 from launcher.protocol import messages
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from launcher.dhcp import lease
 from launcher.dhcp.answers import Lease, answer
 from launcher.protocol import messages

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from apiserver.apis.virt import cloud_init
+from apiserver.apis.virt.hardware import cloud_init
 from launcher.domain.values import InvalidSpecification
 
 MAX_KEYS: Final = 64

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import SubElement
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import consoles as hardware
+from apiserver.apis.virt.places import layout
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification, one_of, socket
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from apiserver.apis.virt import cloud_init, layout
-from apiserver.apis.virt.hardware import disks, host_disks, network_disks, plugin_disks
+from apiserver.apis.virt.hardware import cloud_init, disks, host_disks, network_disks, plugin_disks
+from apiserver.apis.virt.places import layout
 from launcher.domain import plugin_disks as by_plugin
 from launcher.domain.values import InvalidSpecification, confined, segment
 

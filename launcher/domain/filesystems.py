@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import SubElement
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import filesystems as hardware
+from apiserver.apis.virt.places import layout
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification, one_of, segment, socket
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.domainxml import beside, disks, parsing, reading, values
 from apiserver.apis.virt.domainxml.parsing import Node
 from apiserver.apis.virt.domainxml.reading import Reading
 from apiserver.apis.virt.hardware import cpu, memory
+from apiserver.apis.virt.places import layout
 from launcher.domain import disk_origins, document, firmware, firmware_files, guest_agent
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
@@ -33,7 +33,7 @@ def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
 
     Args:
         text: ``spec.domainXML``.
-        definition: what else is known of the domain; its specification is what :func:`apiserver.apis.virt.described.domain_of` returns.
+        definition: what else is known of the domain; its specification comes from :func:`apiserver.apis.virt.spec.described.domain_of`.
         taps: by name of the interface.
 
     Raises:

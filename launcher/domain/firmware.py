@@ -7,9 +7,9 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement
 
 from apiserver.apis.meta.objects import dig
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import disks, machine
 from apiserver.apis.virt.hardware import firmware as hardware
+from apiserver.apis.virt.places import layout
 from launcher.domain import firmware_files, smbios, values
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import confined, printable, word

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import firmware, tpm
+from apiserver.apis.virt.places import layout
 from launcher.domain.values import segment
 
 OVMF: Final = PurePosixPath("/usr/share/OVMF")

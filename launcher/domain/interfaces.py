@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
-from apiserver.apis.virt import forms
 from apiserver.apis.virt.hardware import interfaces as hardware
+from apiserver.apis.virt.places import forms
 from launcher.domain import passed_through, passt
 from launcher.domain.definition import Definition, Tap, Tree
 from launcher.domain.values import InvalidSpecification, word

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import SubElement
 
-from apiserver.apis.virt import forms
 from apiserver.apis.virt.hardware import host_devices
+from apiserver.apis.virt.places import forms
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
 

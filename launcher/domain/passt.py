@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import interfaces as hardware
+from apiserver.apis.virt.places import layout
 from launcher.domain.values import InvalidSpecification, number, one_of, socket
 
 PROTOCOLS: Final = ("TCP", "UDP")

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import redirected_devices as hardware
+from apiserver.apis.virt.places import layout
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification, number, socket
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from apiserver.apis.virt.domainstates import DomainState
+from apiserver.apis.virt.lifecycle.domainstates import DomainState
 
 
 class State(IntEnum):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 
 LIBVIRTD: Final = "/usr/sbin/libvirtd"
 QEMU_CONF: Final = """\

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from launcher.dhcp import lease
 from launcher.ipv6.settings import Settings
 from launcher.protocol import messages

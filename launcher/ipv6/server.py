@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, Self
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from launcher.ipv6 import dhcpv6, discovery, lease
 from launcher.ipv6.packets import ICMPV6, Packet, encode, parse
 from launcher.ipv6.settings import Settings, packed

@@ -8,34 +8,35 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import guestinfo, probes
 from apiserver.apis.virt.domainxml import subresource
+from apiserver.apis.virt.spec import guestinfo, probes
 from launcher.hypervisor.port import Hypervisor
-from launcher.main import agent_status, known, life, pod_memory, power_off, requests
-from launcher.main.agent import Agent
-from launcher.main.authorized_keys import AuthorizedKeys
-from launcher.main.children import Children
-from launcher.main.console import Console
-from launcher.main.dhcp_watch import DhcpWatch
-from launcher.main.disk_server_watch import DiskServerWatch
-from launcher.main.disk_servers import NETWORK, Network
-from launcher.main.free_space import FreeSpace, Measure, free_bytes
-from launcher.main.imports import Imports
-from launcher.main.making import Making
-from launcher.main.migrations import Migrations
-from launcher.main.passt import Passt
-from launcher.main.pod_memory import Available
-from launcher.main.power_off import Termination
-from launcher.main.preparation import Preparation
-from launcher.main.record import Record
-from launcher.main.serial_ports import SerialPorts
-from launcher.main.starting import Start
-from launcher.main.stopping import Stop
-from launcher.main.suspension import Suspension
-from launcher.main.times import TIMES, Times
-from launcher.main.virtiofs import Filesystems
-from launcher.main.watching import Watch
-from launcher.main.wire import HandleRead
+from launcher.main.agent.agent import Agent
+from launcher.main.agent.authorized_keys import AuthorizedKeys
+from launcher.main.decisions import agent_status, known, life, power_off, requests
+from launcher.main.decisions.power_off import Termination
+from launcher.main.decisions.times import TIMES, Times
+from launcher.main.disks.disk_servers import NETWORK, Network
+from launcher.main.lifecycle.dhcp_watch import DhcpWatch
+from launcher.main.lifecycle.disk_server_watch import DiskServerWatch
+from launcher.main.lifecycle.free_space import FreeSpace, Measure, free_bytes
+from launcher.main.lifecycle.imports import Imports
+from launcher.main.lifecycle.making import Making
+from launcher.main.lifecycle.migrations import Migrations
+from launcher.main.lifecycle.preparation import Preparation
+from launcher.main.lifecycle.record import Record
+from launcher.main.lifecycle.starting import Start
+from launcher.main.lifecycle.stopping import Stop
+from launcher.main.lifecycle.suspension import Suspension
+from launcher.main.lifecycle.watching import Watch
+from launcher.main.programs import pod_memory
+from launcher.main.programs.children import Children
+from launcher.main.programs.passt import Passt
+from launcher.main.programs.pod_memory import Available
+from launcher.main.programs.virtiofs import Filesystems
+from launcher.main.serving.console import Console
+from launcher.main.serving.serial_ports import SerialPorts
+from launcher.main.serving.wire import HandleRead
 from launcher.protocol import messages
 
 

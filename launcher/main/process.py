@@ -16,19 +16,20 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.domainxml.devices import EMULATOR
+from apiserver.apis.virt.places import layout
 from launcher.dhcp.server import Server as DhcpServer
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.daemon import Daemon
 from launcher.ipv6.server import Server as Ipv6Server
-from launcher.main import life, qemu_log
-from launcher.main.children import Children
-from launcher.main.console import Console
-from launcher.main.libvirtd import Libvirtd
+from launcher.main.decisions import life
 from launcher.main.managed_domain import ManagedDomain
-from launcher.main.serial_ports import SerialPorts
-from launcher.main.wire import Server
+from launcher.main.programs import qemu_log
+from launcher.main.programs.children import Children
+from launcher.main.programs.libvirtd import Libvirtd
+from launcher.main.serving.console import Console
+from launcher.main.serving.serial_ports import SerialPorts
+from launcher.main.serving.wire import Server
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)

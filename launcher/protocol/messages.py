@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from apiserver.apis.virt.domainstates import DomainState
+from apiserver.apis.virt.lifecycle.domainstates import DomainState
 
 PROTOCOL: Final = 1
 """Version of the wire. virt-launcher keeps the one it was born with, so virt-handler has to speak every version still running."""

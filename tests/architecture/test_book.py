@@ -153,7 +153,7 @@ def test_every_decision_has_its_price_and_its_date(topic: Path) -> None:
 
 
 def test_a_path_without_its_first_folder_is_found() -> None:
-    text = "`apis/virt/power.py`, `apiserver/apis/virt/power.py`, `unit/test_ports.py::test_x`, `power.py`, `tests/unit/test_ports.py`"
+    text = "`apis/virt/power.py`, `apiserver/apis/virt/structure.py`, `unit/test_ports.py::test_x`, `power.py`, `tests/unit/test_ports.py`"
 
     assert strays(text, of_tests=False) == ["apis/virt/power.py", "unit/test_ports.py", "power.py"]
     assert strays(text, of_tests=True) == ["apis/virt/power.py", "power.py"]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from apiserver.apis.virt import conditions
+from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.v1alpha1 import types
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from apiserver.apis.virt import cloud_init as data
-from apiserver.apis.virt import disk_imports, names
-from apiserver.apis.virt.hardware import cpu, disks, plugin_disks
+from apiserver.apis.virt.hardware import cloud_init as data
+from apiserver.apis.virt.hardware import cpu, disk_imports, disks, plugin_disks
+from apiserver.apis.virt.places import names
 from apiserver.apis.virt.v1alpha1 import defaults
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
@@ -24,7 +24,8 @@ from importer import plan
 from launcher.domain import cloud_init, disk_origins, document, filesystems, passt
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
-from launcher.main import disk_servers, import_plans
+from launcher.main.disks import import_plans
+from launcher.main.disks import disk_servers
 from tests.fields import pairs
 
 ONE_WORD: Final = "there is no other word"

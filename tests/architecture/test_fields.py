@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from apiserver.apis.virt import phases, power
 from apiserver.apis.virt.hardware import devices
+from apiserver.apis.virt.lifecycle import phases, power
 from apiserver.apis.virt.v1alpha1 import types
 from apiserver.apis.virt.v1alpha1.defaults import default_virtual_machine
 from tests.fields import families, page, schema, shapes

@@ -37,7 +37,7 @@ from apiserver.apis.meta.objects import (
     without_managed_fields,
 )
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client import watching
 from apiserver.client.config import Config
 from apiserver.client.rest import MERGE_PATCH, Client, Patch, TransportError

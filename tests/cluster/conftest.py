@@ -17,7 +17,7 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import name_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from tests import booting
 from tests.cluster import aftermath, turns
 from tests.cluster.api import Api

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from tests import booting
 from tests.cluster.api import Api
 from tests.given_time import LOOK_SECONDS, Deadline, guests

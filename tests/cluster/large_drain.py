@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import phases
+from apiserver.apis.virt.lifecycle import phases
 from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
 from tests.testbed import layout

@@ -7,7 +7,7 @@ from typing import Final
 from apiserver.apis.core import resources as core
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import resources as virt
+from apiserver.apis.virt.places import resources as virt
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _RESOURCES: Final = (

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import Object, condition, dig
-from apiserver.apis.virt import conditions, contract, names
+from apiserver.apis.virt import contract
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.places import names
 from tests.cluster.api import is_true
 from tests.cluster.drains import ANYWHERE, ended, on
 from tests.cluster.guests import counting_vm, counts_on, ticks

@@ -6,7 +6,7 @@ import http.client
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from tests.cluster import patching
 from tests.cluster.kube import Kubectl
 from tests.cluster.test_node_restriction import Stolen, handlers, other

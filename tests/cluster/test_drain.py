@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import phases
+from apiserver.apis.virt.lifecycle import phases
 from tests.cluster.api import is_true
 from tests.cluster.drains import counted, drain, draining, migrations, on, refused_drain, runs_elsewhere, together, uncordoned
 from tests.cluster.guests import counting_vm, counts_on

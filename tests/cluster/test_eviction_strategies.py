@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import Object, condition
-from apiserver.apis.virt import conditions
+from apiserver.apis.virt.lifecycle import conditions
 from tests.cluster.drains import counted, drain, ended, evicted, granted, migrations, refused_drain, runs_elsewhere, together, uncordoned
 from tests.cluster.guests import counting_vm, counts_on
 from tests.cluster.kube import Kubectl

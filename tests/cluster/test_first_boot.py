@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from tests.cluster.api import condition_of, is_true
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import linux_vm, migration, with_disks

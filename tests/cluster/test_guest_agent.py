@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.meta import errors, objects
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from tests import utmp
 from tests.cluster.api import in_phase, is_true
 from tests.cluster.kube import Kubectl, console, eventually

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt import names, network
-from apiserver.apis.virt.network import GUEST, GUEST6
+from apiserver.apis.virt.places import names, network
+from apiserver.apis.virt.places.network import GUEST, GUEST6
 from tests.cluster import processes
 from tests.cluster.api import condition_of, has, in_phase
 from tests.cluster.kube import Console, Kubectl, console, eventually

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from apiserver.endpoints.verbs.streamlimits import StreamLimits
 from handler.streams.limits import Limits
 from tests.cluster.kube import Console, Kubectl, console, eventually

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt import progress
+from apiserver.apis.virt.lifecycle import progress
 from tests.cluster.api import condition_of, in_phase
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import linux_vm, migration, tiny_vm

@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import dig
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from tests.cluster import patching, resources
 from tests.cluster.kube import Kubectl
 from tests.cluster.manifests import tiny_vm

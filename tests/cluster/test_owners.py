@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout, names
+from apiserver.apis.virt.places import layout, names
 from tests.cluster import patching, processes
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, tiny_vm

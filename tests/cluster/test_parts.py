@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from tests.cluster.api import in_phase
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import linux_vm, tiny_vm

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from tests.cluster import processes
 from tests.cluster.api import condition_of
 from tests.cluster.kube import Console, Kubectl, console, eventually, forwarded

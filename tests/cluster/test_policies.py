@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
 from tests.testbed import release

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from tests.cluster.api import has
 from tests.cluster.kube import Kubectl, console, eventually, forwarded
 from tests.cluster.manifests import linux_vm, migration

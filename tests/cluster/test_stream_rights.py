@@ -12,8 +12,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
-from apiserver.apis.virt import streams
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places import streams
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import access
 from apiserver.kubectl.access import Access, Selection
 from tests.cluster.guests import answers

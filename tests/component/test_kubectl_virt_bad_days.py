@@ -19,7 +19,7 @@ from aiohttp.test_utils import TestServer
 from websockets.exceptions import ConnectionClosedError
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt.layout import CONSOLE_REPLAY_BYTES
+from apiserver.apis.virt.places.layout import CONSOLE_REPLAY_BYTES
 from apiserver.kubectl import access, commands, console, streams, terminal, verbs, vnc
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure

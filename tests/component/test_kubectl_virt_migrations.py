@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors, objects, times
-from apiserver.apis.virt import names, release
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import release
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from apiserver.kubectl import access, following, migrations
 from apiserver.kubectl.access import Access, Selection

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from apiserver.kubectl import access, commands, outdated
 from apiserver.kubectl.access import Access, Selection

@@ -11,7 +11,7 @@ from typing import Final
 from tests.mutants import environment
 from tests.testbed import layout
 
-MODULE: Final = "apiserver/apis/virt/phases.py"
+MODULE: Final = "apiserver/apis/virt/lifecycle/phases.py"
 TESTS: Final = "tests/unit/apiserver/apis/virt/test_phases.py"
 
 

@@ -15,7 +15,7 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.schema import Model
-from apiserver.apis.virt import noderead
+from apiserver.apis.virt.places import noderead
 from apiserver.registry.virt import reads
 from apiserver.registry.virt.handlers import Handlers
 from apiserver.registry.virt.reads import HandlerRead

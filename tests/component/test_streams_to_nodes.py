@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from apiserver.endpoints.verbs import joining
 from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.streams import HandlerStream

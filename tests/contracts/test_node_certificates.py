@@ -20,7 +20,8 @@ import yaml
 
 from apiserver.apis.core.resources import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, SECRETS
 from apiserver.apis.meta import errors
-from apiserver.apis.virt import names, trust
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.rights import trust
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from certs import issuing, reading

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from handler.pods.process import Launcher
 from launcher.protocol import codec, messages
 

@@ -14,7 +14,7 @@ def pod_directories(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     The file system of its container is virt-launcher's environment: QEMU's XML names the same paths, and no test has them.
     """
-    from apiserver.apis.virt import layout
+    from apiserver.apis.virt.places import layout
 
     def move(**directories: Path) -> None:
         for name, path in directories.items():

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from apiserver.apis.meta.errors import Forbidden
 from apiserver.apis.meta.objects import dig, namespace_of
-from apiserver.apis.virt import pod_rights
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.rights import pod_rights
 from tests.fakes.kubeapi import FakeAPI, Object
 
 _PODS = "/api/v1/pods"

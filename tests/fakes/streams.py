@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt import streams
+from apiserver.apis.virt.places import streams
 
 PATH = "/apis/kubevirt.io/v1alpha1/namespaces/{namespace}/virtualmachines/{name}"
 SCREENFUL = b"login: "

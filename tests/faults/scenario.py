@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.server import dev
 from storage.etcd.store import EtcdStorage, Settings
 from storage.port import Entry, StorageError

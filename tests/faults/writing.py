@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 
 NAMESPACES: Final = ("red", "green", "blue")
 NAMES: Final = 12

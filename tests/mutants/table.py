@@ -21,21 +21,21 @@ def _module(path: str, *tests: str) -> Module:
 
 
 MODULES: Final = (
-    _module("apiserver/apis/virt/phases.py", "apiserver/apis/virt/test_phases.py"),
-    _module("apiserver/apis/virt/power.py", "apiserver/apis/virt/test_power.py"),
-    _module("apiserver/apis/virt/summary.py", "apiserver/apis/virt/test_summary.py"),
+    _module("apiserver/apis/virt/lifecycle/phases.py", "apiserver/apis/virt/test_phases.py"),
+    _module("apiserver/apis/virt/lifecycle/power.py", "apiserver/apis/virt/test_power.py"),
+    _module("apiserver/apis/virt/lifecycle/summary.py", "apiserver/apis/virt/test_summary.py"),
     _module(
         "apiserver/apis/virt/hardware/host_disks.py",
         "apiserver/apis/virt/v1alpha1/domain/test_host_disks.py",
         "apiserver/apis/virt/v1alpha1/test_allowed.py",
     ),
     _module(
-        "apiserver/apis/virt/disk_uses.py",
+        "apiserver/apis/virt/spec/disk_uses.py",
         "apiserver/apis/virt/test_disk_uses.py",
         "apiserver/registry/virt/test_disk_claims.py",
     ),
-    _module("apiserver/apis/virt/migration_policies.py", "apiserver/apis/virt/test_migration_policies.py"),
-    _module("apiserver/apis/virt/pod_rights.py", "apiserver/apis/virt/test_pod_rights.py"),
+    _module("apiserver/apis/virt/lifecycle/migration_policies.py", "apiserver/apis/virt/test_migration_policies.py"),
+    _module("apiserver/apis/virt/rights/pod_rights.py", "apiserver/apis/virt/test_pod_rights.py"),
     _module(
         "controller/evictions/eviction_plan.py",
         "controller/evictions/test_eviction_plan_corners.py",
@@ -98,24 +98,24 @@ MODULES: Final = (
     _module("handler/cpu/capabilities.py", "handler/cpu/test_capabilities.py"),
     _module("handler/identity/plan.py", "handler/identity/test_plan.py"),
     _module("handler/probes/tally.py", "handler/probes/test_tally.py"),
-    _module("handler/reconcilers/guest_plan.py", "handler/reconcilers/test_guest_plan.py"),
-    _module("handler/reconcilers/guest_probes.py", "handler/reconcilers/test_guest_probes.py"),
-    _module("handler/reconcilers/guest_report.py", "handler/reconcilers/test_guest_report.py"),
-    _module("handler/reconcilers/migration_stalls.py", "handler/reconcilers/test_migration_stalls.py"),
-    _module("handler/reconcilers/migration_plan.py", "handler/reconcilers/test_migration_plan.py"),
-    _module("handler/reconcilers/migration_limits.py", "handler/reconcilers/test_migration_limits.py"),
+    _module("handler/reconcilers/guests/guest_plan.py", "handler/reconcilers/test_guest_plan.py"),
+    _module("handler/reconcilers/guests/guest_probes.py", "handler/reconcilers/test_guest_probes.py"),
+    _module("handler/reconcilers/guests/guest_report.py", "handler/reconcilers/test_guest_report.py"),
+    _module("handler/reconcilers/migrations/migration_stalls.py", "handler/reconcilers/test_migration_stalls.py"),
+    _module("handler/reconcilers/migrations/side_plan.py", "handler/reconcilers/test_migration_plan.py"),
+    _module("handler/reconcilers/migrations/migration_limits.py", "handler/reconcilers/test_migration_limits.py"),
     _module("handler/pods/hanging.py", "handler/pods/test_hanging.py"),
     _module("handler/plugins/answers.py", "handler/plugins/test_answers.py"),
     _module("handler/plugins/turns.py", "handler/plugins/test_turns.py"),
     _module("handler/storage/answers.py", "handler/storage/test_answers.py"),
     _module("handler/network/departed.py", "handler/network/test_departed.py"),
     _module("handler/network/results.py", "handler/network/test_results.py"),
-    _module("launcher/main/incoming_migration.py", "launcher/main/test_incoming_migration.py"),
-    _module("launcher/main/life.py", "launcher/main/test_life.py"),
-    _module("launcher/main/known.py", "launcher/main/test_known.py"),
-    _module("launcher/main/machines.py", "launcher/main/test_machines.py", "launcher/main/test_known.py"),
-    _module("launcher/main/power_off.py", "launcher/main/test_power_off.py"),
-    _module("launcher/main/requests.py", "launcher/main/test_requests.py"),
+    _module("launcher/main/decisions/incoming_migration.py", "launcher/main/test_incoming_migration.py"),
+    _module("launcher/main/decisions/life.py", "launcher/main/test_life.py"),
+    _module("launcher/main/decisions/known.py", "launcher/main/test_known.py"),
+    _module("launcher/main/decisions/machines.py", "launcher/main/test_machines.py", "launcher/main/test_known.py"),
+    _module("launcher/main/decisions/power_off.py", "launcher/main/test_power_off.py"),
+    _module("launcher/main/decisions/requests.py", "launcher/main/test_requests.py"),
     _module("apiserver/endpoints/filters/authorization.py", "apiserver/endpoints/filters/test_authorization.py"),
     _module("apiserver/endpoints/filters/expiring.py", "apiserver/endpoints/filters/test_expiring.py"),
     _module(
@@ -132,7 +132,7 @@ MODULES: Final = (
 
 
 def chosen(words: Sequence[str]) -> tuple[Module, ...]:
-    """Return the modules with these names (``power``) or paths (``handler/reconcilers/migration_plan.py``); without any, all.
+    """Return the modules with these names (``power``) or paths (``handler/reconcilers/migrations/side_plan.py``); without any, all.
 
     Raises:
         ValueError: one names no module.

@@ -14,14 +14,15 @@ from xml.etree.ElementTree import fromstring, indent, tostring
 
 import pytest
 
-from apiserver.apis.virt import chosen_cpu, names
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import chosen_cpu
 from controller.reconcilers.actions import CreatePod, WriteStatus
 from controller.reconcilers.migrations import migration_plan
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
-from handler.reconcilers import guest_status
-from handler.reconcilers.guest_machine import machine_of
+from handler.reconcilers.guests import guest_status
+from handler.reconcilers.guests.guest_machine import machine_of
 from launcher.domain.definition import Definition
 from launcher.domain.document import to_xml
 from launcher.protocol import messages

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, annotations_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 
 VERSION: Final = 1
 SPOKEN: Final = frozenset({VERSION})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import names
 from apiserver.apis.virt.domainxml import subresource
+from apiserver.apis.virt.places import names
 from apiserver.apis.virt.v1alpha1.given_xml import VirtualMachineDomainXML
 from apiserver.registry.virt.reads import HandlerRead
 

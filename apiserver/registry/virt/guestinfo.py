@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import guestinfo, names
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import guestinfo
 from apiserver.apis.virt.v1alpha1.guestinfo import VirtualMachineGuestInfo
 from apiserver.registry.virt.reads import HandlerRead
 

@@ -7,7 +7,7 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.errors import Details, ServiceUnavailable
 from apiserver.apis.meta.objects import Object, dig, is_deleting
-from apiserver.apis.virt import forms, names, streams
+from apiserver.apis.virt.places import forms, names, streams
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 

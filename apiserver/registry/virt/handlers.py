@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import names, streams
+from apiserver.apis.virt.places import names, streams
 from apiserver.registry.generic.strategy import Destination
 from apiserver.registry.virt.revoking import RevokedNodes
 

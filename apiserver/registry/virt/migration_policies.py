@@ -7,7 +7,7 @@ from typing import Any
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
-from apiserver.apis.virt.resources import MIGRATION_POLICIES
+from apiserver.apis.virt.places.resources import MIGRATION_POLICIES
 from apiserver.apis.virt.v1alpha1 import kubevirt_fields, migration_policy
 from apiserver.registry.generic.strategy import Column, Strategy
 

@@ -8,8 +8,9 @@ from typing import Any
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
-from apiserver.apis.virt import names, phases, progress
-from apiserver.apis.virt.resources import MIGRATIONS
+from apiserver.apis.virt.lifecycle import phases, progress
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATIONS
 from apiserver.apis.virt.v1alpha1 import defaults, kubevirt_fields, status_validation, types, validation
 from apiserver.registry.generic.strategy import Column, Strategy
 from apiserver.registry.virt.virtualmachines import add_finalizer

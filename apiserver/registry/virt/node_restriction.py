@@ -6,7 +6,7 @@ in its TokenReview for those who come directly. Nobody else can: only the front 
 such an ``extra`` takes the right to impersonate it.
 
 Whatever a write is (an update, any kind of patch, an apply, a dry run), the object that it would store is held against the object that it
-would replace (:mod:`apiserver.apis.virt.node_rights`), at the revision at which that happens, and again when somebody else wrote in
+would replace (:mod:`apiserver.apis.virt.rights.node_rights`), at the revision at which that happens, and again when somebody else wrote in
 between. What else it has to be held against is read as of now. That is no transaction with the write, and need not be: what was true of an
 unfinished Migration when it was read is what its parties were allowed to do then.
 """
@@ -24,9 +24,10 @@ from apiserver.apis.meta.names import subdomain_errors
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError, shortened
-from apiserver.apis.virt import forms, names, phases
-from apiserver.apis.virt.node_rights import machines, migrations
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.places import forms, names
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.rights.node_rights import machines, migrations
 from apiserver.registry.generic import metadata
 from apiserver.registry.generic.admission import Attributes, Operation
 from apiserver.registry.generic.store import Store
@@ -53,7 +54,7 @@ class NodeRestriction:
             required: whether its tokens have to say their node; if not, a token that says none is not judged.
             addresses: where virt-handler of a node is.
             now: the wall clock.
-            revoked: whether the operator revoked a node (:mod:`apiserver.apis.virt.trust`);
+            revoked: whether the operator revoked a node (:mod:`apiserver.apis.virt.rights.trust`);
                 raises ServiceUnavailable while that is unknown.
         """
         self._username = username

@@ -1,7 +1,7 @@
 """PodRestriction: a status names only pods that are the machine's.
 
 virt-handler puts a guest into the pod whose uid a status says, so who may write statuses could otherwise have a machine run in any pod, of
-any namespace, beside whatever that mounts (:mod:`apiserver.apis.virt.pod_rights`). A write that gives a VirtualMachine another
+any namespace, beside whatever that mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A write that gives a VirtualMachine another
 ``podUID``, or a Migration another ``targetPodUID``, is held against the pod itself, for which kube-apiserver is asked: nobody else says
 where a pod is and what it mounts. A Migration's ``targetPodIPs`` have to be that pod's. That is one request for each start and two for each
 migration; other writes cost a comparison.
@@ -24,8 +24,9 @@ from apiserver.apis.meta.names import subdomain_errors
 from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import Path, forbidden, shortened
-from apiserver.apis.virt import names, pod_rights
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.rights import pod_rights
 from apiserver.client.rest import Client, TransportError
 from apiserver.registry.generic import metadata
 from apiserver.registry.generic.admission import Attributes, Operation

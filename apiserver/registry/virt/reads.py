@@ -15,8 +15,8 @@ import orjson
 
 from apiserver.apis.meta import decoding, errors
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import noderead
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places import noderead
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.connections import Connections, Origin, Response
 from apiserver.client.exchange import Timeouts
 from apiserver.client.transport import ExchangeFailed

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta.errors import Details, ServiceUnavailable
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import trust
-from apiserver.apis.virt.trust import Revocations
+from apiserver.apis.virt.rights import trust
+from apiserver.apis.virt.rights.trust import Revocations
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from certs import peers

@@ -8,10 +8,11 @@ from typing import ClassVar, Final
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions, layout, phases, streams
-from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import consoles, graphics, redirected_devices
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import conditions, phases
+from apiserver.apis.virt.places import layout, streams
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec.described import domain_of
 from apiserver.registry.generic.strategy import Connect, Destination, QueryParameter
 from apiserver.registry.virt.handlers import Handlers, LocateHandler
 from apiserver.registry.virt.revoking import RevokedNodes

@@ -1,6 +1,6 @@
 """The verbs ``start``, ``stop``, ``restart``, ``pause``, ``unpause``, ``migrate``: what they ask for, and when they are refused.
 
-A verb writes ``status.request``; virt-controller and virt-handler read it through :mod:`apiserver.apis.virt.power`. What would have no
+A verb writes ``status.request``; the other processes read it through :mod:`apiserver.apis.virt.lifecycle.power`. What would have no
 effect is a Conflict that says why, because a verb that silently does nothing looks like one that was lost.
 """
 
@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from apiserver.apis.meta import errors, objectmeta, objects, times, validation
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions, names, phases, power
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import conditions, phases, power
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1.validation import MAX_PRIORITY
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 

@@ -9,10 +9,12 @@ from typing import Any, Final
 from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
-from apiserver.apis.virt import conditions, disk_uses, names, phases, power, summary
-from apiserver.apis.virt.described import domain_of, size_of
 from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import conditions, phases, power, summary
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import disk_uses
+from apiserver.apis.virt.spec.described import domain_of, size_of
 from apiserver.apis.virt.v1alpha1 import defaults, kubevirt_fields, status_validation, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.registry.generic.strategy import Column, Connect, Read, Strategy

@@ -8,7 +8,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end -}}
 
-{{/* What selects our pods: `kubevirt.io` is COMPONENT_LABEL of apiserver/apis/virt/names.py. */}}
+{{/* What selects our pods: `kubevirt.io` is COMPONENT_LABEL of apiserver/apis/virt/places/names.py. */}}
 {{- define "kubevirt.selector" -}}
 kubevirt.io: {{ . }}
 {{- end -}}

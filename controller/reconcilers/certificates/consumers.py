@@ -9,7 +9,8 @@ from apiserver.apis.core.resources import API_SERVICES, CONFIG_MAPS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, annotations_of, dig
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import names, trust
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.rights import trust
 from apiserver.client.rest import Client
 from controller.reconcilers.certificates import certificate_plan
 from controller.reconcilers.settings import FIELD_MANAGER
@@ -59,7 +60,7 @@ class ApiServiceBundle:
 
 @dataclass(frozen=True, slots=True)
 class TrustBundle:
-    """``ca.crt`` of the ConfigMap that virt-handlers follow (``apiserver.apis.virt.trust``); what else is in it is the operator's."""
+    """``ca.crt`` of the ConfigMap that virt-handlers follow (``apiserver.apis.virt.rights.trust``). The operator owns its other keys."""
 
     client: Client
     namespace: str

@@ -26,8 +26,9 @@ from typing import Any, Final, TypeAlias
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from apiserver.apis.meta import objects, times
-from apiserver.apis.virt import names, trust
-from apiserver.apis.virt.trust import Revocations
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.rights import trust
+from apiserver.apis.virt.rights.trust import Revocations
 from certs import requests
 from certs.issuing import Profile
 from certs.validity import SKEW

@@ -17,8 +17,9 @@ from typing import Final, assert_never
 from apiserver.apis.core.resources import CERTIFICATE_SIGNING_REQUESTS, CONFIG_MAPS, SECRETS
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import names, trust
-from apiserver.apis.virt.trust import Revocations
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.rights import trust
+from apiserver.apis.virt.rights.trust import Revocations
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from certs import issuing, renewal

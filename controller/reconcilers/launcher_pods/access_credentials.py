@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import access_credentials, layout
+from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.spec import access_credentials
 from controller.reconcilers.launcher_pods.needs import Needs, projected
 
 

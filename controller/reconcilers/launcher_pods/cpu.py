@@ -9,10 +9,11 @@ from typing import Final
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.names import qualified_name_errors
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import chosen_cpu, names
-from apiserver.apis.virt.chosen_cpu import Chosen
 from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.hardware import cpu, resources
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import chosen_cpu
+from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 VCPU_BYTES: Final = 8 * MIB

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import cloud_init, disk_imports, layout, service_accounts
-from apiserver.apis.virt.hardware import disks, host_disks, network_disks, plugin_disks
+from apiserver.apis.virt.hardware import cloud_init, disk_imports, disks, host_disks, network_disks, plugin_disks
+from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.spec import service_accounts
 from controller.reconcilers import disk_claims
 from controller.reconcilers.launcher_pods import downward_api
 from controller.reconcilers.launcher_pods import host_disks as of_node

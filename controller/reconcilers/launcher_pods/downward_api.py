@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import cloud_init, downward_api, names
-from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.hardware import cloud_init, disks
 from apiserver.apis.virt.hardware.given import Domain
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import downward_api
+from apiserver.apis.virt.spec.described import domain_of
 
 ANNOTATION: Final = "kubevirt.io/downward-api-"
 """Followed by a number: a field of the machine, as a file of a disk."""

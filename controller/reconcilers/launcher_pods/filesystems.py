@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import cloud_init, layout
-from apiserver.apis.virt.hardware import filesystems, memory
+from apiserver.apis.virt.hardware import cloud_init, filesystems, memory
+from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.memory import PAGE_TABLE_SHARE
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, projected
 

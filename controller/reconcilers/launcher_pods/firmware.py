@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import firmware
+from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source
 
 EFI_BYTES: Final = 16 * MIB

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import MIB, Needs, in_mebibytes
 
 PLACE_BYTES: Final = 8192

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import names
 from apiserver.apis.virt.hardware import interfaces, memory
+from apiserver.apis.virt.places import names
 from controller.reconcilers.launcher_pods.memory import PAGE_TABLE_SHARE
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 

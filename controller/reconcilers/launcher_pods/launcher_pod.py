@@ -11,9 +11,11 @@ from typing import Final
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, owner_reference, uid_of
-from apiserver.apis.virt import attachments, layout, migration_attempts, names, service_accounts
-from apiserver.apis.virt.described import domain_of
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import migration_attempts
+from apiserver.apis.virt.places import layout, names
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import attachments, service_accounts
+from apiserver.apis.virt.spec.described import domain_of
 from controller.reconcilers.launcher_pods import (
     access_credentials,
     cpu,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import memory, resources
+from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import Claims, Needs, in_mebibytes
 
 PAGE_TABLE_SHARE: Final = 512

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import disks, network_disks
+from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import MIB, Needs, projected
 
 BYTES: Final[Mapping[str, int]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import disks, network_disks, plugin_disks
+from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods import network_disks as over_network
 from controller.reconcilers.launcher_pods.needs import MIB, Needs, in_mebibytes
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import names
-from apiserver.apis.virt.chosen_cpu import Chosen
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
 
 _PASSED_ON: Final = ("tolerations", "topologySpreadConstraints", "priorityClassName", "schedulerName")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import names
 from apiserver.apis.virt.hardware import vsock
+from apiserver.apis.virt.places import names
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 VSOCK_BYTES: Final = 1 * MIB

@@ -14,7 +14,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, generation_of, labels_of, new_condition, with_condition
-from apiserver.apis.virt import evictions, phases
+from apiserver.apis.virt.lifecycle import evictions, phases
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.migrations import migration_bounds, migration_queue
 from controller.reconcilers.migrations.migration_plan import SUCCEEDED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from apiserver.apis.meta.objects import Object, name_of, namespace_of, uid_of
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 
 
 def migration_of(vm: Object, cause: str, metadata: Mapping[str, object], **spec: object) -> Object:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from apiserver.apis.meta.objects import Object, condition, dig
-from apiserver.apis.virt import conditions
+from apiserver.apis.virt.lifecycle import conditions
 from controller.reconcilers import disk_claims
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig
-from apiserver.apis.virt import evictions, phases
+from apiserver.apis.virt.lifecycle import evictions, phases
 from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.settings import MigrationLimits

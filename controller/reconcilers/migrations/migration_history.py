@@ -13,8 +13,9 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, name_of, uid_of
-from apiserver.apis.virt import evictions, names, phases
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import evictions, phases
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from controller.reconcilers.actions import Action, AddOwner, DeleteObject, Requeue
 from controller.reconcilers.pods import ownership
 

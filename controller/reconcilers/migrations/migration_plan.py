@@ -32,10 +32,12 @@ from apiserver.apis.meta.objects import (
     with_condition,
     without_condition,
 )
-from apiserver.apis.virt import chosen_cpu, evictions, migration_attempts, migration_policies, names, phases, power, release
-from apiserver.apis.virt.conditions import NETWORK_NOT_FOUND, NETWORK_NOT_USABLE, NOT_FOUND_OF
-from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.hardware import disks, memory
+from apiserver.apis.virt.lifecycle import evictions, migration_attempts, migration_policies, phases, power, release
+from apiserver.apis.virt.lifecycle.conditions import NETWORK_NOT_FOUND, NETWORK_NOT_USABLE, NOT_FOUND_OF
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import chosen_cpu
+from apiserver.apis.virt.spec.described import domain_of
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.migrations import migratable, migration_bounds, migration_queue, migration_retries, unschedulable

@@ -24,7 +24,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of
-from apiserver.apis.virt import evictions, migration_attempts, phases
+from apiserver.apis.virt.lifecycle import evictions, migration_attempts, phases
 from controller.reconcilers.migrations import migration_bounds, migration_retries
 from controller.reconcilers.settings import MigrationLimits
 

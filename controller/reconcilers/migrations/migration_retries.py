@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of
-from apiserver.apis.virt import migration_attempts, phases, progress, release
-from apiserver.apis.virt.migration_attempts import MAX_ATTEMPTS
+from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress, release
+from apiserver.apis.virt.lifecycle.migration_attempts import MAX_ATTEMPTS
 from controller.reconcilers.pods import pod_state
 
 GRACE_SECONDS: Final = 5

@@ -13,7 +13,8 @@ from typing import Final
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of
-from apiserver.apis.virt import evictions, phases, structure
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import evictions, phases
 from controller.reconcilers.indexes import UNFINISHED, Informers
 from controller.reconcilers.migrations import migration_queue
 from controller.reconcilers.migrations.migration_queue import Turn

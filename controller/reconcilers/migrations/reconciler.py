@@ -11,8 +11,9 @@ from typing import Final
 from apiserver.apis.core.resources import NAMESPACES, NODES, PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, namespace_of, uid_of
-from apiserver.apis.virt import evictions, migration_attempts, migration_policies, phases, structure
-from apiserver.apis.virt.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import evictions, migration_attempts, migration_policies, phases
+from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers.actions import Action
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner

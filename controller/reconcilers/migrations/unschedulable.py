@@ -7,7 +7,8 @@ from typing import Final
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import chosen_cpu, names
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import chosen_cpu
 from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.pods import pod_state
 

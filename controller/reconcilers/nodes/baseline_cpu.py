@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of
-from apiserver.apis.virt import names
-from apiserver.apis.virt.chosen_cpu import Chosen
 from apiserver.apis.virt.hardware import cpu_models
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
 
 PROCESSORS: Final = "processors"

@@ -20,7 +20,8 @@ from typing import Final
 from apiserver.apis.core.resources import LEASES
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, name_of
-from apiserver.apis.virt import contract, names
+from apiserver.apis.virt import contract
+from apiserver.apis.virt.places import names
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 

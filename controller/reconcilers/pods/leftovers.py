@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, annotations_of, dig, is_deleting, labels_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from controller.reconcilers.launcher_pods import downward_api
 from controller.reconcilers.pods import ownership, pod_state
 

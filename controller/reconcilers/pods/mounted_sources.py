@@ -15,8 +15,10 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import access_credentials, cloud_init, conditions, disk_imports, layout, service_accounts
-from apiserver.apis.virt.hardware import disks, filesystems, network_disks
+from apiserver.apis.virt.hardware import cloud_init, disk_imports, disks, filesystems, network_disks
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.spec import access_credentials, service_accounts
 from controller.reconcilers.launcher_pods.access_credentials import volume as credential_volume
 from controller.reconcilers.launcher_pods.disks import volume as disk_volume
 from controller.reconcilers.launcher_pods.filesystems import volume as filesystem_volume

@@ -14,7 +14,8 @@ from typing import Final
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig
-from apiserver.apis.virt import attachments, conditions
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.spec import attachments
 from apiserver.client.rest import Client
 from controller.reconcilers.pods import pod_state
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from apiserver.apis.meta.objects import NamespacedName, Object, controller_of, dig, finalizers_of, labels_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import layout, migration_attempts, names, phases
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import migration_attempts, phases
+from apiserver.apis.virt.places import layout, names
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 
 _PREFIX: Final = f"{names.GROUP}/"
 

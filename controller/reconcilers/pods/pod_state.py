@@ -8,7 +8,8 @@ from typing import Final
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, name_of
-from apiserver.apis.virt import forms, names, power
+from apiserver.apis.virt.lifecycle import power
+from apiserver.apis.virt.places import forms, names
 
 _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 
@@ -35,7 +36,7 @@ _RESULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a pod: a ``RESULT_…`` of :mod:`apiserver.apis.virt.power`, and why, in one line."""
+    """The end of a pod: a ``RESULT_…`` of :mod:`apiserver.apis.virt.lifecycle.power`, and why, in one line."""
 
     result: str
     message: str

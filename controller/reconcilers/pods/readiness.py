@@ -20,7 +20,8 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, name_of, uid_of
-from apiserver.apis.virt import conditions, names, phases
+from apiserver.apis.virt.lifecycle import conditions, phases
+from apiserver.apis.virt.places import names
 from controller.reconcilers.actions import SetPodCondition
 from controller.reconcilers.pods import ownership, pod_state
 

@@ -14,7 +14,8 @@ from typing import Final
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import attachments, conditions
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.spec import attachments
 from controller.reconcilers.pods import mounted_sources, pod_state
 from controller.reconcilers.pods.networks import Definition
 

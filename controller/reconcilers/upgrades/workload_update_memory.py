@@ -14,7 +14,9 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import evictions, names, phases, structure
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import evictions, phases
+from apiserver.apis.virt.places import names
 from controller.runtime.clock import Clock
 
 REMEMBERED: Final = timedelta(days=1)

@@ -24,7 +24,8 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, is_true, key_of, labels_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import conditions, evictions, names, phases, power
+from apiserver.apis.virt.lifecycle import conditions, evictions, phases, power
+from apiserver.apis.virt.places import names
 from controller.reconcilers.migrations import migration_history, migration_queue
 from controller.reconcilers.migrations.made_migrations import migration_of
 from controller.reconcilers.pods import pod_state

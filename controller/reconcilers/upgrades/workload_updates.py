@@ -17,8 +17,10 @@ from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, labels_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import evictions, names, structure
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import evictions
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers.indexes import BY_AGE, OUTDATED, Informers, age_of_vm, claims_for
 from controller.reconcilers.migrations import migration_bounds, migration_queue

@@ -5,5 +5,5 @@ loop around it, and ``gathering`` fills ``observed``. The other modules are part
 ``endings``), pods that the cluster ends or says nothing of
 (``disruptions``, ``silent_nodes``, ``absences``), and what the status says of migrations, upgrades and the rest (``migration_record``,
 ``outdated``, ``statuses``); ``validation`` keeps machines away that cannot be understood. Whether a machine should be on is not decided
-here: :mod:`apiserver.apis.virt.power`.
+here: :mod:`apiserver.apis.virt.lifecycle.power`.
 """

@@ -13,7 +13,8 @@ from typing import Final
 from apiserver.apis.meta import backoff, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, generation_of
-from apiserver.apis.virt import conditions, names, phases, power
+from apiserver.apis.virt.lifecycle import conditions, phases, power
+from apiserver.apis.virt.places import names
 from controller.reconcilers.launcher_pods import launcher_pod, made_from
 from controller.reconcilers.pods import pod_state
 

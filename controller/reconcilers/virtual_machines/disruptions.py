@@ -2,7 +2,7 @@
 
 Kubernetes says so in the pod's condition ``DisruptionTarget`` (KEP-3329), which goes with the pod. The machine has it from the moment at
 which it is seen until its next attempt begins, or somebody asks for it to be off: by it a machine is known to be interrupted, not over
-(:func:`apiserver.apis.virt.power.was_interrupted`).
+(:func:`apiserver.apis.virt.lifecycle.power.was_interrupted`).
 
 A pod that its kubelet rejects because virt-handler, a device plugin, is being started again was ended by the cluster, too. Kubernetes has
 no such condition for it; the reason of its end stands for one.
@@ -31,7 +31,7 @@ from apiserver.apis.meta.objects import (
     with_conditions_judged,
     without_condition,
 )
-from apiserver.apis.virt import conditions
+from apiserver.apis.virt.lifecycle import conditions
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.virtual_machines import attempts, statuses

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, uid_of
-from apiserver.apis.virt import power
+from apiserver.apis.virt.lifecycle import power
 from controller.reconcilers.virtual_machines import attempts
 
 

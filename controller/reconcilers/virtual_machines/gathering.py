@@ -8,8 +8,10 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import attachments, chosen_cpu, names, phases, power
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import phases, power
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import attachments, chosen_cpu
 from apiserver.client.rest import Client
 from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.indexes import Informers, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm

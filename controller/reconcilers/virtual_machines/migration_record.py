@@ -12,7 +12,8 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, name_of, uid_of
-from apiserver.apis.virt import phases, structure
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import phases
 
 _FROM_MIGRATION: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime", "phase")
 

@@ -14,7 +14,8 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, new_condition, with_condition, without_condition
-from apiserver.apis.virt import conditions, evictions, names, phases
+from apiserver.apis.virt.lifecycle import conditions, evictions, phases
+from apiserver.apis.virt.places import names
 from controller.reconcilers.actions import Action, WriteStatus
 from controller.reconcilers.migrations import migratable
 from controller.reconcilers.settings import Settings

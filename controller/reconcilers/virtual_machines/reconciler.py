@@ -7,8 +7,8 @@ import functools
 from collections.abc import Iterator
 
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, uid_of
-from apiserver.apis.virt import evictions, phases
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import evictions, phases
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from controller.reconcilers import precedence
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, dig, name_of
-from apiserver.apis.virt import phases
+from apiserver.apis.virt.lifecycle import phases
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.virtual_machines import statuses

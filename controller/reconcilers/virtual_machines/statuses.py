@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, generation_of, new_condition, with_condition, without_condition
-from apiserver.apis.virt import conditions, phases
+from apiserver.apis.virt.lifecycle import conditions, phases
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.virtual_machines.observed import Observed
 

@@ -36,7 +36,9 @@ from apiserver.apis.meta.objects import (
     with_conditions_judged,
     without_condition,
 )
-from apiserver.apis.virt import attachments, chosen_cpu, conditions, names, phases, power, summary
+from apiserver.apis.virt.lifecycle import conditions, phases, power, summary
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import attachments, chosen_cpu
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import (
     MIN_REQUEUE_SECONDS,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from apiserver.registry.generic.admission import Attributes

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import name_of, uid_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from tests.component.controller.test_controller import MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI
 from tests.unit.controller.reconcilers.processors import CASCADELAKE, MILAN, ROME, labels_of_processor

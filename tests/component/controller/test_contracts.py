@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition, dig
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from tests.component.controller.test_controller import LEASES, MIGRATIONS, PODS, VMS, Cluster, a_vm, working
 from tests.component.controller.test_migrations import a_migration
 from tests.fakes.kubeapi import FakeAPI

@@ -15,7 +15,9 @@ import pytest
 
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
-from apiserver.apis.virt import attachments, names, power, summary
+from apiserver.apis.virt.lifecycle import power, summary
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import attachments
 from apiserver.client.rest import Client
 from controller.manager import options, wiring
 from controller.manager.metrics import Metrics

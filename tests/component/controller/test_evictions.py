@@ -21,8 +21,8 @@ from aiohttp import web
 
 from apiserver.apis.meta import errors, names
 from apiserver.apis.meta.objects import condition, name_of, uid_of
-from apiserver.apis.virt import evictions
-from apiserver.apis.virt.resources import MIGRATIONS as MIGRATION_KIND
+from apiserver.apis.virt.lifecycle import evictions
+from apiserver.apis.virt.places.resources import MIGRATIONS as MIGRATION_KIND
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from certs.reloading import Files

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import name_of, uid_of
-from apiserver.apis.virt import names, structure
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.places import names
 from controller.reconcilers import trimming
 from tests.component.controller.test_controller import MIGRATIONS, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI

@@ -10,8 +10,8 @@ from aiohttp import web
 from apiserver.apis.core.resources import NAMESPACES
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import dig
-from apiserver.apis.virt import names
-from apiserver.apis.virt.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from tests.component.controller.test_controller import MIGRATIONS as PATH
 from tests.component.controller.test_controller import PODS, VMS, Cluster, a_vm, working

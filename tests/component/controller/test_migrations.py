@@ -13,7 +13,8 @@ from aiohttp import web
 
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import name_of, uid_of
-from apiserver.apis.virt import migration_attempts, names
+from apiserver.apis.virt.lifecycle import migration_attempts
+from apiserver.apis.virt.places import names
 from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.settings import Times
 from tests.component.controller.test_controller import EVENTS, MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import dig
-from apiserver.apis.virt import trust
+from apiserver.apis.virt.rights import trust
 from apiserver.client.rest import Client
 from certs import issuing, reading
 from controller.reconcilers.certificates.node_certificates import Signing

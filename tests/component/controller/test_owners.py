@@ -16,7 +16,8 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
-from apiserver.apis.virt import layout, names, release
+from apiserver.apis.virt.lifecycle import release
+from apiserver.apis.virt.places import layout, names
 from controller.reconcilers.pods.absences import KUBELET_SECONDS, TARGET_MAY_RUN
 from controller.reconcilers.settings import Times
 from tests.component.controller.test_controller import EVENTS, LEASES, MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working

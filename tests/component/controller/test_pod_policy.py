@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import name_of
-from apiserver.apis.virt import names, service_accounts
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import service_accounts
 from controller.reconcilers.certificates.consumers import ETCD_BUNDLE_ANNOTATION
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement

@@ -10,7 +10,7 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, name_of, uid_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from tests.component.controller.test_controller import MIGRATIONS, PODS, VMS, Cluster, working
 from tests.fakes.kubeapi import FakeAPI
 

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt.resources import MIGRATIONS
+from apiserver.apis.virt.places.resources import MIGRATIONS
 from apiserver.client.config import Config
 from apiserver.client.delegated import REMEMBERED_SECONDS, Access
 from apiserver.client.informer import Informer

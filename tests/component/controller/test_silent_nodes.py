@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition, name_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
 from tests.component.controller.test_controller import LEASES, NODES, PODS, VMS, Cluster, a_vm, working

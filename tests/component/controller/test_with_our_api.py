@@ -13,8 +13,9 @@ import aiohttp
 
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object, condition, dig, name_of
-from apiserver.apis.virt import names, phases
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from tests.component.controller.test_controller import PODS, Cluster, working

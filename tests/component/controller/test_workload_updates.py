@@ -11,7 +11,7 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, dig, labels_of, name_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from controller.reconcilers.settings import Times
 from tests.component.controller.test_controller import MIGRATIONS, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI

@@ -9,10 +9,11 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import attachments, names, network
-from apiserver.apis.virt.domainstates import DomainState
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.hardware.plugin_disks import Served
+from apiserver.apis.virt.lifecycle.domainstates import DomainState
+from apiserver.apis.virt.places import names, network
+from apiserver.apis.virt.spec import attachments
 from apiserver.client.rest import Client
 from handler import node as nodes
 from handler.agent import DEFAULT_LIMITS, Agent, Limits

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from certs import files as publishing
 from certs.reloading import ClientTls, Files
 from controller.reconcilers.settings import MigrationLimits

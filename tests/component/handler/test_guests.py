@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import objects
-from apiserver.apis.virt import power
+from apiserver.apis.virt.lifecycle import power
 from handler.devices.ownership import NotTheDevice
 from handler.network.binding import Unsupported
 from handler.network.namespaces import CommandFailed
 from handler.plugins.faults import Failed, NotFound, TimedOut
 from handler.plugins.records import Record
-from handler.reconcilers import guest_status
+from handler.reconcilers.guests import guest_status
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, VMS, World, eventually, phase_is
 from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm

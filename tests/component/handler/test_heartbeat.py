@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from apiserver.client.rest import Client
 from controller.runtime.clock import SystemClock
 from handler import heartbeat

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from certs import issuing, peers

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors, objects
-from apiserver.apis.virt import progress
+from apiserver.apis.virt.lifecycle import progress
 from launcher.protocol import messages
 from tests.component.handler.test_migrations import Scene, both
 from tests.component.handler.world import EVENTS, MIGS, a_world, eventually

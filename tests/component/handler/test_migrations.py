@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors, times
-from apiserver.apis.virt import release
+from apiserver.apis.virt.lifecycle import release
 from handler.network.namespaces import CommandFailed
-from handler.reconcilers import migration_plan
+from handler.reconcilers.migrations import side_plan
 from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, MIGS, VMS, Handler, World, a_world, eventually, relay
@@ -366,7 +366,7 @@ async def test_a_launcher_that_never_ends_what_is_over_loses_its_relays(scene: S
         source, _ = await both(stack, scene)
         await scene.begin()
         await eventually(lambda: scene.state() == "running" and "mig-1" in source.relays.open_ones)
-        ended = times.to_rfc3339_micro(datetime.now(UTC) - timedelta(seconds=migration_plan.CONFIRM_SECONDS - 1))
+        ended = times.to_rfc3339_micro(datetime.now(UTC) - timedelta(seconds=side_plan.CONFIRM_SECONDS - 1))
         await scene.world.api.edit(MIGS, "default", "m", lambda obj: obj["status"].update(phase="Failed", endTime=ended))
         await eventually(lambda: "mig-1" not in source.relays.open_ones)
         assert scene.state() == "running"

@@ -20,10 +20,10 @@ from handler.agent import Agent
 from handler.plugins.calling import Plugins
 from handler.plugins.records import Record, Records
 from handler.probes.asking import Question
-from handler.reconcilers.migrate_source import MigrateSource
-from handler.reconcilers.migrate_target import MigrateTarget
-from handler.reconcilers.report_progress import ReportProgress
-from handler.reconcilers.run_guest import RunGuest
+from handler.reconcilers.guests.run_guest import RunGuest
+from handler.reconcilers.migrations.migrate_source import MigrateSource
+from handler.reconcilers.migrations.migrate_target import MigrateTarget
+from handler.reconcilers.migrations.report_progress import ReportProgress
 from tests.component.handler.live import NODE, Live, live
 from tests.component.handler.world import MIGS, VMS, eventually
 from tests.hostile import a_full_migration

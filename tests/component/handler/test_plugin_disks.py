@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from handler.plugins.answers import Description
 from handler.plugins.contract import Command, Kind
 from handler.plugins.deleting import Deleter

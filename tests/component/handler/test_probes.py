@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition
-from apiserver.apis.virt import probes
-from apiserver.apis.virt.probes import Probe
+from apiserver.apis.virt.spec import probes
+from apiserver.apis.virt.spec.probes import Probe
 from handler.network.namespaces import CommandFailed
 from handler.probes.asking import Question, request
 from handler.probes.tally import Outcome
@@ -395,7 +395,7 @@ async def test_a_guest_that_has_no_address_in_the_pods_network_is_told_apart_fro
 
 STRANDED = """
 import asyncio, os, socket, sys, uvloop
-from apiserver.apis.virt.probes import Probe
+from apiserver.apis.virt.spec.probes import Probe
 from controller.runtime.clock import SystemClock
 from handler.pods.links import Link
 from handler.probes import node_sockets

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from apiserver.apis.virt import streams
+from apiserver.apis.virt.places import streams
 from certs.reloading import ClientTls, Files, ServerTls
 from controller.runtime.reconciling import Request
 from handler.pods import launcher, reads

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from certs.reloading import ClientTls, Files, ServerTls
 from handler.identity.trust import Trust
 from handler.pods import launcher, places

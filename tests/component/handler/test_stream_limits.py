@@ -13,7 +13,7 @@ from socket import SO_RCVBUF, SO_SNDBUF, SOL_SOCKET
 import aiohttp
 import pytest
 
-from apiserver.apis.virt import layout, streams
+from apiserver.apis.virt.places import layout, streams
 from handler.streams import pipe
 from handler.streams.limits import Limits
 from handler.streams.server import Target

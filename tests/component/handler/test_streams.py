@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from apiserver.apis.virt import layout, streams
+from apiserver.apis.virt.places import layout, streams
 from certs.reloading import ClientTls, Files, ServerTls
 from handler.streams.limits import DEFAULTS, Limits
 from handler.streams.server import Server, Target

@@ -9,7 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from apiserver.apis.virt import names, trust
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.rights import trust
 from apiserver.client.rest import Client
 from apiserver.registry.virt.revoking import RevokedNodes, trust_config
 from certs import files, issuing

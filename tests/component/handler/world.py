@@ -16,8 +16,8 @@ from typing import Any
 from apiserver.apis.meta.errors import Forbidden
 from apiserver.apis.meta.objects import Object, dig, key_of, namespace_of
 from apiserver.apis.meta.validation import raise_if_any
-from apiserver.apis.virt.node_rights import machines, migrations
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.rights.node_rights import machines, migrations
 from apiserver.apis.virt.v1alpha1 import status_validation
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
@@ -38,18 +38,11 @@ from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
 from handler.probes.asking import Question
 from handler.probes.prober import Prober
-from handler.reconcilers import (
-    guest_plan,
-    guest_ports,
-    migrate_source,
-    migrate_target,
-    migration_ports,
-    report_progress,
-    run_guest,
-    validation,
-)
+from handler.reconcilers import validation
+from handler.reconcilers.guests import guest_plan, guest_ports, run_guest
+from handler.reconcilers.guests.pod_networks import PodNetworks
 from handler.reconcilers.limits import Limits
-from handler.reconcilers.pod_networks import PodNetworks
+from handler.reconcilers.migrations import migrate_source, migrate_target, migration_ports, report_progress
 from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 from handler.storage import adding

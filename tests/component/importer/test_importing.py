@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import disk_imports
+from apiserver.apis.virt.hardware import disk_imports
 from importer import claim, conversion
 from importer import device as blocks
 from tests.fakes.image_server import Files, a_layer, a_registry, a_store, authority_of, certificate, digest_of, serving

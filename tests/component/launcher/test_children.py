@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from launcher.main.children import Children, CommandFailed, terminate
+from launcher.main.programs.children import Children, CommandFailed, terminate
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.main.console import MAX_VIEWERS, Console
+from launcher.main.serving.console import MAX_VIEWERS, Console
 
 
 class Guest:

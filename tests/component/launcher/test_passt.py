@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from launcher.domain.passt import Settings
-from launcher.main import passt, unsandboxed
-from launcher.main.children import Children
-from launcher.main.passt import NetworkUnusable, Passt
+from launcher.main.programs import passt, unsandboxed
+from launcher.main.programs.children import Children
+from launcher.main.programs.passt import NetworkUnusable, Passt
 from tests.host.launcher.sandbox import alive
 
 PROGRAM = """#!{python}

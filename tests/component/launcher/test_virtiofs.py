@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from launcher.domain.filesystems import Share
-from launcher.main import virtiofs
-from launcher.main.children import Children
-from launcher.main.virtiofs import Filesystems, FilesystemUnusable
+from launcher.main.programs import virtiofs
+from launcher.main.programs.children import Children
+from launcher.main.programs.virtiofs import Filesystems, FilesystemUnusable
 
 PROGRAM = """#!{python}
 import os, socket, sys, time

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.main import wire
-from launcher.main.refusal import RequestRefused
-from launcher.main.wire import Server
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.serving import wire
+from launcher.main.serving.wire import Server
 from launcher.protocol import codec, messages
 from tests.own_time import promptly
 

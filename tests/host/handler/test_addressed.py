@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import namespaces, setup
 from launcher.protocol import messages
 from tests.host.handler import frames, pods

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import attachments, network
+from apiserver.apis.virt.places import network
+from apiserver.apis.virt.spec import attachments
 from handler.network import namespaces, setup
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ARP, IPV4, arp, bpdu, ethernet, ping, tagged, udp

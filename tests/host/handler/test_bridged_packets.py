@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import namespaces, setup
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ARP, IPV4, IPV6, arp, ethernet, tagged, udp

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import namespaces, setup
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ICMPV6, IPV4, IPV6, UDP, arp, ethernet, icmpv6, ipv6, neighbour, tagged, udp, udp6

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import departed, namespaces, setup
 from tests.host.handler import pods
 from tests.host.handler.pods import CALLER, CALLER6, POD, POD6, Pod, run, within

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import layout, network
+from apiserver.apis.virt.places import layout, network
 from handler.network import setup
 from launcher.dhcp import message
 from launcher.protocol import messages

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import namespaces, setup
 from handler.network.binding import Unsupported
 from handler.network.macs import mac_address

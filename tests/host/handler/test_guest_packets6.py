@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import setup
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ICMPV6, IPV4, IPV6, TCP, UDP, ethernet, icmpv6, ipv6, neighbour, summed6, tagged, tcp6, udp, udp6

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from apiserver.apis.virt import attachments, layout, network
+from apiserver.apis.virt.places import layout, network
+from apiserver.apis.virt.spec import attachments
 from handler.devices import macvtap
 from handler.network import namespaces, setup
 from launcher.protocol import messages

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.trust import Revocations
+from apiserver.apis.virt.rights.trust import Revocations
 from certs import peers
 from certs.reloading import ClientTls, ServerTls
 from handler.identity import trust

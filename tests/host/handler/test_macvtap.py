@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import attachments, layout, network
+from apiserver.apis.virt.places import layout, network
+from apiserver.apis.virt.spec import attachments
 from handler.devices import macvtap
 from handler.network import namespaces, setup
 from handler.network.namespaces import CommandFailed

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import namespaces, setup
 from handler.network.binding import Unsupported
 from tests.host.handler import pods

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import attachments
+from apiserver.apis.virt.spec import attachments
 from handler.network import namespaces, results, setup
 from handler.network.binding import Unsupported
 from handler.plugins import answers, contract, requests, running

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from handler.devices import ownership, passthrough
 from handler.devices.ownership import NotTheDevice
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from handler.network import setup
 from launcher.protocol import messages
 from tests.host.handler import pods

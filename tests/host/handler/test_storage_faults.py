@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware.plugin_disks import Served
+from apiserver.apis.virt.places import layout
 from handler.plugins.calling import Plugins
 from handler.plugins.deleting import Deleter
 from handler.plugins.faults import Fault

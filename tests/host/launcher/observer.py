@@ -11,7 +11,7 @@ from pathlib import Path
 
 import libvirt
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from tests.host.launcher.sandbox import Launcher
 
 View = tuple[int, int]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from tests.host.launcher.sandbox import Launcher
 
 

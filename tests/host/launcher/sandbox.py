@@ -1,4 +1,4 @@
-"""virt-launcher as in its pod: its own mount namespace, uid 107, no capabilities, the paths of ``apiserver.apis.virt.layout``."""
+"""virt-launcher as in its pod: its own mount namespace, uid 107, no capabilities, the paths of ``apiserver.apis.virt.places.layout``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 import libvirt
 
 import launcher
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from launcher.protocol import codec, messages
 from tests import booting
 from tests.given_time import LOOK_SECONDS, Deadline

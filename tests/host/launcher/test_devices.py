@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from launcher.protocol import messages
 from tests.host.launcher.sandbox import Launcher, a_machine
 

@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 import yaml
 
-from apiserver.apis.virt import layout
-from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.domainxml import subresource
+from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.spec.described import domain_of
 from launcher.protocol import messages
 from tests.guest_kernel import KERNEL_ARGS
 from tests.host.launcher.sandbox import KERNEL_BOOT, Launcher, a_machine

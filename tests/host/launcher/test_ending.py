@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.main import life
+from launcher.main.decisions import life
 from launcher.protocol import codec, messages
 from tests.given_time import given, look
 from tests.host.launcher import guest, sandbox

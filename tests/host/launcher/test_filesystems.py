@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from launcher.protocol import messages
 from tests.host.launcher import guest, sandbox
 from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, a_machine, alive, wait_for

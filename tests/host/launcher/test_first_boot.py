@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import cloud_init
+from apiserver.apis.virt.hardware import cloud_init
 from controller.reconcilers.launcher_pods.disks import made_bytes
 from launcher.protocol import messages
 from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine

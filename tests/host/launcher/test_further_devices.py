@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.v1alpha1.domain.inputs import Input
 from apiserver.apis.virt.v1alpha1.domain.sound import Sound
 from apiserver.apis.virt.v1alpha1.domain.video import Video

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from handler.devices import host_disks
 from handler.devices.ownership import NotTheDevice
 from launcher.protocol import messages

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from launcher.protocol import messages
 from tests.damage import never_again
 from tests.fakes.image_server import Files, a_layer, a_registry, a_store, authority_of, certificate, serving

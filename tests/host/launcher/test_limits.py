@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.disks import overlays_bytes
-from launcher.main import qemu_log
+from launcher.main.programs import qemu_log
 from launcher.protocol import messages
 from tests.host.launcher.sandbox import READY, Launcher, a_machine, a_tiny_machine, wait_for
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.main import outgoing_migration
+from launcher.main.lifecycle import outgoing_migration
 from launcher.protocol import messages
 from tests.damage import never_again
 from tests.host.launcher import relay

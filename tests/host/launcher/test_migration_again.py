@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from handler.reconcilers import migration_causes
+from handler.reconcilers.migrations import migration_causes
 from launcher.protocol import messages
 from tests.host.launcher import relay
 from tests.host.launcher.observer import observing

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from launcher.protocol import messages
 from tests.damage import never_again
 from tests.host.launcher.sandbox import Launcher, a_machine, wait_for

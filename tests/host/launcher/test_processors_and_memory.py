@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.spec.described import domain_of
 from launcher.protocol import messages
 from tests.host.launcher import guest
 from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, Viewer, a_machine, killed_afterwards

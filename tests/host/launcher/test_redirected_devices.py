@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from handler.streams.usbredir import Breach, Packets, Type
 from launcher.protocol import messages
 from tests.host.launcher import guest, relay, sandbox

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from tests.testbed.networkpolicies import ruleset
 from tests.testbed.networkpolicies.ruleset import Cluster, Pod
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings

@@ -10,8 +10,9 @@ import yaml
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt import evictions, names
-from apiserver.apis.virt.resources import MIGRATIONS
+from apiserver.apis.virt.lifecycle import evictions
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATIONS
 from apiserver.registry.generic.admission import Attributes
 from controller.evictions.eviction_plan import Limits
 from tests.unit.apiserver.admission.policy.test_policies import World

@@ -16,7 +16,7 @@ import yaml
 
 from apiserver.apis.core import resources as core
 from apiserver.apis.meta.resources import Resource
-from apiserver.apis.virt import names, resources, streams
+from apiserver.apis.virt.places import names, resources, streams
 from apiserver.endpoints.verbs.streamlimits import StreamLimits
 from apiserver.kubectl import verbs as plugin
 from apiserver.registry.virt.domainxml import DomainXML

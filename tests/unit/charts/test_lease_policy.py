@@ -10,7 +10,7 @@ import yaml
 from apiserver.apis.core.resources import LEASES
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from apiserver.registry.generic.admission import Attributes
 from handler import heartbeat
 from handler.devices.acceleration import Verdict

@@ -12,8 +12,8 @@ import pytest
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt import phases
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.registry.generic.admission import Attributes
 from tests.unit.apiserver.admission.policy.test_policies import World
 from tests.unit.charts import forbidden_pods

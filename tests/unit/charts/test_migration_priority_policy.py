@@ -19,7 +19,7 @@ from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt.resources import MIGRATIONS
+from apiserver.apis.virt.places.resources import MIGRATIONS
 from apiserver.cel.library.authz import Answer, Question
 from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes

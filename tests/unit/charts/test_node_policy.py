@@ -12,7 +12,7 @@ import yaml
 from apiserver.apis.core.resources import NODES
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from apiserver.registry.generic.admission import Attributes
 from handler import options
 from tests.fakes.rbac import CHART

@@ -19,7 +19,7 @@ from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt import service_accounts
+from apiserver.apis.virt.spec import service_accounts
 from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod

@@ -12,7 +12,7 @@ from apiserver.admission.resource_quota import Usage, count_name
 from apiserver.apis.core.resources import RESOURCE_QUOTAS
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.registry.generic.admission import Attributes
 from tests.fakes.rbac import CHART
 from tests.unit.apiserver.admission.policy.test_policies import World

@@ -19,8 +19,8 @@ from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt import service_accounts
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import service_accounts
 from apiserver.cel.library.authz import Answer, Question
 from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes

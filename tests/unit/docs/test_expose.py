@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 
 ROOT = Path(__file__).parents[3]
 _EXPOSED = re.compile(r"`kubectl expose[^`]*`|^kubectl expose .*$", re.MULTILINE)

@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt import conditions, progress, release
+from apiserver.apis.virt.lifecycle import conditions, progress, release
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import Allowed
 from apiserver.apis.virt.v1alpha1.domain.disks import Disk

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import attachments
+from apiserver.apis.virt.spec import attachments
 from handler.network import results, setup
 from handler.plugins import answers, contract, deleting, requests
 from handler.plugins.answers import Output

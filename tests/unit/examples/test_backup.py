@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import network
 from apiserver.apis.virt.hardware import firmware
+from apiserver.apis.virt.places import network
 from apiserver.apis.virt.v1alpha1 import defaults, validation
 from launcher.domain.document import domain_uuid
 

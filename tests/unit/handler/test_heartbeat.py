@@ -11,7 +11,7 @@ import pytest
 
 from apiserver.apis.core.resources import SELF_SUBJECT_REVIEWS
 from apiserver.apis.meta import errors
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from apiserver.client.rest import Client, TransportError
 from handler import heartbeat
 from handler.devices.acceleration import Verdict

@@ -13,15 +13,17 @@ from typing import Any
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from apiserver.apis.virt import names, phases, release
-from apiserver.apis.virt.node_rights import migrations as restriction
+from apiserver.apis.virt.lifecycle import phases, release
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.rights.node_rights import migrations as restriction
 from controller.reconcilers.actions import DeletePod, WriteStatus
 from controller.reconcilers.migrations import migration_plan as controlling
 from controller.reconcilers.settings import Settings
-from handler.reconcilers import migration_plan as handling
+from handler.reconcilers.migrations import side_plan as handling
 from launcher.domain.states import State
 from launcher.hypervisor.port import Observation
-from launcher.main import incoming_migration, life, outgoing_migration
+from launcher.main.decisions import incoming_migration, life
+from launcher.main.lifecycle import outgoing_migration
 from launcher.protocol import messages
 from tests.unit.controller.reconcilers import builders
 

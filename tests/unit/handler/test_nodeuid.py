@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt.names import NODE_CLAIM, NODE_UID_CLAIM
+from apiserver.apis.virt.places.names import NODE_CLAIM, NODE_UID_CLAIM
 from apiserver.client.rest import TransportError
 from handler import nodeuid
 from handler.nodeuid import NodeUid

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from launcher import __main__
-from launcher.main import life
+from launcher.main.decisions import life
 from launcher.protocol import messages
 from tests.host.launcher.image import entry_point
 

@@ -167,8 +167,8 @@ def test_no_equality_becomes_an_identity(operator: str, made: bool) -> None:
 
 def test_modules_are_chosen_by_name_and_by_path() -> None:
     assert [module.path for module in table.chosen(["phases", "power"])] == [
-        "apiserver/apis/virt/phases.py",
-        "apiserver/apis/virt/power.py",
+        "apiserver/apis/virt/lifecycle/phases.py",
+        "apiserver/apis/virt/lifecycle/power.py",
     ]
     assert [module.path for module in table.chosen(["handler/identity/plan.py"])] == ["handler/identity/plan.py"]
     assert table.chosen([]) == table.MODULES

@@ -51,7 +51,7 @@ def test_the_same_commit_adds_the_same_and_another_one_other_modules() -> None:
 def test_modules_of_changed_packages_come_first_and_leave_room_for_the_slice() -> None:
     assert chosen("0", "controller/evictions/outcomes.py") == ["drain", "a"]
     assert chosen("0", "handler/node.py")[0] == "b"
-    found = additions("0", ["launcher/domain/cpu.py", "launcher/main/life.py"], TABLE)
+    found = additions("0", ["launcher/domain/cpu.py", "launcher/main/decisions/life.py"], TABLE)
     assert [each.why for each in found][:1] == ["launcher/domain changed"]
     assert sum(each.row.seconds for each in found if "changed" in each.why) <= CHANGES_SECONDS
     assert any("slice" in each.why for each in found)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from apiserver.apis.virt import network
 from apiserver.apis.virt.domainxml import parsing, reading, values
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.reading import Disk, Reading
 from apiserver.apis.virt.hardware import disks as hardware
 from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
 from apiserver.apis.virt.hardware import network_disks, plugin_disks
+from apiserver.apis.virt.places import network
 
 Shape: TypeAlias = "Mapping[str, Shape]"
 _END: Final[Shape] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.meta import names
-from apiserver.apis.virt import forms, network
+from apiserver.apis.virt.places import forms, network
 
 Rule = Callable[[str], str]
 

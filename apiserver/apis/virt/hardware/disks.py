@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import cloud_init, disk_imports
-from apiserver.apis.virt.hardware import cpu, disk_io_tune, given, host_disks, network_disks
+from apiserver.apis.virt.hardware import cloud_init, cpu, disk_imports, disk_io_tune, given, host_disks, network_disks
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_DISKS: Final = 26

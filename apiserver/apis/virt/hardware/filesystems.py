@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import cloud_init
-from apiserver.apis.virt.hardware import given
+from apiserver.apis.virt.hardware import cloud_init, given
 from apiserver.apis.virt.hardware.given import Domain
 
 CLAIM: Final = "PersistentVolumeClaim"

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import given, network_disks
 from apiserver.apis.virt.hardware.given import Domain
+from apiserver.apis.virt.places import layout
 
 PLUGIN: Final = "Plugin"
 """Type of such disks. Their content is raw, whatever its first bytes say, as that of disks over the network."""

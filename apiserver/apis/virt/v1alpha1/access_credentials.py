@@ -10,8 +10,8 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Model
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required
-from apiserver.apis.virt import access_credentials
 from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.spec import access_credentials
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import validate_object_name
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from apiserver.apis.virt import power
 from apiserver.apis.virt.hardware import cpu, devices, firmware, machine, memory
+from apiserver.apis.virt.lifecycle import power
 
 START_TIMEOUT_SECONDS: Final = 180
 GRACE_PERIOD_SECONDS: Final = 30

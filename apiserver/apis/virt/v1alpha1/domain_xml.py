@@ -6,10 +6,10 @@ import copy
 from typing import Final
 
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, required
-from apiserver.apis.virt import described
 from apiserver.apis.virt.domainxml import beside, parsing, reading
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.spec import described
 from apiserver.apis.virt.v1alpha1 import defaults
 from apiserver.apis.virt.v1alpha1.domain import document
 from apiserver.apis.virt.v1alpha1.domain.rules import Object

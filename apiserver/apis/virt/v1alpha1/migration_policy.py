@@ -14,7 +14,7 @@ from apiserver.apis.meta import names, objectmeta, quantity
 from apiserver.apis.meta.objects import dig
 from apiserver.apis.meta.schema import ATOMIC, ATOMIC_MAP, Int32, Int64, Kind, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_many
-from apiserver.apis.virt import migration_policies as limits
+from apiserver.apis.virt.lifecycle import migration_policies as limits
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
 from apiserver.apis.virt.v1alpha1.scheduling import SelectorOperator
 

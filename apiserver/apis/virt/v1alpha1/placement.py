@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import names, objectmeta
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required
-from apiserver.apis.virt import names as virt_names
+from apiserver.apis.virt.places import names as virt_names
 
 Object = Mapping[str, Any]
 

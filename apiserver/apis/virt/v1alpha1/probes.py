@@ -10,8 +10,8 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
-from apiserver.apis.virt import probes
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.spec import probes
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_count
 
 MAX_HEADERS: Final = 16

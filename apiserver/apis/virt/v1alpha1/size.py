@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from apiserver.apis.meta.validation import FieldError, Path, Reason
-from apiserver.apis.virt import cloud_init
-from apiserver.apis.virt.downward_api import MANIFEST
+from apiserver.apis.virt.hardware import cloud_init
+from apiserver.apis.virt.spec.downward_api import MANIFEST
 
 Object = Mapping[str, Any]
 

@@ -4,7 +4,7 @@ virt-handler makes paths of uids, dials addresses, and people read messages in t
 them. A value that does not change is not judged again (ratcheting, as Kubernetes does: KEP-4008), so that an object that is older than a
 rule can still be written. Elements of lists are held against their predecessor by key, or, in a list without keys, against their equals.
 
-Who may write which field is another question (:mod:`apiserver.apis.virt.node_rights`).
+Who may write which field is another question (:mod:`apiserver.apis.virt.rights.node_rights`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, too_many
-from apiserver.apis.virt import forms, migration_attempts, migration_policies, phases, power, progress
-from apiserver.apis.virt.domainstates import DOMAIN_STATES
 from apiserver.apis.virt.hardware import disks, graphics, interfaces, vsock
+from apiserver.apis.virt.lifecycle import migration_attempts, migration_policies, phases, power, progress
+from apiserver.apis.virt.lifecycle.domainstates import DOMAIN_STATES
+from apiserver.apis.virt.places import forms
 from apiserver.apis.virt.v1alpha1.migration_policy import validate_bandwidth
 
 Object = Mapping[str, Any]

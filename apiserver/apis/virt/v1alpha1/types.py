@@ -14,10 +14,10 @@ from typing import Literal
 from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Time, keyed_by
-from apiserver.apis.virt import migration_attempts
-from apiserver.apis.virt.conditions import TYPES as CONDITION_TYPES
-from apiserver.apis.virt.evictions import Strategy
-from apiserver.apis.virt.power import Action, Result, RunStrategy
+from apiserver.apis.virt.lifecycle import migration_attempts
+from apiserver.apis.virt.lifecycle.conditions import TYPES as CONDITION_TYPES
+from apiserver.apis.virt.lifecycle.evictions import Strategy
+from apiserver.apis.virt.lifecycle.power import Action, Result, RunStrategy
 from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
 from apiserver.apis.virt.v1alpha1.domain.document import Domain
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics

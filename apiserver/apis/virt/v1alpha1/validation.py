@@ -18,9 +18,9 @@ from apiserver.apis.meta.validation import (
     required,
     too_long,
 )
-from apiserver.apis.virt import names as virt_names
-from apiserver.apis.virt import phases, power
 from apiserver.apis.virt.hardware import devices
+from apiserver.apis.virt.lifecycle import phases, power
+from apiserver.apis.virt.places import names as virt_names
 from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, placement, probes, size
 from apiserver.apis.virt.v1alpha1 import allowed as allowing
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from apiserver.apis.virt import guestinfo
+from apiserver.apis.virt.spec import guestinfo
 from apiserver.kubectl import flags
 from apiserver.kubectl.guestinfo import printed, table
 

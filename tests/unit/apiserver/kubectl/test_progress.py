@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.progress import CONVERGING
+from apiserver.apis.virt.lifecycle.progress import CONVERGING
 from apiserver.kubectl import progress
 
 MIB = 1 << 20

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.kubectl.scrollback import Overlap, Scrollback, longest
-from launcher.main.console import Replay
+from launcher.main.serving.console import Replay
 
 BOOT = b"".join(b"[%8d] line %d of the boot\r\n" % (number * 977, number) for number in range(300))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import uid_of
-from apiserver.apis.virt import power
+from apiserver.apis.virt.lifecycle import power
 from apiserver.apis.virt.v1alpha1 import status_validation
 from apiserver.apis.virt.v1alpha1.types import Migration
 from controller.evictions.eviction_plan import ALLOWED, LONGEST_PAUSE_SECONDS, Decision, Limits, Observed, plan

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import labels_of, name_of, namespace_of, uid_of
-from apiserver.apis.virt import evictions
+from apiserver.apis.virt.lifecycle import evictions
 from controller.evictions.eviction_plan import Limits, Observed, plan
 from controller.evictions.outcomes import Outcomes
 from controller.evictions.places import CLUSTER

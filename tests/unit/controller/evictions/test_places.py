@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from controller.evictions import places
 from controller.evictions.places import CLUSTER, Places
 from controller.reconcilers.migrations.migration_bounds import SOURCE_UNKNOWN

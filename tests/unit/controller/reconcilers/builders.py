@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver.apis.meta.objects import owner_reference
-from apiserver.apis.virt import layout, names, phases
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.places import layout, names
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 
 UID = "6b0a1c1e-0000-4000-8000-000000000001"
 

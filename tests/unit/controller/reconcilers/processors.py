@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from controller.reconcilers.trimming import trim_node
 
 _OLD = ("qemu64", "kvm64", "Conroe", "Penryn", "Nehalem", "Nehalem-IBRS", "Nehalem-v1", "Nehalem-v2", "Westmere", "Westmere-v1")

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 
 NAMESPACE = "kubevirt"
 ACCOUNT = "system:serviceaccount:kubevirt:virt-handler"

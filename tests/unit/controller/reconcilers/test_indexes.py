@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from apiserver.apis.meta.objects import NamespacedName
-from apiserver.apis.virt.evictions import machine_of
+from apiserver.apis.virt.lifecycle.evictions import machine_of
 from controller.reconcilers import disk_claims, indexes
 from controller.reconcilers.indexes import Mac, NodeFile, ServerDisk
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm, an_attempt

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import phases
+from apiserver.apis.virt.lifecycle import phases
 from controller.reconcilers import precedence
 from tests.unit.controller.reconcilers.builders import a_vm, an_attempt
 

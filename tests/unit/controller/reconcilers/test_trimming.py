@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import evictions, names
+from apiserver.apis.virt.lifecycle import evictions
+from apiserver.apis.virt.places import names
 from controller.reconcilers.indexes import node_of_pod
 from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.nodes import emptied_nodes

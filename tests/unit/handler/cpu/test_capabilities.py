@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from handler.cpu import capabilities
 from handler.cpu.capabilities import Capabilities, UnknownCapabilities
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.devices import macvtap
 from handler.devices.macvtap import Macvtaps
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from handler.devices import passthrough
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.apis.virt import names
-from apiserver.apis.virt.trust import Revocations
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.rights.trust import Revocations
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from certs.peers import Peer, described

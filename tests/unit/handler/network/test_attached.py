@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import attachments, network
+from apiserver.apis.virt.places import network
+from apiserver.apis.virt.spec import attachments
 from handler.network import binding, filters, setup
 from handler.network.binding import Link, Observed, Unsupported
 from launcher.protocol.messages import Lease, Route

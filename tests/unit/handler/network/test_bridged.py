@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import binding, bridged, filters, setup
 from handler.network.binding import Link, Observed, Unsupported, Wanted
 from launcher.protocol.messages import Lease, Lease6, Route

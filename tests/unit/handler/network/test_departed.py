@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network import departed
 from handler.network.binding import Link, Observed
 

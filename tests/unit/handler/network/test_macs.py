@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from handler.network.binding import Unsupported
 from handler.network.macs import mac_address
 

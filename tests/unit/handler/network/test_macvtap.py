@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import attachments, network
+from apiserver.apis.virt.places import network
+from apiserver.apis.virt.spec import attachments
 from handler.devices import macvtap as devices
 from handler.devices.ownership import Node
 from handler.network import binding, bindings, results, setup

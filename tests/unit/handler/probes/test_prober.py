@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.probes import Probe
+from apiserver.apis.virt.spec.probes import Probe
 from handler.pods.links import Link
 from handler.probes import prober
 from handler.probes.prober import NO_ADDRESS, NO_PORT, Prober
 from handler.probes.tally import Outcome, Verdict
-from handler.reconcilers import guest_plan
+from handler.reconcilers.guests import guest_plan
 from launcher.protocol import messages
 from tests.unit.controller.virtualtime import run
 from tests.unit.handler.reconcilers.builders import a_migrating, a_running, a_vm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.apis.virt.probes import Probe
+from apiserver.apis.virt.spec.probes import Probe
 from handler.probes.tally import UNKNOWN, Outcome, Tally, Verdict, counted, interrupted
 
 GOOD, BAD, NOBODY = Outcome(succeeded=True), Outcome(succeeded=False, message="bad"), Outcome(None)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from apiserver.apis.virt.domainstates import DomainState
+from apiserver.apis.virt.lifecycle.domainstates import DomainState
 from launcher.protocol import messages
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition
-from handler.reconcilers.access_credentials import with_propagation
+from handler.reconcilers.guests.access_credentials import with_propagation
 from launcher.protocol.messages import AuthorizedKeysStatus, Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

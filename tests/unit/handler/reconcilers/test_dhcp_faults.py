@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition
-from handler.reconcilers import dhcp_faults, guest_status
+from handler.reconcilers.guests import dhcp_faults, guest_status
 from launcher.protocol import messages
 
 THEN, NOW = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import objects
-from handler.reconcilers import disk_faults, guest_status
+from handler.reconcilers.guests import disk_faults, guest_status
 from launcher.protocol.messages import DiskFault
 from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.v1alpha1 import status_validation
-from handler.reconcilers import ending_causes, guest_plan, guest_status
-from handler.reconcilers.guest_plan import EndAttempt, Observed
+from handler.reconcilers.guests import ending_causes, guest_plan, guest_status
+from handler.reconcilers.guests.guest_plan import EndAttempt, Observed
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm, an_ended
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import conditions
 from apiserver.apis.virt.hardware.interfaces import MAX_INTERFACES
+from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.v1alpha1 import status_validation
-from handler.reconcilers import guest_agent
+from handler.reconcilers.guests import guest_agent
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import a_vm
 

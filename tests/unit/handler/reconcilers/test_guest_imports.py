@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver.apis.meta import objects
-from apiserver.apis.virt import conditions
+from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.v1alpha1.status_validation import validate_virtual_machine_status
-from handler.reconcilers import guest_imports, guest_status
+from handler.reconcilers.guests import guest_imports, guest_status
 from launcher.protocol import messages
 from launcher.protocol.messages import ImportStatus
 from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm

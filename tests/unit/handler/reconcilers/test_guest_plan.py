@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import phases
-from apiserver.apis.virt.domainstates import DomainState
-from handler.reconcilers import guest_plan, guest_status
-from handler.reconcilers.guest_plan import Action, EndAttempt, Observed, ReportGuest, ReportNotUnderstood, SendRequest, StartGuest, plan
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.lifecycle.domainstates import DomainState
+from handler.reconcilers.guests import guest_plan, guest_status
+from handler.reconcilers.guests.guest_plan import (
+    Action,
+    EndAttempt,
+    Observed,
+    ReportGuest,
+    ReportNotUnderstood,
+    SendRequest,
+    StartGuest,
+    plan,
+)
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import EMPTY, NOW, a_migrating, a_request, a_running, a_vm, an_ended
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition
-from apiserver.apis.virt import phases
+from apiserver.apis.virt.lifecycle import phases
 from handler.probes.tally import Verdict
-from handler.reconcilers import guest_probes, guest_status
-from handler.reconcilers.guest_probes import CANNOT_ASK, NOT_YET
+from handler.reconcilers.guests import guest_probes, guest_status
+from handler.reconcilers.guests.guest_probes import CANNOT_ASK, NOT_YET
 from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm
 
 BAD = Verdict(ready=False, message="GET / at port 80: HTTP status 503")

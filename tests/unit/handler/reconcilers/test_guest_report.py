@@ -10,9 +10,9 @@ import pytest
 from apiserver.apis.meta import objects
 from handler.plugins.faults import Failed
 from handler.probes.tally import UNKNOWN, Verdict
-from handler.reconcilers import guest_report
-from handler.reconcilers.guest_report import Observed
-from handler.reconcilers.guest_status import NetworkFault
+from handler.reconcilers.guests import guest_report
+from handler.reconcilers.guests.guest_report import Observed
+from handler.reconcilers.guests.guest_status import NetworkFault
 from handler.storage.adding import DisksFault
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm

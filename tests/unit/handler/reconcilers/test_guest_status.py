@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import objects
-from apiserver.apis.virt import conditions
-from apiserver.apis.virt.domainstates import DomainState
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.lifecycle.domainstates import DomainState
 from handler.network.binding import Interface
-from handler.reconcilers import guest_status
+from handler.reconcilers.guests import guest_status
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handler.reconcilers import migration_causes as causes
+from handler.reconcilers.migrations import migration_causes as causes
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import a_running
 

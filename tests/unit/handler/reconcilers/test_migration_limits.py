@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from handler.reconcilers import migration_limits as limits
-from handler.reconcilers import migration_plan as plan
-from handler.reconcilers.migration_limits import STALL_SECONDS
-from handler.reconcilers.migration_plan import Observed
+from handler.reconcilers.migrations import migration_limits as limits
+from handler.reconcilers.migrations import side_plan as plan
+from handler.reconcilers.migrations.migration_limits import STALL_SECONDS
+from handler.reconcilers.migrations.side_plan import Observed
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import a_migrating, a_migration
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import times
-from apiserver.apis.virt import release
-from handler.reconcilers import migration_plan as plan
-from handler.reconcilers.migration_plan import CONFIRM_SECONDS, Observed
+from apiserver.apis.virt.lifecycle import release
+from handler.reconcilers.migrations import side_plan as plan
+from handler.reconcilers.migrations.side_plan import CONFIRM_SECONDS, Observed
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import EMPTY, NOW, a_migrating, a_migration, a_running, a_vm, an_ended
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import objects
-from apiserver.apis.virt import progress
-from handler.reconcilers import migration_progress as plan
-from handler.reconcilers.migration_progress import Course, Step
+from apiserver.apis.virt.lifecycle import progress
+from handler.reconcilers.migrations import migration_progress as plan
+from handler.reconcilers.migrations.migration_progress import Course, Step
 from launcher.protocol.messages import MigrationStatus
 from tests.unit.handler.reconcilers.builders import NOW, a_migration
 

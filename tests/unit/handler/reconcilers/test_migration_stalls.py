@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handler.reconcilers.migration_stalls import Stalls
+from handler.reconcilers.migrations.migration_stalls import Stalls
 from launcher.protocol import messages
 
 

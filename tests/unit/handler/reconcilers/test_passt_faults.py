@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from handler.reconcilers import passt_faults
-from handler.reconcilers.guest_status import NetworkFault
+from handler.reconcilers.guests import passt_faults
+from handler.reconcilers.guests.guest_status import NetworkFault
 from launcher.protocol.messages import Status
 
 AWAY = Status(1, passt_ends=1, passt_problem="passt ended with -9")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import objects
-from apiserver.apis.virt import summary
+from apiserver.apis.virt.lifecycle import summary
 from apiserver.apis.virt.v1alpha1 import status_validation
 from handler.probes.tally import UNKNOWN
-from handler.reconcilers import guest_report, reboot_loops
-from handler.reconcilers.reboot_loops import MANY, WINDOW, Reboots
+from handler.reconcilers.guests import guest_report, reboot_loops
+from handler.reconcilers.guests.reboot_loops import MANY, WINDOW, Reboots
 from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm
 
 

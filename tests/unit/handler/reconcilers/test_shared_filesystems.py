@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition
-from handler.reconcilers.shared_filesystems import loss, with_filesystems
+from handler.reconcilers.guests.shared_filesystems import loss, with_filesystems
 from launcher.protocol.messages import Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

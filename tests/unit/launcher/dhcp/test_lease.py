@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt import attachments
+from apiserver.apis.virt.spec import attachments
 from launcher.dhcp import lease
 from launcher.dhcp.answers import Lease
 from launcher.protocol import messages

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.cloud_init import CONFIG_DRIVE, NO_CLOUD
+from apiserver.apis.virt.hardware.cloud_init import CONFIG_DRIVE, NO_CLOUD
 from launcher.domain import cloud_init
 from launcher.domain.values import InvalidSpecification
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.apis.virt.described import domain_of
+from apiserver.apis.virt.spec.described import domain_of
 from launcher.domain import document as documents
 from launcher.domain import filling
 from launcher.domain.definition import Definition, Tap

@@ -13,9 +13,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from apiserver.apis.meta.validation import FieldError, Path
-from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.domainxml import beside, parsing, reading
 from apiserver.apis.virt.hardware import cpu, firmware, interfaces, memory, tpm
+from apiserver.apis.virt.spec.described import domain_of
 from apiserver.apis.virt.v1alpha1 import domain_xml
 from controller.reconcilers.launcher_pods.launcher_pod import needs
 from launcher.domain import filling

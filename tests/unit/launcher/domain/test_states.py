@@ -3,7 +3,7 @@ from __future__ import annotations
 import libvirt
 import pytest
 
-from apiserver.apis.virt.domainstates import DOMAIN_STATES
+from apiserver.apis.virt.lifecycle.domainstates import DOMAIN_STATES
 from launcher.domain import states
 from launcher.domain.states import State
 

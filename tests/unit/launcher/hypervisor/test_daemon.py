@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from launcher.hypervisor.daemon import QEMU_CONF, qemu_conf
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handler.reconcilers import migration_causes
+from handler.reconcilers.migrations import migration_causes
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.port import Unavailable
 

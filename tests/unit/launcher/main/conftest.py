@@ -15,7 +15,7 @@ import pytest
 from tests.fakes.pod import overlays, pod_directories  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
-    from launcher.main.times import Times
+    from launcher.main.decisions.times import Times
     from tests.unit.launcher.main.world import World
 
 

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import guestinfo
+from apiserver.apis.virt.spec import guestinfo
 from launcher.domain.states import State
 from launcher.hypervisor.port import AgentRefused, AgentSilent, HypervisorError, Unavailable
-from launcher.main import agent_answers, agent_status
-from launcher.main.agent import Agent
-from launcher.main.refusal import RequestRefused
-from launcher.main.times import Times
+from launcher.main.agent.agent import Agent
+from launcher.main.decisions import agent_answers, agent_status
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.decisions.times import Times
 from launcher.protocol import codec
 from tests.fakes.hypervisor import FakeHypervisor
 

@@ -8,8 +8,8 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import AgentRefused, AgentSilent, Observation
-from launcher.main import agent_questions
-from launcher.main.agent_questions import Round, Turn
+from launcher.main.decisions import agent_questions
+from launcher.main.decisions.agent_questions import Round, Turn
 
 RUNNING = Observation("guest", "u", "qemu", State.RUNNING, "booted", agent_connected=True)
 PAUSED = dataclasses.replace(RUNNING, state=State.PAUSED)

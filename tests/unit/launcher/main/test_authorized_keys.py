@@ -11,9 +11,9 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import AgentRefused, AgentSilent
-from launcher.main.agent import Agent
-from launcher.main.authorized_keys import COMMAND, MAX_PROBLEM, AuthorizedKeys, KeysState, is_due, positions_of
-from launcher.main.times import Times
+from launcher.main.agent.agent import Agent
+from launcher.main.agent.authorized_keys import COMMAND, MAX_PROBLEM, AuthorizedKeys, KeysState, is_due, positions_of
+from launcher.main.decisions.times import Times
 from launcher.protocol import messages
 from launcher.protocol.messages import AccessCredential, AuthorizedKeysStatus
 from tests.fakes.hypervisor import FakeHypervisor

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher.main import blank_disks, files
+from launcher.main.disks import blank_disks, files
 from tests import system_calls
 
 MIB = 1 << 20

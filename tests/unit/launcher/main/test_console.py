@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.main.console import Replay
+from launcher.main.serving.console import Replay
 
 
 @given(st.lists(st.binary(max_size=50)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.main.dhcp_watch import DhcpWatch
-from launcher.main.record import Record
+from launcher.main.lifecycle.dhcp_watch import DhcpWatch
+from launcher.main.lifecycle.record import Record
 from launcher.protocol import messages
 
 

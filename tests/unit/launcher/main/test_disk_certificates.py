@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from launcher.main import disk_certificates
-from launcher.main.children import Children, CommandFailed
-from launcher.main.disk_servers import ServersSilent
-from launcher.main.made_disks import SourceUnusable
+from launcher.main.disks import disk_certificates
+from launcher.main.disks.disk_servers import ServersSilent
+from launcher.main.disks.made_disks import SourceUnusable
+from launcher.main.programs.children import Children, CommandFailed
 from tests.mounted import mount
 
 NBD: dict[str, Any] = {"name": "data", "type": "NBD", "source": {"host": "nbd.example", "tlsSecretRef": {"name": "certificates"}}}

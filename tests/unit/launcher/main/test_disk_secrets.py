@@ -12,8 +12,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from launcher.domain.network_disks import secret_uuid
-from launcher.main import disk_secrets
-from launcher.main.made_disks import SourceUnusable
+from launcher.main.disks import disk_secrets
+from launcher.main.disks.made_disks import SourceUnusable
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import World
 

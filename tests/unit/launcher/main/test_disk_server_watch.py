@@ -9,7 +9,7 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import NO_SPACE, Observation
-from launcher.main.disk_server_watch import may_go_on
+from launcher.main.lifecycle.disk_server_watch import may_go_on
 
 DISKS: list[dict[str, Any]] = [{"name": name, "type": "NBD", "source": {"host": "nbd.example"}} for name in ("a", "b")]
 DOMAIN = {"devices": {"disks": DISKS}}

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.main import disk_servers
-from launcher.main.disk_servers import NETWORK
-from launcher.main.refusal import RequestRefused
-from launcher.main.times import Times
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.decisions.times import Times
+from launcher.main.disks import disk_servers
+from launcher.main.disks.disk_servers import NETWORK
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import HEAD, NAME, QUICK, FakeNetwork, World, connection
 

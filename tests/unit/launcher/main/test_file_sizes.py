@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from launcher.main import file_sizes
-from launcher.main.files import DiskUnusable, NoRoom
+from launcher.main.disks import file_sizes
+from launcher.main.disks.files import DiskUnusable, NoRoom
 from tests import system_calls
 
 MIB = 1 << 20

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from launcher.domain.values import InvalidSpecification
-from launcher.main import files
-from launcher.main.files import DiskUnusable, ImagesMissing
+from launcher.main.disks import files
+from launcher.main.disks.files import DiskUnusable, ImagesMissing
 
 
 def qcow2(backing: int = 0, features: int = 0, size: int = 0) -> bytes:

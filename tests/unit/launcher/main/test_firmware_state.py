@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from launcher.hypervisor.daemon import Daemon
-from launcher.main import firmware_state
-from launcher.main.children import Children
-from launcher.main.firmware_state import StateUnusable
+from launcher.main.disks import firmware_state
+from launcher.main.disks.firmware_state import StateUnusable
+from launcher.main.programs.children import Children
 
 VARIABLES = b"variables of a machine that was never on"
 STATE = {"persistentState": {"claimName": "c"}}

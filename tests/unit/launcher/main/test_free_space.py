@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from launcher.domain.states import State
 from launcher.hypervisor.port import NO_SPACE, DiskFault, Observation
-from launcher.main import free_space, full_disks
-from launcher.main.full_disks import ENOUGH_BYTES, Tries
-from launcher.main.times import Times
+from launcher.main.decisions import full_disks
+from launcher.main.decisions.full_disks import ENOUGH_BYTES, Tries
+from launcher.main.decisions.times import Times
+from launcher.main.lifecycle import free_space
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import NAME, QUICK, World
 

@@ -8,8 +8,8 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import NO_SPACE, DiskFault, Observation
-from launcher.main import full_disks
-from launcher.main.full_disks import ENOUGH_BYTES, Failing, Tracked, Tries
+from launcher.main.decisions import full_disks
+from launcher.main.decisions.full_disks import ENOUGH_BYTES, Failing, Tracked, Tries
 from launcher.protocol import messages
 
 STOPPED = Observation("guest", "u", "qemu", State.PAUSED, "I/O error", disk_errors=(("vda", NO_SPACE), ("vdz", NO_SPACE)))

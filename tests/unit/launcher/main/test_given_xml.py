@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from apiserver.apis.virt.domainxml import subresource
-from launcher.main import known, requests
-from launcher.main.known import Known
-from launcher.main.refusal import RequestRefused
+from launcher.main.decisions import known, requests
+from launcher.main.decisions.known import Known
+from launcher.main.decisions.refusal import RequestRefused
 
 
 def test_what_libvirt_was_given_is_told_once_there_is_something() -> None:

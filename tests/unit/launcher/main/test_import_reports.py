@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from launcher.main import import_reports
-from launcher.main.import_reports import MAX_BYTES, MAX_MESSAGE, Progress, Result
+from launcher.main.decisions import import_reports
+from launcher.main.decisions.import_reports import MAX_BYTES, MAX_MESSAGE, Progress, Result
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from launcher.main.children import Children
-from launcher.main.import_plans import Directories
-from launcher.main.imports import Imports
-from launcher.main.record import Record
-from launcher.main.refusal import RequestRefused
-from launcher.main.times import Times
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.decisions.times import Times
+from launcher.main.disks.import_plans import Directories
+from launcher.main.lifecycle.imports import Imports
+from launcher.main.lifecycle.record import Record
+from launcher.main.programs.children import Children
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, World
 

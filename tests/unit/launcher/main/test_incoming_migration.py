@@ -4,7 +4,7 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import Observation
-from launcher.main.incoming_migration import advanced, expected, lost
+from launcher.main.decisions.incoming_migration import advanced, expected, lost
 from launcher.protocol import messages
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import NO_SPACE, Observation
-from launcher.main import known, life
-from launcher.main.known import Known
-from launcher.main.life import Run, Stopping
+from launcher.main.decisions import known, life
+from launcher.main.decisions.known import Known
+from launcher.main.decisions.life import Run, Stopping
 from launcher.protocol import messages
 from launcher.protocol.messages import Ending, MigrationStatus, Status
 

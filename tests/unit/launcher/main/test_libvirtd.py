@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.main.libvirtd import RESTART_SECONDS, next_delay
+from launcher.main.programs.libvirtd import RESTART_SECONDS, next_delay
 
 FIRST, MOST = RESTART_SECONDS
 

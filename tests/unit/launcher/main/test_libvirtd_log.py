@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.main import libvirtd_log
+from launcher.main.programs import libvirtd_log
 
 START = (
     b"2026-11-22 17:07:10.330+0000: 32432: error : udevGetDMIData:1936 : internal error: Failed to get udev device for syspath "

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import Observation
-from launcher.main import life
-from launcher.main.life import Run, Step, Stopping
-from launcher.main.times import TIMES
+from launcher.main.decisions import life
+from launcher.main.decisions.life import Run, Step, Stopping
+from launcher.main.decisions.times import TIMES
 from launcher.protocol import messages
 
 RUNNING = Observation("d", "u", "qemu", State.RUNNING, "booted")

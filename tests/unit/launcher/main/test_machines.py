@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from launcher.hypervisor.port import Disks
-from launcher.main import machines
+from launcher.main.decisions import machines
 from launcher.protocol import messages
 
 MACHINE = messages.Machine("default", "testvm", "u-1", {}, "qemu")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import cloud_init
+from apiserver.apis.virt.hardware import cloud_init
 from launcher.domain.values import InvalidSpecification
-from launcher.main import made_disks
-from launcher.main.children import Children, CommandFailed
-from launcher.main.made_disks import SourceUnusable
+from launcher.main.disks import made_disks
+from launcher.main.disks.made_disks import SourceUnusable
+from launcher.main.programs.children import Children, CommandFailed
 from launcher.protocol import messages
 from tests.mounted import mount
 from tests.unit.launcher.main.world import MACHINE

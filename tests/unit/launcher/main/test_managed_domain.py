@@ -21,8 +21,9 @@ from launcher.hypervisor.port import (
     Terms,
     Unavailable,
 )
-from launcher.main import life, outgoing_migration, requests
-from launcher.main.refusal import RequestRefused
+from launcher.main.decisions import life, requests
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.lifecycle import outgoing_migration
 from launcher.protocol import codec, messages
 from tests.unit.launcher.main.world import (
     MACHINE,

@@ -9,8 +9,8 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError, MigrationFailed, OperationTimeout, Progress, Unavailable
-from launcher.main import life, power_off
-from launcher.main.refusal import RequestRefused
+from launcher.main.decisions import life, power_off
+from launcher.main.decisions.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import NAME, PREPARE, QUICK, RELEASE, SYNC, Call, World, hangs, state_of
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.main import mounted
-from launcher.main.mounted import Unreadable
+from launcher.main.disks import mounted
+from launcher.main.disks.mounted import Unreadable
 from tests import system_calls
 from tests.mounted import mount
 

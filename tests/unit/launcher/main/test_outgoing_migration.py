@@ -8,8 +8,8 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError, MigrationAborted, MigrationFailed, Observation, Unavailable
-from launcher.main import outgoing_migration
-from launcher.main.outgoing_migration import Finding
+from launcher.main.lifecycle import outgoing_migration
+from launcher.main.lifecycle.outgoing_migration import Finding
 from launcher.protocol import messages
 
 RUNNING = Observation("guest", "u", "qemu", State.RUNNING, "booted")

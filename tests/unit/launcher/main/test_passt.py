@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.virt.hardware import interfaces
 from launcher.domain.passt import Settings
-from launcher.main import passt
+from launcher.main.programs import passt
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.main import pod_memory
+from launcher.main.programs import pod_memory
 
 MIB = 1 << 20
 

@@ -9,11 +9,11 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import Observation
-from launcher.main import power_off
-from launcher.main.known import Known
-from launcher.main.life import Run, Step, Stopping
-from launcher.main.power_off import Termination
-from launcher.main.times import TIMES, Times
+from launcher.main.decisions import power_off
+from launcher.main.decisions.known import Known
+from launcher.main.decisions.life import Run, Step, Stopping
+from launcher.main.decisions.power_off import Termination
+from launcher.main.decisions.times import TIMES, Times
 from launcher.protocol import messages
 from launcher.protocol.messages import Ending, MigrationStatus, Status
 

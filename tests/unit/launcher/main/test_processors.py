@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from launcher.main import processors
+from launcher.main.programs import processors
 
 DEDICATED = {"cpu": {"dedicatedCpuPlacement": True}}
 

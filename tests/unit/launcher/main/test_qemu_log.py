@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.main import qemu_log
+from launcher.main.programs import qemu_log
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from launcher.main import rbd_images
-from launcher.main.children import Children
-from launcher.main.made_disks import SourceUnusable
+from launcher.main.disks import rbd_images
+from launcher.main.disks.made_disks import SourceUnusable
+from launcher.main.programs.children import Children
 from tests.unit.launcher.main.test_disk_certificates import OPEN, Commands
 
 IMAGE: dict[str, Any] = {"name": "data", "type": "RBD", "source": {"monitors": ["192.0.2.1", "[2001:db8::1]:3300"], "image": "vm-1"}}

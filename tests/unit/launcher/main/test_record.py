@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from launcher.domain.states import State
-from launcher.main import known
-from launcher.main.record import Record
+from launcher.main.decisions import known
+from launcher.main.lifecycle.record import Record
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, NAME, QUICK, SYNC, World
 

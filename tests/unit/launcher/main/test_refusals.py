@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from launcher.domain.states import State
-from launcher.main.refusal import RequestRefused
+from launcher.main.decisions.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import NAME, PREPARE, SYNC, World
 

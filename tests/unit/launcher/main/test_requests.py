@@ -16,10 +16,10 @@ from launcher.hypervisor.port import (
     OperationTimeout,
     Unavailable,
 )
-from launcher.main import requests
-from launcher.main.known import Known
-from launcher.main.life import Stopping
-from launcher.main.refusal import RequestRefused
+from launcher.main.decisions import requests
+from launcher.main.decisions.known import Known
+from launcher.main.decisions.life import Stopping
+from launcher.main.decisions.refusal import RequestRefused
 from launcher.protocol import messages
 from launcher.protocol.messages import Ending, MigrationStatus, Status
 from tests.unit.launcher.main.test_known import ENDED, LEAVING, MACHINE, OFF, PAUSED, RUNNING, STARTED, described, target

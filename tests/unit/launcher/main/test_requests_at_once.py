@@ -11,7 +11,7 @@ import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError
-from launcher.main.refusal import RequestRefused
+from launcher.main.decisions.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, QUICK, RELEASE, SYNC, Call, World, arrived, state_of
 

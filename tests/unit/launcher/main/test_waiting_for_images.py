@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launcher.main.refusal import RequestRefused
+from launcher.main.decisions.refusal import RequestRefused
 from launcher.protocol import messages
 from tests.unit.launcher.main.world import MACHINE, SYNC, World
 

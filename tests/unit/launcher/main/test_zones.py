@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from launcher.domain.values import InvalidSpecification
-from launcher.main import zones
+from launcher.main.programs import zones
 
 
 def test_a_time_zone_is_one_of_the_images(tmp_path: Path) -> None:

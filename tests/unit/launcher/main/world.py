@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from launcher.domain.states import State
-from launcher.main.children import Children
-from launcher.main.console import Console
-from launcher.main.disk_servers import Network
+from launcher.main.decisions.times import Times
+from launcher.main.disks.disk_servers import Network
 from launcher.main.managed_domain import ManagedDomain
-from launcher.main.serial_ports import SerialPorts
-from launcher.main.times import Times
+from launcher.main.programs.children import Children
+from launcher.main.serving.console import Console
+from launcher.main.serving.serial_ports import SerialPorts
 from launcher.protocol import messages
 from tests.fakes.hypervisor import FakeHypervisor
 

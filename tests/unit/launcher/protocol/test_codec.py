@@ -229,7 +229,7 @@ def test_a_text_that_was_asked_for_is_as_long_as_a_launcher_may_send_it_and_no_l
 
 
 def test_the_longest_honest_status_fits() -> None:
-    """64 interfaces of 16 addresses with names of 256 characters of four bytes: apiserver.apis.virt.guestinfo has the bounds."""
+    """64 interfaces of 16 addresses with names of 256 characters of four bytes: apiserver.apis.virt.spec.guestinfo has the bounds."""
     name, address = "\U0001f600" * 256, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
     interface = messages.InterfaceStatus(name, name, name, (address,) * 16)
     agent = messages.AgentStatus(True, name, name, name, name, name, name)

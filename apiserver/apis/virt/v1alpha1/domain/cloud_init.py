@@ -14,7 +14,7 @@ from pydantic import Field
 from apiserver.apis.meta import names
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
-from apiserver.apis.virt import cloud_init
+from apiserver.apis.virt.hardware import cloud_init
 from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 FIELDS: Final = frozenset(f"{datum}{way}" for datum in cloud_init.DATA for way in ("", "Base64", "SecretRef"))

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import consoles as hardware
+from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.schema import Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
-from apiserver.apis.virt import disk_imports
+from apiserver.apis.virt.hardware import disk_imports
 from apiserver.apis.virt.v1alpha1.domain.cloud_init import validate_key, validate_object_name
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes, validate_image
 

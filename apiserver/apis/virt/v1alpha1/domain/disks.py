@@ -11,7 +11,7 @@ from pydantic import Field
 from apiserver.apis.meta import names, quantity
 from apiserver.apis.meta.schema import Int32, Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long
-from apiserver.apis.virt import cloud_init as made
+from apiserver.apis.virt.hardware import cloud_init as made
 from apiserver.apis.virt.hardware import disks as hardware
 from apiserver.apis.virt.hardware.host_disks import HOST
 from apiserver.apis.virt.hardware.network_disks import ISCSI

@@ -11,7 +11,8 @@ from pydantic import Field
 from apiserver.apis.meta import names
 from apiserver.apis.meta.schema import Model, Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_long
-from apiserver.apis.virt import cloud_init, downward_api
+from apiserver.apis.virt.hardware import cloud_init
+from apiserver.apis.virt.spec import downward_api
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
 
 _FILE: Final = re.compile(r"[A-Za-z0-9_.-]+")

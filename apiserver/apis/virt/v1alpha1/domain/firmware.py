@@ -10,9 +10,9 @@ from apiserver.apis.meta import names, quantity
 from apiserver.apis.meta.objects import dig
 from apiserver.apis.meta.schema import Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
-from apiserver.apis.virt import forms
 from apiserver.apis.virt.hardware import consoles, machine, memory, tpm
 from apiserver.apis.virt.hardware import firmware as hardware
+from apiserver.apis.virt.places import forms
 from apiserver.apis.virt.v1alpha1.domain.images import PullPolicy
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes, validate_image, validate_path, validate_smbios
 

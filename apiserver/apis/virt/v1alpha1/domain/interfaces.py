@@ -10,10 +10,11 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, required
-from apiserver.apis.virt import attachments, network
 from apiserver.apis.virt.hardware import disks, host_devices, network_disks
 from apiserver.apis.virt.hardware import interfaces as hardware
-from apiserver.apis.virt.network import EXAMPLE_MAC
+from apiserver.apis.virt.places import network
+from apiserver.apis.virt.places.network import EXAMPLE_MAC
+from apiserver.apis.virt.spec import attachments
 from apiserver.apis.virt.v1alpha1.domain.plugins import validate_plugin
 from apiserver.apis.virt.v1alpha1.domain.rules import (
     Object,

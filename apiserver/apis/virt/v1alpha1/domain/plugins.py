@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_many
-from apiserver.apis.virt import plugins
+from apiserver.apis.virt.spec import plugins
 from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Model
 from apiserver.apis.meta.validation import FieldError, Path, invalid
-from apiserver.apis.virt import layout
 from apiserver.apis.virt.hardware import redirected_devices as hardware
+from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_count
 
 _CLASS: Final = re.compile(r"0x[0-9a-fA-F]{2}")

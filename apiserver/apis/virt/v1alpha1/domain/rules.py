@@ -9,7 +9,7 @@ from typing import Any, Final
 from apiserver.apis.meta import names, quantity
 from apiserver.apis.meta.quantity import Quantity
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, invalid, required, too_long, too_many
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 
 Object = Mapping[str, Any]
 

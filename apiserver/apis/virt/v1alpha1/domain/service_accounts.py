@@ -9,8 +9,8 @@ from pydantic import Field
 
 from apiserver.apis.meta.schema import Int64, Model
 from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
-from apiserver.apis.virt import cloud_init as made
-from apiserver.apis.virt import service_accounts
+from apiserver.apis.virt.hardware import cloud_init as made
+from apiserver.apis.virt.spec import service_accounts
 from apiserver.apis.virt.v1alpha1.domain import cloud_init
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 

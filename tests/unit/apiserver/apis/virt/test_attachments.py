@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import attachments, network, pod_rights
+from apiserver.apis.virt.places import network
+from apiserver.apis.virt.rights import pod_rights
+from apiserver.apis.virt.spec import attachments
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_vm

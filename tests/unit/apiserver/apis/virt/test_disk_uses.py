@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import disk_uses
-from apiserver.apis.virt.disk_uses import Lock, Use
+from apiserver.apis.virt.spec import disk_uses
+from apiserver.apis.virt.spec.disk_uses import Lock, Use
 
 Disk = dict[str, Any]
 IMPORT = {"http": {"url": "https://images.example/a.img"}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import downward_api
+from apiserver.apis.virt.spec import downward_api
 
 VM: dict[str, Any] = {
     "metadata": {

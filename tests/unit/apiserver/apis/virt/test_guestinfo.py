@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import guestinfo
-from apiserver.apis.virt.guestinfo import Items, bounded, fitted, has_more
+from apiserver.apis.virt.spec import guestinfo
+from apiserver.apis.virt.spec.guestinfo import Items, bounded, fitted, has_more
 
 MOST: Final = (1 << 63) - 1
 MOMENT: Final = "2126-01-01T00:00:00Z"

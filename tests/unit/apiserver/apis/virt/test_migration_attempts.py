@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import forms, migration_attempts
+from apiserver.apis.virt.lifecycle import migration_attempts
+from apiserver.apis.virt.places import forms
 from apiserver.apis.virt.v1alpha1 import status_validation
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt import migration_policies as policies
 from apiserver.apis.virt import structure
-from apiserver.apis.virt.migration_policies import COPY_SECONDS, GIB, NO_POLICY, Defaults
+from apiserver.apis.virt.lifecycle import migration_policies as policies
+from apiserver.apis.virt.lifecycle.migration_policies import COPY_SECONDS, GIB, NO_POLICY, Defaults
 from apiserver.apis.virt.v1alpha1 import migration_policy, status_validation
 from apiserver.registry.virt.migration_policies import MigrationPolicyStrategy
 from tests import hostile

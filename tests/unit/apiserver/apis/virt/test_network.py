@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.apis.virt import network
+from apiserver.apis.virt.places import network
 from apiserver.apis.virt.v1alpha1.domain.interfaces import Interface
 
 

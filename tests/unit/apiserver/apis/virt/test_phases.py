@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from apiserver.apis.virt import phases
+from apiserver.apis.virt.lifecycle import phases
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 

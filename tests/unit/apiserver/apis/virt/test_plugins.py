@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.apis.virt import plugins
+from apiserver.apis.virt.spec import plugins
 
 
 @pytest.mark.parametrize("name", ["lan", "a", "0", "my-vlan-2", "x" * 40])

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import pod_rights
-from apiserver.apis.virt.pod_rights import Content
+from apiserver.apis.virt.rights import pod_rights
+from apiserver.apis.virt.rights.pod_rights import Content
 from controller.reconcilers import disk_claims
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement

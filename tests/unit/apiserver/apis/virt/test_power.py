@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.apis.virt import power
+from apiserver.apis.virt.lifecycle import power
 
 
 def _vm(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import progress
+from apiserver.apis.virt.lifecycle import progress
 from apiserver.apis.virt.v1alpha1 import types
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import power, summary
+from apiserver.apis.virt.lifecycle import power, summary
 
 
 def a_vm(phase: str = "", *, ready: str = "", disks: str = "", **status: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from apiserver.apis.virt import trust
+from apiserver.apis.virt.rights import trust
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

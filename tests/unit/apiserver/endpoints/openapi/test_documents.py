@@ -9,7 +9,7 @@ from openapi_spec_validator import OpenAPIV2SpecValidator, OpenAPIV30SpecValidat
 
 from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta import strategic_patch
-from apiserver.apis.virt.streams import Stream
+from apiserver.apis.virt.places.streams import Stream
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import disk_uses, phases
-from apiserver.apis.virt.disk_uses import Use
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.spec import disk_uses
+from apiserver.apis.virt.spec.disk_uses import Use
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic import codec
 from apiserver.registry.generic.transactions import LockTaken, Transactions

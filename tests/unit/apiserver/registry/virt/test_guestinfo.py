@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt import guestinfo
-from apiserver.apis.virt.guestinfo import Items
+from apiserver.apis.virt.spec import guestinfo
+from apiserver.apis.virt.spec.guestinfo import Items
 from apiserver.apis.virt.v1alpha1.guestinfo import VirtualMachineGuestInfo
 from apiserver.endpoints import discovery
 from apiserver.registry.virt.guestinfo import GuestInfo

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.errors import ServiceUnavailable
-from apiserver.apis.virt import names, streams
+from apiserver.apis.virt.places import names, streams
 from apiserver.client.rest import Client
 from apiserver.registry.virt.handler_locator import HandlerLocator, handler_pods
 from tests.fakes.kubeapi import FakeAPI

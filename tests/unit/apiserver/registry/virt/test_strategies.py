@@ -15,10 +15,10 @@ from apiserver.apis.meta import errors, objectmeta
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.users import User
 from apiserver.apis.meta.validation import MAX_CAUSES, FieldError
-from apiserver.apis.virt import phases, power
 from apiserver.apis.virt.domainxml import parsing, reading
-from apiserver.apis.virt.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.streams import CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION, Stream
+from apiserver.apis.virt.lifecycle import phases, power
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.streams import CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION, Stream
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client

@@ -15,8 +15,9 @@ from cryptography.x509.oid import AttributeOID, ExtendedKeyUsageOID, NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.apis.virt import names, trust
-from apiserver.apis.virt.trust import Revocations
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.rights import trust
+from apiserver.apis.virt.rights.trust import Revocations
 from certs.issuing import Profile
 from controller.reconcilers.certificates.node_certificate_plan import Approve, Deny, Fail, Nothing, Sign, plan
 from controller.reconcilers.certificates.node_certificates import trim_request

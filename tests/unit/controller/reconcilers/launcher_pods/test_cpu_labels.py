@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names, structure
-from apiserver.apis.virt.chosen_cpu import Chosen
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from apiserver.apis.virt.v1alpha1.domain import cpu_names
 from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling

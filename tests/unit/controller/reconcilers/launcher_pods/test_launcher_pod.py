@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import layout
+from apiserver.apis.virt.places import layout
 from controller.reconcilers import disk_claims
 from controller.reconcilers.launcher_pods.disks import overlays_bytes
 from controller.reconcilers.launcher_pods.launcher import LOG_BYTES

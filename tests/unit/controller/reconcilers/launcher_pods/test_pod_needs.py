@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt import cloud_init
+from apiserver.apis.virt.hardware import cloud_init
 from apiserver.apis.virt.hardware.io_threads import THREAD_BYTES
 from controller.reconcilers.launcher_pods import disks, io_threads
 from controller.reconcilers.launcher_pods.launcher_pod import needs

@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition
-from apiserver.apis.virt import evictions
+from apiserver.apis.virt.lifecycle import evictions
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers.actions import Emit, WriteStatus
 from controller.reconcilers.migrations import ended_drains

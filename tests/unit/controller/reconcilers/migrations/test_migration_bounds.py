@@ -9,7 +9,8 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import NamespacedName, condition
-from apiserver.apis.virt import evictions, names, phases, release
+from apiserver.apis.virt.lifecycle import evictions, phases, release
+from apiserver.apis.virt.places import names
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.evictions import places
 from controller.reconcilers.actions import Action, DeletePod, Emit, Requeue, WriteStatus

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import times
-from apiserver.apis.virt import evictions, names
+from apiserver.apis.virt.lifecycle import evictions
+from apiserver.apis.virt.places import names
 from controller.reconcilers.actions import AddOwner, DeleteObject, Requeue
 from controller.reconcilers.migrations.migration_history import NEEDED_SECONDS, adopt, clean_up, owner_uid
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_vm

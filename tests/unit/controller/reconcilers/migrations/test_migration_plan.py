@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import is_deleting, name_of, uid_of
-from apiserver.apis.virt import names, phases, release
-from apiserver.apis.virt.migration_policies import Defaults
+from apiserver.apis.virt.lifecycle import phases, release
+from apiserver.apis.virt.lifecycle.migration_policies import Defaults
+from apiserver.apis.virt.places import names
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.migrations.migration_bounds import PREPARE_SECONDS

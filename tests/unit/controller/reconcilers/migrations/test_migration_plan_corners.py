@@ -10,7 +10,8 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition, name_of, uid_of
-from apiserver.apis.virt import names, release
+from apiserver.apis.virt.lifecycle import release
+from apiserver.apis.virt.places import names
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.migrations.migration_bounds import PREPARE_SECONDS, RUN_SECONDS
 from controller.reconcilers.migrations.migration_plan import (

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import NamespacedName
-from apiserver.apis.virt import evictions, names
+from apiserver.apis.virt.lifecycle import evictions
+from apiserver.apis.virt.places import names
 from controller.reconcilers.migrations.migration_queue import (
     AGED_SECONDS,
     LONG_SECONDS,

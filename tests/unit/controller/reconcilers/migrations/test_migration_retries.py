@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition, name_of, uid_of
-from apiserver.apis.virt import migration_attempts, names, phases, progress, release
+from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress, release
+from apiserver.apis.virt.places import names
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.migrations.migration_bounds import NODE_SECONDS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import times
-from apiserver.apis.virt import phases
+from apiserver.apis.virt.lifecycle import phases
 from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.migrations.migration_retries import END_SECONDS, GRACE_SECONDS, AwaitEnd, GiveUp, step
 from controller.reconcilers.settings import Times

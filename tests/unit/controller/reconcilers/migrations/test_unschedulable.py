@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from controller.reconcilers.migrations import unschedulable
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
 

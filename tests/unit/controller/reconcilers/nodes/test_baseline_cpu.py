@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names
-from apiserver.apis.virt.chosen_cpu import Chosen
 from apiserver.apis.virt.hardware import cpu_models
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from apiserver.apis.virt.v1alpha1.domain import cpu_names
 from controller.reconcilers.nodes import baseline_cpu
 from controller.reconcilers.nodes.baseline_cpu import Choice, choose, matches

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from controller.reconcilers.nodes.node_reports import STRANGER, SignsOfLife, Silence, contract_of, kubelet_is_silent, silence_of, trim_lease
 
 

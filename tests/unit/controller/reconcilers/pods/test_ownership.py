@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import uid_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from controller.reconcilers.pods import ownership
 from controller.reconcilers.pods.ownership import Owner, Reference
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import name_of, uid_of, with_condition
-from apiserver.apis.virt import names, phases
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.places import names
 from controller.reconcilers.actions import SetPodCondition
 from controller.reconcilers.pods import pod_state, readiness
 from controller.reconcilers.trimming import MAX_CONDITIONS, trim_pod

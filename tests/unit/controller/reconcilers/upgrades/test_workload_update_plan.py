@@ -9,7 +9,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, name_of
-from apiserver.apis.virt import names
+from apiserver.apis.virt.places import names
 from apiserver.apis.virt.v1alpha1 import validation
 from controller.reconcilers.settings import MigrationLimits, Settings, WorkloadUpdate
 from controller.reconcilers.upgrades import workload_update_plan as planning

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import condition, name_of
-from apiserver.apis.virt import summary
+from apiserver.apis.virt.lifecycle import summary
 from controller.reconcilers.actions import CreatePod, Requeue, WriteStatus
 from controller.reconcilers.nodes.node_reports import Silence
 from controller.reconcilers.settings import Settings

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta.objects import condition, is_deleting, name_of, uid_of
-from apiserver.apis.virt import forms, names, phases, power
+from apiserver.apis.virt.lifecycle import phases, power
+from apiserver.apis.virt.places import forms, names
 from apiserver.apis.virt.v1alpha1 import status_validation
 from controller.reconcilers.actions import (
     Action,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import Object, condition, name_of, uid_of
-from apiserver.apis.virt import conditions, layout, names, phases, power, summary
+from apiserver.apis.virt.lifecycle import conditions, phases, power, summary
+from apiserver.apis.virt.places import layout, names
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.observed import Observed

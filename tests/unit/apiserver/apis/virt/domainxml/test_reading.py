@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.hardware import consoles, cpu, disks, firmware, graphics, interfaces, memory, tpm
+from apiserver.apis.virt.spec.described import domain_of
 from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, LOADER, ROOT, SERIAL, document, uefi
 
 MIB = 1 << 20

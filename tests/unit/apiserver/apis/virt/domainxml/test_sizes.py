@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.described import domain_of, size_of
 from apiserver.apis.virt.domainxml import reading
 from apiserver.apis.virt.domainxml.reading import Reading
 from apiserver.apis.virt.domainxml.sizes import Size, Sizes
 from apiserver.apis.virt.hardware import cpu, memory
+from apiserver.apis.virt.spec.described import domain_of, size_of
 from tests.unit.apiserver.apis.virt.domainxml.documents import document
 
 MIB = 1 << 20

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import phases
-from apiserver.apis.virt.node_rights import machines
-from apiserver.apis.virt.node_rights.machines import validate
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.rights.node_rights import machines
+from apiserver.apis.virt.rights.node_rights.machines import validate
 from apiserver.apis.virt.v1alpha1 import types
 from handler.network.binding import Interface
-from handler.reconcilers import guest_status
+from handler.reconcilers.guests import guest_status
 from tests.unit.handler.reconcilers.builders import a_migration, a_running, a_vm
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

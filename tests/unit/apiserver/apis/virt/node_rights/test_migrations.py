@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt import phases, progress, release
-from apiserver.apis.virt.node_rights.migrations import MigrationWrite, validate
+from apiserver.apis.virt.lifecycle import phases, progress, release
+from apiserver.apis.virt.rights.node_rights.migrations import MigrationWrite, validate
 from apiserver.apis.virt.v1alpha1 import types
 from tests.unit.handler.reconcilers.builders import a_migration, a_vm
 

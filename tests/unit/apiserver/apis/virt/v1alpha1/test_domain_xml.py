@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt.described import domain_of
 from apiserver.apis.virt.domainxml import parsing
 from apiserver.apis.virt.domainxml.domain import DOMAIN
 from apiserver.apis.virt.domainxml.grammar import Allowed, Choice
 from apiserver.apis.virt.hardware import memory
+from apiserver.apis.virt.spec.described import domain_of
 from apiserver.apis.virt.v1alpha1 import defaults, types, validation
 from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, OPERATING, ROOT, document, uefi
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt import cloud_init, downward_api
+from apiserver.apis.virt.hardware import cloud_init
 from apiserver.apis.virt.hardware import disks as hardware
+from apiserver.apis.virt.spec import downward_api
 from apiserver.apis.virt.v1alpha1 import access_credentials, defaults, types, validation
 
 DISKS = "spec.domain.devices.disks"

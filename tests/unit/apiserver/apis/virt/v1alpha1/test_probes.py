@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.validation import Path
-from apiserver.apis.virt import probes as accessors
-from apiserver.apis.virt.probes import Probe
+from apiserver.apis.virt.spec import probes as accessors
+from apiserver.apis.virt.spec.probes import Probe
 from apiserver.apis.virt.v1alpha1 import probes
 
 PORTS: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import decoding
-from apiserver.apis.virt import phases, power, progress
+from apiserver.apis.virt.lifecycle import phases, power, progress
 from apiserver.apis.virt.v1alpha1 import status_validation, types
 from launcher.protocol import messages
 
@@ -325,7 +325,7 @@ def test_many_elements_are_judged_one_by_one() -> None:
 
 
 def test_words_are_those_of_the_parts_that_write_them() -> None:
-    from apiserver.apis.virt.node_rights import machines
+    from apiserver.apis.virt.rights.node_rights import machines
 
     assert set(typing.get_args(messages.Accelerator)) == set(status_validation.DOMAIN_TYPES)
     assert set(power.PHASES) == set(machines.RESULTS.values()) == set(power.RESULTS)

@@ -1,0 +1,286 @@
+"""Power state that a virtual machine should have: one pure function of its run strategy, the last verb and the attempts so far.
+
+An *attempt* is one launcher pod and at most one run of the guest, numbered from 1. A *request* is the last verb
+(``status.request``). It counts until the strategy is edited, for good: its ``generation`` is that of the spec when it was called, and
+``status.runStrategyGeneration`` that of the last edit of the strategy since.
+
+- ``Stop`` keeps the machine off.
+- Every other verb names in ``request.attempt`` the attempt that it wants (``Start``, ``Restart``: the next one) or found running
+  (``Pause``, ``Unpause``), and opens a series there: the machine is on until that attempt ended, whatever the strategy, and the
+  strategy then looks at this series alone. So ``Restart`` means that the attempt before has to end first.
+
+Without a request the series is everything in ``status.attempts``. An attempt that has not ended goes on under every strategy but
+``Halted``: editing the strategy of a running machine is no way to pull its plug by accident. A *failed start* is an attempt that
+ended ``Failed``, has a ``nodeName`` (its container ran there) and no ``runningTime``. An attempt whose guest ran resets the count,
+because ``rerun.limit`` bounds useless starts, not the life of a guest; one whose container never ran does not count, because an
+absent registry, volume or node says nothing of the machine.
+
+What the cluster ended is not what the strategy counts as an end: when the newest attempt was *interrupted* (the machine has the condition
+``DisruptionTarget``: its pod was evicted, preempted, not admitted, …), nobody had asked for its end, and the guest did not power off by
+itself, the machine is on, under ``Once`` and ``Manual``, too. A pod that somebody deleted has no such condition.
+
+An edit of the spec asks anew: attempts of an older ``generation`` in which no guest ran are as if they had not been, unless one
+succeeded, and so are failures that a back-off would count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.virt.lifecycle import conditions, phases
+
+RunStrategy = Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
+ALWAYS: Final[RunStrategy] = "Always"
+RERUN_ON_FAILURE: Final[RunStrategy] = "RerunOnFailure"
+ONCE: Final[RunStrategy] = "Once"
+MANUAL: Final[RunStrategy] = "Manual"
+HALTED: Final[RunStrategy] = "Halted"
+RUN_STRATEGIES: Final[tuple[RunStrategy, ...]] = get_args(RunStrategy)
+
+Action = Literal["Start", "Stop", "Restart", "Pause", "Unpause"]
+"""The verb of a request."""
+START: Final[Action] = "Start"
+STOP: Final[Action] = "Stop"
+RESTART: Final[Action] = "Restart"
+PAUSE: Final[Action] = "Pause"
+UNPAUSE: Final[Action] = "Unpause"
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+
+Result = Literal["Succeeded", "Failed", "Stopped"]
+"""The end of an attempt."""
+RESULT_SUCCEEDED: Final[Result] = "Succeeded"
+RESULT_FAILED: Final[Result] = "Failed"
+RESULT_STOPPED: Final[Result] = "Stopped"
+RESULTS: Final[tuple[Result, ...]] = get_args(Result)
+PHASES: Final[Mapping[str, str]] = MappingProxyType(
+    {RESULT_SUCCEEDED: phases.SUCCEEDED, RESULT_STOPPED: phases.STOPPED, RESULT_FAILED: phases.FAILED}
+)
+"""The phase of a machine whose attempt ended so."""
+
+DEFAULT_RERUN_LIMIT: Final = 2
+MAX_RERUN_LIMIT: Final = 9
+MAX_ATTEMPTS_KEPT: Final = 10
+"""``status.attempts`` keeps this many: enough to count ``1 + MAX_RERUN_LIMIT`` failed starts."""
+GOOD_RUN: Final = timedelta(minutes=10)
+"""A guest that ran for so long ends no row of failures, it begins none: the time after which a kubelet forgets its back-off, too."""
+
+
+ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Halted", "NotRequested"})
+"""Reasons of a :class:`Power` that is off because somebody wants it so, and not because of how attempts ended."""
+OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "AttemptEnded"}
+"""All reasons of a :class:`Power` that is off, but for a deletion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Decision about a machine's power, and its reason."""
+
+    on: bool
+    attempt: int
+    """On: the attempt that should run; one more than the current one means: end the current one if it has not ended, then start.
+    Off: the current attempt, 0 when there never was one."""
+    reason: str
+    """For programs and conditions: Deleting, StopRequested, Requested, Always, FirstAttempt, Rerun, Running, Interrupted, Succeeded,
+    RerunLimitReached, AttemptEnded, NotRequested, Halted."""
+    message: str
+    failures: int = 0
+    """Attempts in a row at the end of the series that ended by themselves before :data:`GOOD_RUN`: what a back-off is computed from."""
+
+
+def decide(vm: Mapping[str, Any]) -> Power:
+    """Return whether this VirtualMachine should be on; ``vm`` is the whole object as JSON."""
+    status = vm.get("status") or {}
+    attempts: Sequence[Mapping[str, Any]] = status.get("attempts") or []
+    current = _current(status, attempts)
+    if (vm.get("metadata") or {}).get("deletionTimestamp"):
+        return Power(on=False, attempt=current, reason="Deleting", message="the virtual machine is being deleted")
+    spec = vm.get("spec") or {}
+    strategy = strategy_of(vm)
+    request = effective_request(vm)
+    if request is None:
+        series, wanted = list(attempts), 0
+    elif request.get("action") == STOP:
+        return Power(on=False, attempt=current, reason="StopRequested", message="stop was requested")
+    else:
+        wanted = int(request.get("attempt") or 0)
+        series = [each for each in attempts if int(each["number"]) >= wanted]
+    generation = int((vm.get("metadata") or {}).get("generation") or 0)
+    ended = [each for each in series if has_ended(each) and not _is_forgotten(each, generation)]
+    is_open = current > 0 and not any(int(each["number"]) == current and has_ended(each) for each in attempts)
+    next_attempt = current if is_open and current >= wanted else current + 1
+    if request is not None and not ended:
+        message = f"{str(request.get('action')).lower()} was requested"
+        return Power(on=True, attempt=next_attempt, reason="Requested", message=message)
+    failures = _trailing_failures([each for each in ended if not is_older(each, generation)])
+    if strategy != HALTED and was_interrupted(vm):
+        message = "the cluster ended the last attempt, and nobody had asked for its end"
+        return Power(on=True, attempt=next_attempt, reason="Interrupted", message=message, failures=failures)
+    return _by_strategy(strategy, spec, ended, current=current, next_attempt=next_attempt, failures=failures)
+
+
+def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
+    """Return whether a machine is off because its last start of the present spec failed, and no further one begins by itself."""
+    newest = newest_attempt(vm)
+    generation = int((vm.get("metadata") or {}).get("generation") or 0)
+    failed = newest.get("result") == RESULT_FAILED and not is_older(newest, generation)
+    return not decision.on and failed and decision.reason not in {"Deleting", "StopRequested", "Halted"}
+
+
+def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
+    """Return whether a machine is off as its spec says: it asks for no guest, or for no further one.
+
+    One that ``stop`` turned off is not, unless its strategy leaves starts to its users.
+    """
+    if decision.on or decision.reason == "Deleting" or has_given_up(vm, decision):
+        return False
+    return decision.reason != "StopRequested" or strategy_of(vm) in {HALTED, MANUAL}
+
+
+def end_asked_for(vm: Mapping[str, Any]) -> str:
+    """Return why the present attempt should end, because the machine should be off or is to be restarted; empty: it should not."""
+    wanted = decide(vm)
+    is_restart = wanted.reason == "Requested" and wanted.attempt > current_attempt(vm)
+    return wanted.message if not wanted.on or is_restart else ""
+
+
+def was_interrupted(vm: Mapping[str, Any]) -> bool:
+    """Return whether the newest attempt is over because something in the cluster ended its pod, not because anybody wanted it to end.
+
+    A guest that powered off by itself at that moment wanted it. What is said of the cluster counts until the next attempt begins.
+    """
+    newest = newest_attempt(vm)
+    if not has_ended(newest) or newest.get("stopTime") or newest.get("result") == RESULT_SUCCEEDED:
+        return False
+    return objects.is_true((vm.get("status") or {}).get("conditions"), conditions.DISRUPTION_TARGET)
+
+
+def _by_strategy(
+    strategy: str, spec: Mapping[str, Any], ended: Sequence[Mapping[str, Any]], *, current: int, next_attempt: int, failures: int
+) -> Power:
+
+    def on(reason: str, message: str) -> Power:
+        return Power(on=True, attempt=next_attempt, reason=reason, message=message, failures=failures)
+
+    def off(reason: str, message: str) -> Power:
+        return Power(on=False, attempt=current, reason=reason, message=message, failures=failures)
+
+    if strategy == ALWAYS:
+        return on("Always", "runStrategy is Always")
+    if strategy == HALTED:
+        return off("Halted", "runStrategy is Halted")
+    if next_attempt == current:
+        return on("Running", f"runStrategy is {strategy} and the attempt has not ended")
+    if strategy == MANUAL:
+        return off("NotRequested", "runStrategy is Manual and nobody asked for a start")
+    if not ended:
+        return on("FirstAttempt", f"runStrategy is {strategy}")
+    if strategy == ONCE:
+        return off("AttemptEnded", "runStrategy is Once and the attempt has ended")
+    if any(each.get("result") == RESULT_SUCCEEDED for each in ended):
+        return off("Succeeded", "the guest powered off by itself")
+    limit = rerun_limit(spec)
+    failed_starts = _failed_starts(ended)
+    if failed_starts > limit:
+        return off("RerunLimitReached", f"{failed_starts} starts failed in a row; spec.rerun.limit is {limit}")
+    return on("Rerun", f"the last attempt did not succeed; {failed_starts} of {limit + 1} starts failed")
+
+
+def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return ``status.request`` while it counts: nobody edited the run strategy since, not even back to what it was.
+
+    A request of a release that knew no ``generation`` counts while the strategy is the same.
+    """
+    status = vm.get("status") or {}
+    request = status.get("request")
+    if not request or request.get("runStrategy") != strategy_of(vm):
+        return None
+    return request if int(request.get("generation") or 0) >= int(status.get("runStrategyGeneration") or 0) else None
+
+
+def strategy_of(vm: Mapping[str, Any]) -> str:
+    """Return ``spec.runStrategy``, or its default."""
+    return (vm.get("spec") or {}).get("runStrategy") or RERUN_ON_FAILURE
+
+
+def wants_paused(vm: Mapping[str, Any]) -> bool:
+    """Return whether the guest's CPUs should stand still: the last verb is a Pause of this very attempt, whatever the strategy."""
+    status = vm.get("status") or {}
+    request = status.get("request") or {}
+    return request.get("action") == PAUSE and int(request.get("attempt") or 0) == current_attempt(vm)
+
+
+def current_attempt(vm: Mapping[str, Any]) -> int:
+    """Return the number of the newest attempt; 0 before the first."""
+    status = vm.get("status") or {}
+    return _current(status, status.get("attempts") or [])
+
+
+def newest_attempt(vm: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the current attempt's entry of ``status.attempts``; empty where there is none."""
+    current = current_attempt(vm)
+    return next((each for each in (vm.get("status") or {}).get("attempts") or () if int(each["number"]) == current), {})
+
+
+def has_run(vm: Mapping[str, Any]) -> bool:
+    """Return whether the guest was seen to run in the current attempt."""
+    return bool(newest_attempt(vm).get("runningTime"))
+
+
+def has_ended(attempt: Mapping[str, Any]) -> bool:
+    """Return whether an entry of ``status.attempts`` tells of something over."""
+    return bool(attempt.get("result"))
+
+
+def is_older(attempt: Mapping[str, Any], generation: int) -> bool:
+    """Return whether the spec was edited since an attempt was begun; one of a release that did not write that down was not."""
+    return 0 < int(attempt.get("generation") or 0) < generation
+
+
+def _is_forgotten(attempt: Mapping[str, Any], generation: int) -> bool:
+    return is_older(attempt, generation) and not attempt.get("runningTime") and attempt.get("result") != RESULT_SUCCEEDED
+
+
+def rerun_limit(spec: Mapping[str, Any]) -> int:
+    """Return how many further starts follow a failed one."""
+    limit = (spec.get("rerun") or {}).get("limit")
+    return DEFAULT_RERUN_LIMIT if limit is None else int(limit)
+
+
+def _current(status: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]]) -> int:
+    return max([int(status.get("attempt") or 0), *(int(each["number"]) for each in attempts)])
+
+
+def _failed_starts(ended: Sequence[Mapping[str, Any]]) -> int:
+    count = 0
+    for each in reversed(ended):
+        if each.get("result") != RESULT_FAILED or each.get("runningTime"):
+            break
+        count += bool(each.get("nodeName"))
+    return count
+
+
+def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
+    """Count guests that powered off by themselves, too: of what is to run always, that is as useless.
+
+    An end that was asked for ends the row, if virt-controller asked: a launcher that says so may be its guest's.
+    """
+    count = 0
+    for each in reversed(ended):
+        if (each.get("result") == RESULT_STOPPED and each.get("stopTime")) or _ran_well(each):
+            break
+        count += 1
+    return count
+
+
+def _ran_well(attempt: Mapping[str, Any]) -> bool:
+    began, ended = attempt.get("runningTime"), attempt.get("endTime")
+    if began and ended:
+        with suppress(ValueError):
+            return times.parse(ended) - times.parse(began) >= GOOD_RUN
+    return False

@@ -1,0 +1,106 @@
+"""One word for the state of a virtual machine, and why it is in it: what ``kubectl get vms`` shows. Pure.
+
+The words are those of KubeVirt's ``printableStatus``, of ``kubectl get pods`` and of the kubelet, because that is what people look for; the
+phase says the rest. Nothing here is stored, so nothing may depend on it: programs read conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.virt.lifecycle import conditions, phases, power
+
+Object = Mapping[str, Any]
+
+TERMINATING: Final = "Terminating"
+STARTING: Final = "Starting"
+STOPPING: Final = "Stopping"
+MIGRATING: Final = "Migrating"
+PAUSED: Final = "Paused"
+PANICKED: Final = "Panicked"
+REBOOT_LOOP: Final = "RebootLoop"
+BACK_OFF: Final = "CrashLoopBackOff"
+"""Also the reason of Ready=False while the next attempt is waited with."""
+WAITING_FOR_IMAGE: Final = "WaitingForImage"
+WAITING_FOR_SERVER: Final = "WaitingForServer"
+MAX_REASON: Final = 160
+"""Characters of the reason in a table."""
+
+_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "PodNotRunning": STARTING,
+        "GuestNotStarted": STARTING,
+        "Unschedulable": "ErrorUnschedulable",
+        conditions.CLAIM_NOT_FOUND: "ErrorPvcNotFound",
+        conditions.CLAIM_NOT_BOUND: "ErrorUnschedulable",
+        conditions.DISK_IMAGE_NOT_FOUND: WAITING_FOR_IMAGE,
+        conditions.DISK_SERVER_SILENT: WAITING_FOR_SERVER,
+    }
+)
+"""By the reason of a condition that is False; other reasons (ErrImagePull, FailedCreate …) are words themselves."""
+
+
+def word(vm: Object) -> str:
+    """Return the one word."""
+    phase = phases.phase_of(vm)
+    if objects.dig(vm, "metadata", "deletionTimestamp"):
+        return TERMINATING
+    if phase == phases.RUNNING:
+        return _of_running(vm)
+    if phase in (phases.SCHEDULING, phases.SCHEDULED):
+        return STOPPING if _was_asked_to_stop(vm) else _what_is_missing(vm, STARTING)
+    if phase == phases.PENDING:
+        return _what_is_missing(vm, phase)
+    if phase in phases.ENDED:
+        return _of_ended(vm, phase)
+    return phase or phases.PENDING
+
+
+def reason(vm: Object) -> str | None:
+    """Return why the machine is not ready, in one line; None for one that is."""
+    found = _condition(vm, conditions.PAUSED) if word(vm) == PAUSED else _condition(vm, conditions.READY)
+    if not found and phases.phase_of(vm) in phases.ENDED:
+        return one_line(power.decide(vm).message, MAX_REASON)
+    if found.get("type") == conditions.READY and found.get("status") == "True":
+        return None
+    return one_line(str(found.get("message") or ""), MAX_REASON) or None
+
+
+def _of_ended(vm: Object, phase: str) -> str:
+    why = _condition(vm, conditions.READY).get("reason")
+    if power.decide(vm).on:
+        return BACK_OFF if why == BACK_OFF else STARTING
+    return PANICKED if why == conditions.GUEST_PANICKED else phase
+
+
+def _of_running(vm: Object) -> str:
+    migration = objects.dig(vm, "status", "migration") or {}
+    if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
+        return MIGRATING
+    if _condition(vm, conditions.PAUSED).get("status") == "True":
+        return PAUSED
+    return REBOOT_LOOP if _condition(vm, conditions.REBOOT_LOOP).get("status") == "True" else phases.RUNNING
+
+
+def _what_is_missing(vm: Object, otherwise: str) -> str:
+    disks = _condition(vm, conditions.DISKS_READY)
+    condition = disks if disks.get("status") == "False" else _condition(vm, conditions.READY)
+    if condition is not disks and conditions.waits_for_network_plugin(vm):
+        condition = _condition(vm, conditions.NETWORK_READY)
+    found = str(condition.get("reason") or "") if condition.get("status") == "False" else ""
+    return _WORDS.get(found, found) or otherwise
+
+
+def _was_asked_to_stop(vm: Object) -> bool:
+    current = power.current_attempt(vm)
+    decision = power.decide(vm)
+    attempts = objects.dig(vm, "status", "attempts") or ()
+    return not decision.on or any(int(each["number"]) == current and each.get("stopTime") for each in attempts)
+
+
+def _condition(vm: Object, type_: str) -> Mapping[str, Any]:
+    return objects.condition(objects.dig(vm, "status", "conditions"), type_) or {}

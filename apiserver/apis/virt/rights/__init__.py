@@ -1,0 +1,1 @@
+"""What nodes and pods may write about a machine, and whom the processes trust. Pure."""

@@ -1,0 +1,57 @@
+"""Differences that a write makes in a status, held against its rights: the parts that machines and migrations have in common. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.validation import FieldError, Path, forbidden
+from apiserver.apis.virt.lifecycle import phases
+
+STATUS: Final = Path("status")
+PHASE_FIELDS: Final = frozenset({"phase", "phaseTransitionTimestamps"})
+MAX_SKEW: Final = timedelta(minutes=5)
+"""A node's clock may be off by so much where others reckon with what it wrote."""
+_MAX_SHOWN: Final = 64
+"""Characters of a name in a refusal, where the name itself is what is wrong."""
+
+
+def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return the fields that differ, in order; null is absent."""
+    return sorted(field for field in old.keys() | new.keys() if old.get(field) != new.get(field))
+
+
+def conditions(
+    old: Mapping[str, Any], new: Mapping[str, Any], settable: frozenset[str], removable: frozenset[str] = frozenset()
+) -> Iterator[FieldError]:
+    """Yield the conditions of a status that were set or removed and may not be."""
+    before, after = ({each.get("type"): each for each in status.get("conditions") or ()} for status in (old, new))
+    for kind in changed(before, after):
+        if kind not in (settable if kind in after else removable):
+            yield forbidden(STATUS.child("conditions").key(shown(kind)), "is not virt-handler's to set or remove now")
+
+
+def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Yield what is wrong with ``phaseTransitionTimestamps``: a new phase adds one entry for itself, and nothing else changes."""
+    before, after = ([*(status.get("phaseTransitionTimestamps") or ())] for status in (old, new))
+    path = STATUS.child("phaseTransitionTimestamps")
+    if old.get("phase") == new.get("phase"):
+        if before != after:
+            yield forbidden(path, "may not change while the phase does not")
+    elif not after or after[-1].get("phase") != new.get("phase") or after != [*before, after[-1]][-phases.MAX_TIMESTAMPS :]:
+        yield forbidden(path, "must be the former entries and one of the new phase")
+
+
+def moment(path: Path, text: object, now: datetime) -> Iterator[FieldError]:
+    """Yield what is wrong with the time of a guest's start or end: back-off depends on both, which a time far off would skip or stretch."""
+    if text and abs(times.parse(str(text)) - now) > MAX_SKEW:
+        minutes = int(MAX_SKEW.total_seconds() // 60)
+        yield forbidden(path, f"must be within {minutes} minutes of virt-api's clock, which says {times.to_rfc3339(now)}")
+
+
+def shown(name: object) -> str:
+    """Return a name as refusals repeat it."""
+    text = str(name)
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"

@@ -1,0 +1,219 @@
+"""Rights of one node's virt-handler to write the status of a VirtualMachine. Pure.
+
+The machine has to be on the node, and in a phase that is virt-handler's. The phase after the write says which fields may change
+(:data:`BY_PHASE`), of the attempts only the current one, and of that only what says that the guest began to run or how it ended.
+
+One write comes from another node: the target of a live migration makes the machine its own (``_taken_over``). Then the Migration, as it is
+stored, has to name this node, pod and uid, and to be ``Running``: the source's virt-handler wrote that before it let libvirt begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import dig, name_of, uid_of
+from apiserver.apis.meta.validation import FieldError, forbidden
+from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.lifecycle import conditions, migration_attempts, phases, power
+from apiserver.apis.virt.rights.node_rights import differences
+from apiserver.apis.virt.rights.node_rights.differences import PHASE_FIELDS, STATUS, shown
+from apiserver.apis.virt.spec.described import domain_of
+
+Object = Mapping[str, Any]
+
+RESULTS: Final[Mapping[str, str]] = MappingProxyType({phase: result for result, phase in power.PHASES.items()})
+"""The result of the attempt that ended, by the phase that says so."""
+RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime")
+"""Fields of ``status.migration`` that are the Migration's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The parts of a status that a write may change."""
+
+    fields: frozenset[str]
+    """Of the status."""
+    settable: frozenset[str]
+    """Types of conditions."""
+    removable: frozenset[str] = frozenset()
+    """Types of conditions."""
+    attempt: frozenset[str] = frozenset()
+    """Of the current attempt, each once."""
+
+
+_OF_A_GUEST: Final = frozenset({*conditions.OF_A_GUEST, conditions.DISKS_READY})
+_WAITING: Final = Rights(
+    PHASE_FIELDS | {"conditions", "imports"}, frozenset({conditions.READY, conditions.DISKS_READY, conditions.NETWORK_READY})
+)
+_REPORTING: Final = Rights(
+    PHASE_FIELDS
+    | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "podIP"},
+    _OF_A_GUEST | {conditions.READY},
+    attempt=frozenset({"runningTime"}),
+)
+_ENDING: Final = Rights(
+    PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", *phases.OF_A_PLACE},
+    frozenset({conditions.READY}),
+    _OF_A_GUEST,
+    frozenset({"endTime", "result", "message"}),
+)
+BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(
+    {
+        phases.SCHEDULED: _WAITING,
+        phases.UNKNOWN: _WAITING,
+        phases.RUNNING: _REPORTING,
+        phases.STOPPING: _REPORTING,
+        phases.STOPPED: _ENDING,
+        phases.SUCCEEDED: _ENDING,
+        phases.FAILED: _ENDING,
+    }
+)
+"""By the phase after the write."""
+TAKEN_OVER: Final = frozenset({"nodeName", "podName", "podUID", "migration"})
+"""Fields that the target's virt-handler writes besides when it takes a machine over."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineWrite:
+    """One write of a machine's status, and what it has to be held against."""
+
+    node: str
+    """Of the virt-handler that writes."""
+    old: Object
+    """The machine as it is stored."""
+    new: Object
+    """The machine as it shall be."""
+    now: datetime
+    """By virt-api's clock."""
+    migration: Object | None = None
+    """The Migration that the new ``status.migration`` names, as it is stored; looked at when the machine is not on the node."""
+
+
+def validate(write: MachineWrite) -> list[FieldError]:
+    """Return the fields that virt-handler of the node may not write so; none: it may."""
+    old, new = _status(write.old), _status(write.new)
+    here = old.get("nodeName")
+    if here != write.node and new.get("nodeName") != write.node:
+        return [forbidden(STATUS.child("nodeName"), f'the virtual machine is not on node "{write.node}"')]
+    moves = here != write.node
+    before, after = phases.phase_of(write.old), phases.phase_of(write.new)
+    if before not in phases.HANDLED:
+        return [
+            forbidden(STATUS.child("phase"), f"the virtual machine is {before or phases.PENDING}, which is virt-controller's to change")
+        ]
+    if after not in followers(before, moves=moves):
+        return [forbidden(STATUS.child("phase"), f'virt-handler may not follow {before} with "{shown(after)}"')]
+    found = list(_not_the_target(write)) if moves else []
+    return found + list(_validate_fields(write, BY_PHASE[after], moves=moves))
+
+
+def followers(before: str, *, moves: bool) -> frozenset[str]:
+    """Return the phases that virt-handler may write after ``before``; ``moves``: as it takes the machine over."""
+    if moves:
+        return phases.OWNED_BY_HANDLER & phases.VM_TRANSITIONS[before] | {before, phases.RUNNING}
+    return phases.VM_TRANSITIONS[before] - {phases.UNKNOWN} | {before}
+
+
+def _validate_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Iterator[FieldError]:
+    old, new = _status(write.old), _status(write.new)
+    allowed = rights.fields | TAKEN_OVER if moves else rights.fields
+    changed = differences.changed(old, new)
+    for field in changed:
+        if field not in allowed:
+            yield forbidden(STATUS.child(field), f"is not virt-handler's to write while the virtual machine is {new.get('phase')}")
+    yield from differences.conditions(old, new, rights.settable, rights.removable)
+    if "phaseTransitionTimestamps" in allowed:
+        yield from differences.timestamps(old, new)
+    if "observedGeneration" in changed and new.get("observedGeneration") != dig(write.old, "metadata", "generation"):
+        yield forbidden(STATUS.child("observedGeneration"), "must be metadata.generation")
+    if "attempts" in changed and "attempts" in allowed:
+        yield from _attempts(write, rights)
+    if new.get("phase") in phases.ENDED:
+        yield from _end(write)
+    elif "podIP" in changed and new.get("podIP") != _address_on_pods_network(write):
+        yield forbidden(STATUS.child("podIP"), "must be the address of the interface on the pod's own network")
+
+
+def _address_on_pods_network(write: MachineWrite) -> object:
+    """Return ``ipAddress`` of the interface on the pod's own network, which may stand anywhere in the list; None: it has none."""
+    names = {each.get("name") for each in interfaces.defaulted(domain_of(write.old)) if interfaces.is_on_pods_network(each)}
+    return next((each.get("ipAddress") for each in _status(write.new).get("interfaces") or () if each.get("name") in names), None)
+
+
+def _attempts(write: MachineWrite, rights: Rights) -> Iterator[FieldError]:
+    before, after = (_status(each).get("attempts") or [] for each in (write.old, write.new))
+    path = STATUS.child("attempts")
+    if [each["number"] for each in before] != [each["number"] for each in after]:
+        yield forbidden(path, "only virt-controller begins attempts and forgets them")
+        return
+    current = power.current_attempt(write.old)
+    for earlier, later in zip(before, after, strict=True):
+        place = path.key(str(earlier["number"]))
+        if earlier != later and earlier["number"] != current:
+            yield forbidden(place, f"is not the current attempt, which is {current}")
+            continue
+        for field in differences.changed(earlier, later):
+            if field not in rights.attempt:
+                yield forbidden(
+                    place.child(field), f"is not virt-handler's to write while the virtual machine is {phases.phase_of(write.new)}"
+                )
+            elif earlier.get(field):
+                yield forbidden(place.child(field), "is written once")
+            elif field == "runningTime":
+                yield from differences.moment(place.child(field), later.get(field), write.now)
+
+
+def _end(write: MachineWrite) -> Iterator[FieldError]:
+    """The machine is nowhere any more, and its attempt says how it ended."""
+    new, phase = _status(write.new), phases.phase_of(write.new)
+    for field in phases.OF_A_PLACE:
+        if new.get(field) is not None:
+            yield forbidden(STATUS.child(field), f"goes when the virtual machine is {phase}")
+    current = power.current_attempt(write.old)
+    earlier, later = _attempt(write.old, current), _attempt(write.new, current)
+    if earlier and not power.has_ended(earlier) and (later.get("result") != RESULTS[phase] or not later.get("endTime")):
+        path = STATUS.child("attempts").key(str(current)).child("result")
+        yield forbidden(path, f"must be {RESULTS[phase]}, with an endTime, when the virtual machine becomes {phase}")
+    if later.get("endTime") != earlier.get("endTime"):
+        yield from differences.moment(STATUS.child("attempts").key(str(current)).child("endTime"), later.get("endTime"), write.now)
+
+
+def _not_the_target(write: MachineWrite) -> Iterator[FieldError]:
+    """Yield why the node may not take the machine over."""
+    old, new, migration = _status(write.old), _status(write.new), write.migration
+    given = new.get("migration") or {}
+    path = STATUS.child("migration")
+    if migration is None or given.get("uid") != uid_of(migration) or dig(migration, "spec", "selector", "name") != name_of(write.old):
+        on = shown(old.get("nodeName"))
+        yield forbidden(STATUS.child("nodeName"), f'the virtual machine is on node "{on}", and status.migration names no Migration of it')
+        return
+    moved = _status(migration)
+    if phases.phase_of(migration) != phases.RUNNING:
+        yield forbidden(
+            path.child("phase"), f"Migration {name_of(migration)} is {phases.phase_of(migration) or phases.PENDING}, not Running"
+        )
+    if migration_attempts.is_reported(migration):
+        yield forbidden(path, f"the present attempt of Migration {name_of(migration)} failed, and the guest stayed")
+    if (old.get("nodeName"), old.get("podName")) != (moved.get("sourceNode"), moved.get("sourcePod")):
+        yield forbidden(path, f"the virtual machine is not where Migration {name_of(migration)} comes from")
+    wanted = {"nodeName": moved.get("targetNode"), "podName": moved.get("targetPod"), "podUID": moved.get("targetPodUID")}
+    for field, value in wanted.items():
+        if not value or new.get(field) != value:
+            yield forbidden(STATUS.child(field), f'must be "{shown(value or "")}", the target of Migration {name_of(migration)}')
+    recorded = {"name": name_of(migration), **{key: moved.get(key) for key in RECORD}, "phase": phases.SUCCEEDED}
+    for field, value in recorded.items():
+        if given.get(field) != value:
+            yield forbidden(path.child(field), f"must be as in Migration {name_of(migration)}, and the phase Succeeded")
+
+
+def _attempt(obj: Object, number: int) -> Object:
+    return next((each for each in _status(obj).get("attempts") or () if each["number"] == number), {})
+
+
+def _status(obj: Object) -> Object:
+    status: Object = obj.get("status") or {}
+    return status

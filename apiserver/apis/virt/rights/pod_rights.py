@@ -1,0 +1,182 @@
+"""Rights of a pod to be named in a status as the one in which a machine's guest runs. Pure.
+
+virt-handler puts a guest into the pod whose uid the status of its VirtualMachine, or of a Migration, says, and shows the guest what is
+mounted there. Whoever writes that status therefore chooses what the guest sees. So the pod has to be of the machine's namespace, be
+controlled by the machine, and mount no claim, image, Secret, ConfigMap or token that the machine does not name. None of what is looked at
+here but the owner and the annotation of networks can be changed in a pod that exists, and a uid is never given again: what was true when
+the uid was written stays true. The nodes read that annotation when a pod starts, which whoever writes it later comes too late for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
+from apiserver.apis.virt.hardware import cloud_init, disk_imports, disks, filesystems, firmware, network_disks
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.places import forms
+from apiserver.apis.virt.spec import access_credentials, attachments, service_accounts
+from apiserver.apis.virt.spec.described import domain_of
+
+Object = Mapping[str, Any]
+
+_PROJECTED: Final[Mapping[str, str]] = {"secret": cloud_init.SECRET, "configMap": cloud_init.CONFIG_MAP}
+"""Kinds by the field of a source of a projected volume."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Something with bytes of somebody's that a pod mounts."""
+
+    kind: str
+    """``PersistentVolumeClaim``, ``Image``, ``Secret``, ``ConfigMap``, ``ServiceAccount`` or ``DownwardAPI``."""
+    name: str
+    """Of the object in the pod's namespace; of an image its reference; of a DownwardAPI empty."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+_FIELDS: Final = Content(cloud_init.DOWNWARD_API, "")
+"""The pod's own fields."""
+
+
+def named_by(vm: Object) -> frozenset[Content]:
+    """Return what the machine's pod may mount."""
+    domain = domain_of(vm)
+    found = [each for disk in disks.defaulted(domain) for each in _of_disk(disk)]
+    found += [Content(cloud_init.SECRET, each.secret) for each in access_credentials.of(vm.get("spec") or {})]
+    found += [_of_filesystem(each) for each in filesystems.defaulted(domain)]
+    if claim := firmware.state_claim(domain):
+        found.append(Content(disks.CLAIM, claim))
+    if image := dig(domain, "firmware", "kernelBoot", "container", "image"):
+        found.append(Content(disks.IMAGE, str(image)))
+    return frozenset(found)
+
+
+def _of_disk(disk: Object) -> Iterator[Content]:
+    source = disk.get("source") or {}
+    kind = disk.get("type", disks.CLAIM)
+    if kind in cloud_init.TYPES:
+        given = (cloud_init.reference(source, datum) for datum in cloud_init.DATA)
+        yield from (Content(cloud_init.SECRET, each[0]) for each in given if each is not None)
+    elif kind in cloud_init.FILES:
+        yield Content(kind, str(source.get("name") or ""))
+    elif kind == cloud_init.DOWNWARD_API:
+        yield _FIELDS
+    elif kind == cloud_init.SERVICE_ACCOUNT:
+        yield Content(kind, str(source.get("name") or ""))
+        yield from (_FIELDS, Content(cloud_init.CONFIG_MAP, service_accounts.AUTHORITY_CONFIG_MAP))
+    elif kind == disks.IMAGE:
+        yield Content(kind, str(source.get("reference") or ""))
+    elif secret := network_disks.secret_of(disk):
+        yield Content(cloud_init.SECRET, secret)
+    elif claim := disks.claim_of(disk):
+        yield Content(disks.CLAIM, claim)
+        yield from _of_import(disk)
+
+
+def _of_import(disk: Object) -> Iterator[Content]:
+    if secret := disk_imports.secret(disk):
+        yield Content(cloud_init.SECRET, secret)
+    if (authorities := disk_imports.authorities(disk)) is not None:
+        yield Content(cloud_init.CONFIG_MAP, authorities[0])
+
+
+def _of_filesystem(filesystem: Object) -> Content:
+    name = filesystems.claim_of(filesystem)
+    return Content(str(filesystem.get("type")), name if name is not None else str(dig(filesystem, "source", "name") or ""))
+
+
+def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]:
+    """Return why the machine's status may not name this pod; none: it may.
+
+    Args:
+        vm: the machine.
+        pod: the one with this name in the machine's namespace, as of now; None where there is none.
+        name: of the pod, as the status says.
+        uid: of the pod, as the status says.
+    """
+    if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
+        return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
+    found = []
+    if (controller_of(pod) or {}).get("uid") != uid_of(vm):
+        found.append(f'the controller of pod "{name}" is not this virtual machine')
+    allowed = named_by(vm)
+    account = str(dig(pod, "spec", "serviceAccountName") or "default")
+    for volume in dig(pod, "spec", "volumes") or ():
+        found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, account, allowed)]
+    return found + [f'pod "{name}" has {each}' for each in attachments.excess(vm, pod)]
+
+
+def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:
+    """Return why a Migration may not name these addresses as those of its target; none: it may.
+
+    The source's pod passes connections on to them.
+
+    Args:
+        pod: the target, as of now; None where there is none.
+        uid: of the target, as the status says.
+        addresses: as the status says.
+    """
+    if pod is None or uid_of(pod) != uid:
+        return ["the pod whose addresses they should be is not there"]
+    own = {str(each.get("ip")) for each in dig(pod, "status", "podIPs") or ()} | {str(dig(pod, "status", "podIP"))}
+    mine = frozenset(each for each in own if forms.pod_ip(each) is not None)
+    return [f'pod "{name_of(pod)}" has no address {ascii(each)[:80]}' for each in addresses if each not in mine]
+
+
+def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
+    """Return whether the machine comes into this pod by an unfinished Migration of its own, which was judged with it.
+
+    One that was made before the machine was of another machine of that name, with other disks. (By the clocks of two servers it may seem
+    so of its own, too: then the pod is looked at again.)
+
+    Args:
+        migration: as it is stored.
+        vm: the machine.
+        pod_uid: as the machine's status says.
+    """
+    return (
+        phases.is_unfinished(migration)
+        and dig(migration, "spec", "selector", "name") == name_of(vm)
+        and dig(migration, "status", "targetPodUID") == pod_uid
+        and str(dig(migration, "metadata", "creationTimestamp")) >= str(dig(vm, "metadata", "creationTimestamp"))
+    )
+
+
+def _excess(volume: Object, account: str, allowed: Collection[Content]) -> Iterator[tuple[str, str]]:
+    """Yield what is mounted and not the machine's, and why it is not."""
+    for kind, source in volume.items():
+        match kind:
+            case "name" | "emptyDir":
+                continue
+            case "persistentVolumeClaim":
+                content = Content(disks.CLAIM, str(source.get("claimName") or ""))
+            case "image":
+                content = Content(disks.IMAGE, str(source.get("reference") or ""))
+            case "projected":
+                for each in source.get("sources") or ():
+                    yield from _excess_projected(each, account, allowed)
+                continue
+            case _:
+                yield kind, "no pod of a virtual machine has such a volume"
+                continue
+        if content not in allowed:
+            yield str(content), "the virtual machine does not name it"
+
+
+def _excess_projected(source: Object, account: str, allowed: Collection[Content]) -> Iterator[tuple[str, str]]:
+    for field, of in source.items():
+        if field == "downwardAPI" and _FIELDS in allowed:
+            continue
+        if field == "serviceAccountToken" and any(each.kind == cloud_init.SERVICE_ACCOUNT for each in allowed):
+            content = Content(cloud_init.SERVICE_ACCOUNT, account)
+            yield from () if content in allowed else ((str(content), "the virtual machine does not name it"),)
+            continue
+        if field not in _PROJECTED:
+            yield field, "no pod of a virtual machine has such a volume"
+        elif (content := Content(_PROJECTED[field], str(of.get("name") or ""))) not in allowed:
+            yield str(content), "the virtual machine does not name it"

@@ -1,0 +1,1 @@
+"""Parts of a machine's spec, read as plain JSON. Pure."""

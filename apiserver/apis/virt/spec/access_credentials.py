@@ -1,0 +1,43 @@
+"""``spec.accessCredentials`` as plain JSON: the Secret of each, and the way in which it comes to the guest. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import dig
+from apiserver.apis.virt.hardware import cloud_init
+
+NO_CLOUD: Final = "noCloud"
+CONFIG_DRIVE: Final = "configDrive"
+GUEST_AGENT: Final = "qemuGuestAgent"
+METHODS: Final = (NO_CLOUD, CONFIG_DRIVE, GUEST_AGENT)
+"""Fields of ``propagationMethod``."""
+DISKS: Final[Mapping[str, str]] = {NO_CLOUD: cloud_init.NO_CLOUD, CONFIG_DRIVE: cloud_init.CONFIG_DRIVE}
+"""Type of the disk that brings the keys, by method."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """One element."""
+
+    secret: str
+    method: str
+    """The one that is set."""
+    users: tuple[str, ...]
+
+
+def of(spec: Mapping[str, Any]) -> tuple[Credential, ...]:
+    """Return the elements in order, without those that name no way, which virt-api does not take."""
+    found = (_credential(each) for each in spec.get("accessCredentials") or ())
+    return tuple(each for each in found if each is not None)
+
+
+def _credential(element: Mapping[str, Any]) -> Credential | None:
+    way = dig(element, "sshPublicKey", "propagationMethod") or {}
+    method = next((each for each in METHODS if way.get(each) is not None), "")
+    if not method:
+        return None
+    users = tuple(str(each) for each in dig(way, GUEST_AGENT, "users") or ()) if method == GUEST_AGENT else ()
+    return Credential(str(dig(element, "sshPublicKey", "source", "secret", "secretName") or ""), method, users)

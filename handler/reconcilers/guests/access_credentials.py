@@ -1,0 +1,36 @@
+"""Translation of what became of public keys that the guest's agent sets into the condition ``AccessCredentialsSynchronized``. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.spec import access_credentials
+from launcher.protocol import messages
+
+MAX_PROBLEM: Final = 256
+
+
+def with_propagation(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
+    """Return the status with the condition, of a machine that has such keys; of any other as it is.
+
+    Args:
+        vm: the machine as it is stored.
+        status: what is about to be written.
+        observed: what its launcher says.
+        now: the time.
+    """
+    if not any(each.method == access_credentials.GUEST_AGENT for each in access_credentials.of(vm["spec"])) or observed.stopping:
+        return status
+    found = {
+        "synchronized": ("True", "Synchronized", ""),
+        "failed": ("False", "Failed", one_line(observed.authorized_keys.message, MAX_PROBLEM)),
+        "waiting": ("False", "WaitingForAgent", "the QEMU guest agent sets the public keys once it runs in the guest"),
+    }
+    state, reason, message = found[observed.authorized_keys.state]
+    told = objects.new_condition(vm, conditions.ACCESS_CREDENTIALS, state, reason, message)
+    return objects.with_status_condition(status, told, now=times.to_rfc3339(now))

@@ -1,0 +1,50 @@
+"""Translation of errors of disks, after which the guest went on, into the condition ``DisksReady``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.spec.described import domain_of
+from launcher.protocol import messages
+
+FULL: Final = "its storage is full: expand the PersistentVolumeClaim or make room where it lies"
+FAILS: Final = "it cannot be read or written"
+IGNORED: Final = "what the guest writes there is lost, and the guest is not told (driver.errorPolicy: ignore)"
+TOLD: Final = "the guest goes on, and is told that it failed"
+MAX_MESSAGE: Final = 1024
+"""Characters: a machine may have many disks, of which all may fail at once."""
+
+
+def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None:
+    """Return DisksReady=False that names each disk that failed; None where the machine has none of these disks.
+
+    Args:
+        vm: the machine as it is stored.
+        faults: what its launcher says, of unknown length; only disks that the machine has are believed.
+    """
+    told = {each.disk: each for each in faults}
+    found = [told[each["name"]] for each in disks.defaulted(domain_of(vm)) if each["name"] in told]
+    if not found:
+        return None
+    message = "; ".join(f"disk {each.disk!r}: {FULL if each.full else FAILS}; {IGNORED if each.ignored else TOLD}" for each in found)
+    reason = conditions.DISK_FULL if any(each.full for each in found) else conditions.DISK_FAILS
+    return objects.new_condition(vm, conditions.DISKS_READY, "False", reason, one_line(message, MAX_MESSAGE))
+
+
+def news(vm: Object, status: Object, of_plugin: str = "") -> tuple[str, str] | None:
+    """Return reason and message of the condition where it is another one than of the stored machine, and says that disks fail.
+
+    ``of_plugin``: the reason by which it says that a plugin has not done its part.
+    """
+    before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
+    if after.get("reason") not in {conditions.DISK_FULL, conditions.DISK_FAILS, of_plugin} - {""}:
+        return None
+    if (after["reason"], after.get("message")) == (before.get("reason"), before.get("message")):
+        return None
+    return str(after["reason"]), str(after["message"])

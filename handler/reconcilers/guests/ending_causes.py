@@ -1,0 +1,61 @@
+"""The cause of an end that the machine itself did not ask for. Pure.
+
+virt-launcher gets a signal and cannot know whose it is: to it every guest that it shut down powered off "as it was asked to". The machine
+says more: it was to be off, virt-controller gave the start up, or the cluster ends the pod on purpose. If none of that is so, somebody
+deleted the pod, because of everything else that ends one Kubernetes says so (KEP-3329).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from apiserver.apis.meta import objects
+from apiserver.apis.virt.lifecycle import conditions, power
+from controller.runtime.recorder import EventType
+from handler.reconcilers.guests import guest_status
+from handler.reconcilers.guests.guest_status import End
+from launcher.protocol import messages
+
+POD_DELETED: Final = "PodDeleted"
+_FAILURES: Final = frozenset({conditions.START_TIMEOUT, conditions.LIVENESS_FAILED})
+"""Reasons of Ready=False, written down before the guest was asked to end: the attempt has failed."""
+
+
+def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
+    """Return the end with its cause, where the guest was asked to end although its machine was to be on.
+
+    Args:
+        vm: the machine, before its end is written.
+        launcher: what virt-launcher says; it has an ending.
+        end: what that means for the attempt.
+    """
+    kind = launcher.ending.kind if launcher.ending is not None else ""
+    if kind not in ("shutdown-requested", "destroyed") or not launcher.stopping or _is_to_end(vm):
+        return end
+    known = objects.dig(vm, "status", "conditions")
+    ready = objects.condition(known, conditions.READY) or {}
+    if (reason := str(ready.get("reason"))) in _FAILURES:
+        return End(power.RESULT_FAILED, reason, guest_status.printable(str(ready.get("message"))))
+    disruption = objects.condition(known, conditions.DISRUPTION_TARGET)
+    if disruption is not None:
+        return replace(end, reason=str(disruption["reason"]), message=_because(str(disruption.get("message")), end))
+    when = "while the guest ran" if power.has_run(vm) else "before the guest ran"
+    return replace(end, reason=POD_DELETED, message=_because(f"its pod was deleted {when}, not by virt-controller", end))
+
+
+def event_type(vm: Mapping[str, Any], end: End) -> EventType:
+    """Return the type of the Event about an end: Warning also where a guest that ran lost its power, or a user deleted its pod."""
+    lost = end.reason == POD_DELETED or (end.reason == guest_status.POWERED_OFF and power.has_run(vm))
+    return "Warning" if end.result == power.RESULT_FAILED or lost else "Normal"
+
+
+def _because(cause: str, end: End) -> str:
+    return guest_status.printable(f"{cause} ({end.message})")
+
+
+def _is_to_end(vm: Mapping[str, Any]) -> bool:
+    """True if the machine's own power ends this attempt, or did before it was taken back."""
+    decision = power.decide(vm)
+    return not decision.on or decision.attempt > power.current_attempt(vm) or bool(power.newest_attempt(vm).get("stopTime"))

@@ -1,0 +1,101 @@
+"""Translation of what a guest's agent told into ``status.guest`` and the condition ``AgentConnected``. Pure.
+
+The guest decides how often that changes, so it is written at most once a minute; and it decides what it says, so nothing of it stands
+where anybody takes it for ours: addresses and names that we gave are in ``status.interfaces``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware.interfaces import MAX_INTERFACES
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.places import forms
+from launcher.protocol import messages
+
+WRITE_SECONDS: Final = 60.0
+MAX_WORD: Final = 128
+MAX_PROBLEM: Final = 256
+MAX_ADDRESSES: Final = 8
+
+
+def with_guest(vm: Object, status: Object, observed: messages.Status, now: datetime) -> tuple[Object, float | None]:
+    """Return the status with what the guest says of itself, and after how many seconds there is more to write; None: there is not.
+
+    Args:
+        vm: the machine as it is stored.
+        status: what is about to be written.
+        observed: what its launcher says.
+        now: the time.
+    """
+    known = objects.dig(vm, "status", "guest")
+    if observed.stopping or (known is not None and _has_just_arrived(observed, now)):
+        return status, None if observed.stopping else WRITE_SECONDS
+    guest = _guest(observed, known or {}, frozenset(each["name"] for each in status.get("interfaces") or ()))
+    condition = _condition(vm, observed.agent)
+    found = objects.with_status_condition(status, condition, now=times.to_rfc3339(now))
+    if known is None:
+        return ({**found, "guest": {**guest, "time": times.to_rfc3339(now)}} if guest else found), None
+    before = objects.condition(status.get("conditions"), conditions.AGENT_CONNECTED) or {}
+    if guest == {key: value for key, value in known.items() if key != "time"} and before.get("reason") == condition["reason"]:
+        return status, None
+    if (left := WRITE_SECONDS - _seconds_since(known, now)) > 0:
+        return status, left
+    return {**found, "guest": {**guest, "time": times.to_rfc3339(now)}}, None
+
+
+def _guest(observed: messages.Status, known: Object, names: frozenset[str]) -> Object:
+    """Return what the guest says, without the time; what it said last while its agent is away. Empty: it has never had one."""
+    agent = observed.agent
+    if not (agent.version or agent.os_id or agent.hostname):
+        said = {key: value for key, value in known.items() if key != "time"}
+        return {**said, "agent": {**(said.get("agent") or {}), "connected": agent.connected}} if said or agent.connected else {}
+    system = {"id": agent.os_id, "name": agent.os_name, "version": agent.os_version, "kernelRelease": agent.kernel_release}
+    guest: dict[str, Any] = {
+        "agent": {"connected": agent.connected, **_words({"version": agent.version})},
+        "os": _words(system),
+        **_words({"hostname": agent.hostname, "timezone": agent.timezone}),
+        "interfaces": [_interface(each) for each in observed.interfaces if each.name in names][:MAX_INTERFACES],
+    }
+    return {key: value for key, value in guest.items() if value}
+
+
+def _interface(interface: messages.InterfaceStatus) -> Object:
+    addresses = [each for each in interface.ip_addresses if forms.ip(each) is not None][:MAX_ADDRESSES]
+    return {"name": interface.name, **_words({"device": interface.guest_device}), **({"ipAddresses": addresses} if addresses else {})}
+
+
+def _words(given: dict[str, str]) -> Object:
+    """Return what is left of the guest's words: each a line that the API takes, none empty."""
+    cut = {key: one_line(value, MAX_WORD).encode()[: forms.MAX_WORDS].decode(errors="ignore") for key, value in given.items()}
+    return {key: value for key, value in cut.items() if value}
+
+
+def _condition(vm: Object, agent: messages.AgentStatus) -> Object:
+    if not agent.connected:
+        found = ("False", "NotConnected", "no QEMU guest agent runs in the guest")
+    elif agent.problem:
+        found = ("False", "NotAnswering", f"the QEMU guest agent does not answer: {one_line(agent.problem, MAX_PROBLEM)}")
+    else:
+        found = ("True", "Connected", "")
+    return objects.new_condition(vm, conditions.AGENT_CONNECTED, *found)
+
+
+def _has_just_arrived(observed: messages.Status, now: datetime) -> bool:
+    """Return whether the guest came by a migration so recently that its agent need not have been heard of in this pod."""
+    silent = observed.agent == messages.AgentStatus()
+    return silent and any(
+        each.direction == "incoming" and now.timestamp() - each.end_time < WRITE_SECONDS for each in observed.migrations
+    )  # fmt: skip
+
+
+def _seconds_since(guest: Object, now: datetime) -> float:
+    try:
+        seconds = (now - times.parse(str(guest.get("time")))).total_seconds()
+    except ValueError:
+        return WRITE_SECONDS
+    return seconds if seconds >= 0 else WRITE_SECONDS  # a clock was set back

@@ -1,0 +1,154 @@
+"""The execution of what ``guest_plan`` decides."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import conditions
+from controller.runtime.reconciling import Result
+from handler.network.binding import Interface
+from handler.pods.launcher import Connection, LauncherRefused
+from handler.pods.links import Link
+from handler.reconcilers.guests import guest_plan, guest_report, guest_status, passt_faults, reboot_loops
+from handler.reconcilers.guests.guest_plan import Action
+from handler.reconcilers.guests.guest_ports import Ports
+from handler.reconcilers.guests.guest_start import GuestStart
+from handler.reconcilers.guests.guest_writes import StatusWriter
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+
+class Applier:
+    """Applies actions on behalf of one machine at a time."""
+
+    def __init__(self, ports: Ports, writer: StatusWriter, start: GuestStart) -> None:
+        self._ports = ports
+        self._writer = writer
+        self._start = start
+        self._counts: dict[str, tuple[int, int, int]] = {}
+        """By uid of the pod: how many of its guest's reboots, firings of its watchdog and ends of passt had their Event, or are older
+        than this process."""
+        self._reboots: dict[str, reboot_loops.Reboots] = {}
+        """By uid of the pod: the newest reboots of its guest."""
+        self._answered: dict[str, str] = {}
+        """By uid of the pod whose guest stands still: the time of the request that was answered (``guest_plan.Observed``)."""
+
+    def answered(self, vm: Object, link: Link) -> str:
+        """Return which request is no reason any more to resume a guest that was stopped by a fault."""
+        if not guest_plan.stands_still(link.status):
+            self._answered.pop(link.pod_uid, None)
+            return ""
+        return self._answered.setdefault(link.pod_uid, guest_plan.answered_before(vm))
+
+    def forget(self, is_alive: Callable[[str], bool]) -> None:
+        """Drop what is known of pods that are gone."""
+        self._counts = {uid: counts for uid, counts in self._counts.items() if is_alive(uid)}
+        self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
+        self._answered = {uid: time for uid, time in self._answered.items() if is_alive(uid)}
+
+    async def apply(self, vm: Object, link: Link, actions: Sequence[Action]) -> Result | None:
+        """Return when to look again, or None where there may be more to do at once."""
+        rest: Result | None = Result()
+        for action in actions:
+            match action:
+                case guest_plan.StartGuest():
+                    rest = await self._start.start(vm, link, paused=action.paused)
+                case guest_plan.SendRequest():
+                    rest = await self._send(vm, link, action.request)
+                case guest_plan.ReportGuest():
+                    rest = await self._report(vm, link)
+                case guest_plan.ReportNotUnderstood():
+                    rest = await self._report_not_understood(vm, action.message)
+                case guest_plan.EndAttempt():
+                    await self._writer.write_end(vm, action.end)
+                case _:
+                    assert_never(action)
+        return rest
+
+    async def _report_not_understood(self, vm: Object, message: str) -> Result:
+        """Write it, with an Event, once while it lasts."""
+        status = guest_status.not_understood(vm, message, self._ports.clock.now())
+        if await self._writer.write(vm, status):
+            found = objects.condition(status["conditions"], conditions.READY) or {}
+            self._ports.emit(vm, "Warning", conditions.LAUNCHER_NOT_UNDERSTOOD, str(found.get("message")))
+        return Result(requeue_after=self._ports.limits.not_understood_seconds)
+
+    async def _send(self, vm: Object, link: Link, request: messages.Shutdown | messages.Suspend | messages.Resume) -> Result | None:
+        if isinstance(request, messages.Resume):
+            self._answered[link.pod_uid] = str(objects.dig(vm, "status", "request", "time") or "")
+        try:
+            await link.connected().call(request)
+        except LauncherRefused as refused:
+            if refused.reason == "Conflict":  # the domain changed its state meanwhile: the status that says so is here or coming
+                logger.debug("launcher refused %s: %s", type(request).__name__, refused)
+                return Result()
+            self._ports.emit(vm, "Warning", f"{type(request).__name__}Failed", guest_status.printable(str(refused)))
+            if isinstance(request, messages.Resume) and refused.reason == "Failed":
+                return None  # what stopped the guest does so still: it is asked for again by the next unpause
+            raise
+        match request:
+            case messages.Shutdown():
+                message = f"{guest_plan.why_down(vm)}; the guest has {request.grace_seconds:.0f} s to shut down"
+                self._ports.emit(vm, "Normal", "ShuttingDown", message)
+            case messages.Suspend():
+                self._ports.emit(vm, "Normal", "Paused", "the guest was paused")
+            case messages.Resume():
+                self._ports.emit(vm, "Normal", "Unpaused", "the guest goes on")
+        return None
+
+    async def _report(self, vm: Object, link: Link) -> Result | None:
+        if link.connection is None or link.status is None:
+            return Result()
+        self._emit_counts(vm, link.pod_uid, link.status)
+        seen = await self._observe(vm, link, link.connection, link.status)
+        status, again = guest_report.status_of(seen)
+        # A fault of a program may be gone at the next look; whether it is has no event.
+        if self._ports.networks.may_heal(link.pod_uid) or self._ports.disks.is_wrong(link.pod_uid):
+            again = self._ports.limits.network_seconds
+        if not seen.is_dead and self._writer.is_written(vm, status):
+            return Result(again)
+        if not await self._writer.write(vm, status):
+            return Result(self._writer.delay(vm))
+        for event in guest_report.events(seen, status):
+            self._ports.emit(vm, *event)
+        # What is to be done about a guest that is not alive follows from what was written of it.
+        return None if seen.is_dead else Result(again)
+
+    async def _observe(self, vm: Object, link: Link, connection: Connection, launcher: messages.Status) -> guest_report.Observed:
+        if (fault := await self._ports.networks.ensure(vm, link.pod_uid, connection)) is not None:
+            self._ports.emit(vm, "Warning", fault.reason, guest_status.printable(fault.message))
+        now, interfaces = self._ports.clock.now(), self._ports.networks.interfaces(link.pod_uid)
+        verdict = self._ports.probes.verdict(vm, link, _address_of(interfaces))
+        self._reboots[link.pod_uid] = reboots = reboot_loops.noted(self._reboots.get(link.pod_uid), launcher.reboots, now)
+        seen = guest_report.Observed(vm, launcher, interfaces, verdict, network=fault, disks=None, now=now, reboots=reboots)
+        if seen.is_dead:
+            return seen
+        return dataclasses.replace(seen, disks=await self._ports.disks.check(vm, link.pod_uid, launcher.servers_silent))
+
+    def _emit_counts(self, vm: Object, pod_uid: str, launcher: messages.Status) -> None:
+        """Tell what happened to the guest since this was called last."""
+        counts = (launcher.reboots, launcher.watchdogs, launcher.passt_ends)
+        reboots, watchdogs, passt_ends = self._counts.setdefault(pod_uid, counts)
+        if launcher.watchdogs > watchdogs:
+            self._ports.emit(vm, "Warning", guest_status.WATCHDOG_FIRED, "the guest's watchdog fired")
+        if launcher.reboots > reboots:
+            self._ports.emit(vm, "Normal", "Rebooted", "the guest rebooted")
+        if launcher.passt_ends > passt_ends:
+            self._ports.emit(vm, "Warning", passt_faults.PASST_ENDED, passt_faults.LOST)
+        self._counts[pod_uid] = counts
+
+
+def _address_of(interfaces: Sequence[Interface] | None) -> str | None:
+    """Return the address in the pod's network by which others reach the guest; empty where there is none.
+
+    None: this process has not set up the pod's network yet. What the status has then may be a former pod's, and somebody else's by now.
+    """
+    if interfaces is None:
+        return None
+    return next((each.addresses[0] for each in interfaces if each.addresses and each.is_own), "")

@@ -1,0 +1,91 @@
+"""Imports of images, as the status of their machine tells of them. Pure.
+
+What virt-launcher says is held against the machine: only its own disks are told of, in bounded words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import disk_imports, disks
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.spec.described import domain_of
+from handler.reconcilers.guests import guest_status
+from launcher.protocol import messages
+
+MIB: Final = 1 << 20
+REASONS: Final = (conditions.IMPORTING, conditions.IMPORT_FAILED)
+STARTED: Final = "ImportStarted"
+SUCCEEDED: Final = "ImportSucceeded"
+"""Reasons of Events; ``conditions.IMPORT_FAILED`` is the third."""
+
+
+def of(vm: Mapping[str, Any]) -> dict[str, str]:
+    """Return where each image comes from that is imported, as it may be shown, by disk."""
+    defaulted = disks.defaulted(domain_of(vm))
+    return {str(each["name"]): disk_imports.shown(given) for each in defaulted if (given := disk_imports.of(each)) is not None}
+
+
+def is_importing(vm: Mapping[str, Any]) -> bool:
+    """Return whether the status says that something is imported."""
+    found = objects.condition(objects.dig(vm, "status", "conditions"), conditions.DISKS_READY) or {}
+    return found.get("status") == "False" and found.get("reason") in REASONS
+
+
+def status_of(vm: Object, observed: messages.Status, now: datetime) -> Object:
+    """Return the status while images are imported; the same content as before when it already says so."""
+    sources = of(vm)
+    found = [each for each in observed.imports if each.disk in sources]
+    failed = [each for each in found if each.phase == "Retrying"]
+    left = [each for each in found if each.phase != "Succeeded"]
+    if failed:
+        why = "; ".join(f"disk {each.disk!r}: {each.message or 'the import failed'}" for each in failed)
+        message = guest_status.printable(f"{why}; it is tried again until the machine is off")
+        status = guest_status.waiting(vm, conditions.IMPORT_FAILED, message, now)
+    else:
+        how = "; ".join(_progress(each, sources[each.disk]) for each in left) or "images of disks are imported"
+        status = guest_status.waiting(vm, conditions.IMPORTING, guest_status.printable(how), now)
+    return {**status, "imports": [_entry(each) for each in found]}
+
+
+def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"], str, str]]:
+    """Return (type, reason, message) of what the new status says that the machine's does not."""
+    told: list[tuple[Literal["Normal", "Warning"], str, str]] = []
+    if not is_importing(vm):
+        sources = "; ".join(f"disk {name!r}: the image is imported from {source}" for name, source in of(vm).items())
+        told.append(("Normal", STARTED, guest_status.printable(sources)))
+    before = {each.get("disk"): each.get("failures", 0) for each in objects.dig(vm, "status", "imports") or ()}
+    if any(each.get("failures", 0) > before.get(each["disk"], 0) for each in status["imports"]):
+        condition = objects.condition(status["conditions"], conditions.DISKS_READY) or {}
+        told.append(("Warning", conditions.IMPORT_FAILED, str(condition.get("message"))))
+    return told
+
+
+def without(status: Object) -> Object:
+    """Return the status once everything is there."""
+    return {key: value for key, value in status.items() if key != "imports"}
+
+
+def _progress(given: messages.ImportStatus, source: str) -> str:
+    name = f"disk {given.disk!r}"
+    if given.phase == "Pending":
+        return f"{name}: its image is imported after another one"
+    if given.phase == "Converting":
+        return f"{name}: its image was downloaded and is converted"
+    of_all = f" of {given.total_bytes // MIB}" if given.total_bytes else ""
+    return f"{name}: {given.transferred_bytes // MIB}{of_all} MiB of its image are downloaded from {source}"
+
+
+def _entry(given: messages.ImportStatus) -> Object:
+    told: Object = {"disk": given.disk, "phase": given.phase, "transferredBytes": max(given.transferred_bytes, 0)}
+    if given.total_bytes > 0:
+        told["totalBytes"] = given.total_bytes
+    if given.failures > 0:
+        told["failures"] = min(given.failures, (1 << 31) - 1)
+    if given.message:
+        told["message"] = guest_status.printable(given.message)
+    return told

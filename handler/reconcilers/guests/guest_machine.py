@@ -1,0 +1,50 @@
+"""A virtual machine as its launcher is told of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, get_args
+
+from apiserver.apis.meta import objects
+from apiserver.apis.virt.hardware import plugin_disks
+from apiserver.apis.virt.hardware.plugin_disks import Served
+from apiserver.apis.virt.spec import access_credentials, chosen_cpu
+from apiserver.apis.virt.spec.chosen_cpu import Chosen
+from apiserver.apis.virt.spec.described import domain_of
+from handler.network.binding import Interface
+from handler.reconcilers.guests import guest_plan
+from launcher.protocol import messages
+
+
+def machine_of(
+    vm: Mapping[str, Any],
+    accelerator: messages.Accelerator,
+    interfaces: Sequence[Interface],
+    chosen: Chosen | None,
+    served: Mapping[str, Served] = MappingProxyType({}),
+) -> messages.Machine:
+    """Return what the launcher needs to know of ``vm``.
+
+    ``chosen``: the CPU that its guest has with KVM because it names none; ``served``: disks that plugins have set up in the pod, by name.
+    """
+    return messages.Machine(
+        namespace=objects.namespace_of(vm),
+        name=objects.name_of(vm),
+        uid=objects.uid_of(vm),
+        domain=plugin_disks.with_served(chosen_cpu.given(domain_of(vm), chosen if accelerator == "kvm" else None), served),
+        accelerator=accelerator,
+        interfaces=tuple(
+            messages.Interface(each.name, each.mac, each.tap, each.model, each.lease, each.lease6, each.ipv4)
+            for each in interfaces
+            if each.tap or each.model
+        ),
+        grace_seconds=guest_plan.grace_seconds(vm),
+        access_credentials=tuple(_credential(each) for each in access_credentials.of(vm["spec"])),
+        domain_xml=vm["spec"].get("domainXML") or "",
+    )
+
+
+def _credential(given: access_credentials.Credential) -> messages.AccessCredential:
+    methods: dict[str, messages.PropagationMethod] = {each: each for each in get_args(messages.PropagationMethod)}
+    return messages.AccessCredential(methods[given.method], given.users)

@@ -1,0 +1,204 @@
+"""Decides about one virtual machine of this node: from what is known to the next actions. Pure.
+
+The order of the rules is the order of what may never go wrong: an end is an end whatever is wished, a guest that shall be off is not
+started, a guest is started once, and only then come pause and status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.virt.lifecycle import conditions, phases, power
+from handler.reconcilers.guests import ending_causes, guest_status
+from handler.reconcilers.guests.guest_status import End
+from launcher.protocol import messages
+
+RESUMABLE: Final = frozenset({"user", "starting up", "unknown"})
+"""libvirt's reasons for a pause that was asked for. The others (an I/O error, say) end when somebody asks for it, once for each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the decision needs."""
+
+    vm: Mapping[str, Any]
+    launcher: messages.Status | None
+    """The newest status of the launcher in ``status.podUID``; None before the first."""
+    connected: bool
+    gone: bool
+    """The launcher's process has ended."""
+    starting: bool = False
+    """The launcher was asked to start the guest, and has not answered yet."""
+    answered: str = ""
+    """Time of the request that was there when the guest stopped by a fault, or that a Resume was sent for since: it asks for no more."""
+    not_understood: str = ""
+    """Part of a launcher of another release that this process does not understand; empty: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartGuest:
+    """Prepare devices and network and have the launcher define and start the domain."""
+
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """Ask the launcher for something about its running domain."""
+
+    request: messages.Shutdown | messages.Suspend | messages.Resume
+
+
+@dataclass(frozen=True, slots=True)
+class ReportGuest:
+    """Write the status of the domain if it changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportNotUnderstood:
+    """Write that the launcher is not understood; the guest goes on."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndAttempt:
+    """Write the end of the attempt."""
+
+    end: End
+
+
+Action = StartGuest | SendRequest | ReportGuest | ReportNotUnderstood | EndAttempt
+
+
+def plan(seen: Observed) -> tuple[Action, ...]:
+    """Return the next actions; after them, look again. None at all: nothing can be done until something changes."""
+    phase = phases.phase_of(seen.vm)
+    if phase not in phases.HANDLED:
+        return ()
+    if seen.not_understood and not seen.gone:
+        return (ReportNotUnderstood(seen.not_understood),)
+    launcher = seen.launcher
+    if launcher is not None and launcher.ending is not None:
+        end = guest_status.end_of(launcher.ending)
+        return (EndAttempt(ending_causes.of_end(seen.vm, launcher, end)),) if end is not None else ()
+    if seen.gone:
+        # Of one that was leaving the last word may be lost: its pod has it, and virt-controller reads it there.
+        return () if _left(launcher) or _is_leaving(launcher) else (EndAttempt(_vanished()),)
+    if launcher is None or not seen.connected or _left(launcher):
+        return ()
+    return _alive(seen, seen.vm, launcher)
+
+
+def why_down(vm: Mapping[str, Any]) -> str:
+    """Return why a guest has to shut down: the decision that it is off, or what began its end while it should be on."""
+    decision = power.decide(vm)
+    if not decision.on or decision.attempt > power.current_attempt(vm):
+        return decision.message
+    ready = objects.condition(objects.dig(vm, "status", "conditions"), conditions.READY) or {}
+    return str(ready["message"]) if ready.get("reason") == conditions.LIVENESS_FAILED else "the attempt has begun to end"
+
+
+def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
+    decision = power.decide(vm)
+    # What has begun to stop stops: an attempt has no way back from there.
+    off = not decision.on or decision.attempt > power.current_attempt(vm) or phases.phase_of(vm) == phases.STOPPING
+    if launcher.domain is None:
+        if launcher.started or launcher.stopping:
+            return ()  # the ending follows
+        if off:
+            return (EndAttempt(End(power.RESULT_STOPPED, "ShutDown", f"not started: {decision.message}")),)
+        return (StartGuest(paused=power.wants_paused(vm)),)
+    if off and (not launcher.stopping or _is_too_patient(launcher, vm)):
+        return (SendRequest(messages.Shutdown(grace_seconds(vm))),)
+    if seen.starting and not launcher.stopping:
+        return (StartGuest(paused=power.wants_paused(vm)),)  # until it is answered: on its way nobody has asked for a guest's pause
+    if phases.phase_of(vm) == phases.STOPPING:
+        return ()  # the states a guest goes through on its way down are worth no write; its end is
+    if is_migrating(launcher):
+        # What libvirt pauses and resumes on the way is nobody's business, and the outcome is reported. A guest that was paused in order to
+        # arrive stands still for longer: nobody is to be sent to it by a Service.
+        return (ReportGuest(),) if _stands_to_arrive(launcher) else ()
+    if not launcher.stopping:
+        pause = power.wants_paused(vm)
+        if pause and launcher.domain.state in ("running", "blocked"):
+            return (SendRequest(messages.Suspend()),)
+        if not pause and launcher.domain.state == "paused" and launcher.domain.reason in RESUMABLE:
+            # Until libvirt has started it, a guest is paused by libvirt, which lets it go on itself.
+            return (SendRequest(messages.Resume()),) if launcher.started else ()
+        may_go_on = launcher.has_room and not pause  # nobody but whoever paused a machine ends that
+        if stands_still(launcher) and (may_go_on or _asks_to_go_on(vm, seen.answered)):
+            return (SendRequest(messages.Resume()),)
+    return (ReportGuest(),)
+
+
+def stands_still(launcher: messages.Status | None) -> bool:
+    """Return whether the guest was stopped, by a fault or by itself, without anybody having asked for it."""
+    domain = launcher.domain if launcher is not None else None
+    return domain is not None and (domain.state == "pmsuspended" or (domain.state == "paused" and domain.reason not in RESUMABLE))
+
+
+def answered_before(vm: Mapping[str, Any]) -> str:
+    """Return the time of the last request if it is older than the stop of the guest that is seen for the first time.
+
+    One that came while this process was not there is younger than the condition that its predecessor wrote.
+    """
+    asked = str(objects.dig(vm, "status", "request", "time") or "")
+    known = objects.condition(objects.dig(vm, "status", "conditions"), conditions.PAUSED) or {}
+    since = known.get("lastTransitionTime") if known.get("status") == "True" else None
+    return asked if not asked or not since or times.parse(asked) < times.parse(str(since)) else ""
+
+
+def _asks_to_go_on(vm: Mapping[str, Any], answered: str) -> bool:
+    request = objects.dig(vm, "status", "request") or {}
+    current = int(request.get("attempt") or 0) == power.current_attempt(vm)
+    return request.get("action") == power.UNPAUSE and current and request.get("time") != answered
+
+
+def grace_seconds(vm: Mapping[str, Any]) -> float:
+    """Return how long the guest may take to shut down: its spec says so, its deletion does not (virt-api gives that no time)."""
+    given = objects.dig(vm, "spec", "terminationGracePeriodSeconds")
+    return 30.0 if given is None else float(given)
+
+
+def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
+    """Return whether the grace period was shortened after the guest was asked to shut down.
+
+    A launcher that was born before it could say which one it has is not asked again: it would be at every look.
+    """
+    return launcher.grace_seconds is not None and grace_seconds(vm) < launcher.grace_seconds
+
+
+def _left(launcher: messages.Status | None) -> bool:
+    """Return whether the guest runs on in another pod: its handler reports it from now on."""
+    migrations = launcher.migrations if launcher is not None else ()
+    return any(each.direction == "outgoing" and each.state == "succeeded" for each in migrations)
+
+
+def _is_leaving(launcher: messages.Status | None) -> bool:
+    migrations = launcher.migrations if launcher is not None else ()
+    return any(each.direction == "outgoing" and each.state == "running" for each in migrations)
+
+
+def _stands_to_arrive(launcher: messages.Status) -> bool:
+    """Return whether a guest that leaves was paused by request, as a MigrationPolicy may allow; libvirt's own reason is ``migrating``."""
+    return _is_leaving(launcher) and launcher.domain is not None and (launcher.domain.state, launcher.domain.reason) == ("paused", "user")
+
+
+def is_migrating(launcher: messages.Status) -> bool:
+    """Return whether the guest is on its way to another pod, or to this one."""
+    return any(each.state in ("prepared", "running", "arrived") for each in launcher.migrations)
+
+
+def may_be_asked(launcher: messages.Status | None) -> bool:
+    """Return whether a guest runs, stays in its pod and is to go on: only then it can answer a probe."""
+    if launcher is None or launcher.domain is None or launcher.stopping or launcher.ending is not None:
+        return False
+    return launcher.domain.state == "running" and not is_migrating(launcher) and not _left(launcher)
+
+
+def _vanished() -> End:
+    return End(power.RESULT_FAILED, "LauncherVanished", "virt-launcher ended without saying why, and the guest with it")

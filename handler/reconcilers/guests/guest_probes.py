@@ -1,0 +1,50 @@
+"""Conditions of a machine by the probes of its guest. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import conditions, phases
+from apiserver.apis.virt.spec import probes
+from handler.probes.tally import Verdict
+
+MAX_MESSAGE: Final = 512
+NOT_YET: Final = "the readiness probe has not succeeded yet"
+CANNOT_ASK: Final = "the readiness probe cannot be sent: "
+
+
+def unready(vm: Object, verdict: Verdict) -> str:
+    """Return why a guest is not ready, by its readiness probe; empty if it is.
+
+    While nobody knows, it is as the machine's status has it: virt-handler began anew, or the guest has just come from another node.
+    A guest that is only said to be paused was ready before: it may have been seen while it stood still to move.
+    """
+    if probes.of(vm.get("spec") or {}, probes.READINESS) is None or verdict.ready:
+        return ""
+    if verdict.ready is False:
+        return one_line(f"the readiness probe fails: {verdict.message}", MAX_MESSAGE)
+    if verdict.message:
+        return one_line(f"{CANNOT_ASK}{verdict.message}", MAX_MESSAGE)
+    known = objects.condition(objects.dig(vm, "status", "conditions"), conditions.READY) or {}
+    if known.get("status") == "True" or known.get("reason") == conditions.PAUSED:
+        return ""
+    before = str(known.get("message") or "") if known.get("reason") == conditions.NOT_PROBED else ""
+    return NOT_YET if not before or before.startswith(CANNOT_ASK) else before
+
+
+def ending(vm: Object, status: Object, verdict: Verdict, now: datetime) -> Object:
+    """Return the status that ends the attempt of a guest that is not alive: virt-handler then asks it to shut down."""
+    message = one_line(f"the liveness probe failed: {verdict.dead}", MAX_MESSAGE)
+    ready = objects.new_condition(vm, conditions.READY, "False", conditions.LIVENESS_FAILED, message)
+    return objects.with_status_condition(phases.enter(status, phases.STOPPING, now), ready, now=times.to_rfc3339(now))
+
+
+def became_unready(vm: Object, status: Object) -> str:
+    """Return why a machine that was Ready is not any more, by its probe; empty if it is none such."""
+    before = objects.condition(objects.dig(vm, "status", "conditions"), conditions.READY) or {}
+    after = objects.condition(status.get("conditions"), conditions.READY) or {}
+    return str(after["message"]) if before.get("status") == "True" and after.get("reason") == conditions.NOT_PROBED else ""

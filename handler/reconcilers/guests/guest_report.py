@@ -1,0 +1,116 @@
+"""The status of a machine whose guest runs, from everything that is seen of it, and the Events about what is new. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import conditions, phases, power
+from controller.runtime.recorder import EventType
+from handler.network.binding import Interface
+from handler.probes.tally import Verdict
+from handler.reconcilers.guests import (
+    access_credentials,
+    dhcp_faults,
+    disk_faults,
+    guest_agent,
+    guest_probes,
+    guest_status,
+    passt_faults,
+    reboot_loops,
+    shared_filesystems,
+)
+from handler.reconcilers.guests.guest_status import NetworkFault
+from handler.reconcilers.guests.reboot_loops import Reboots
+from handler.storage.adding import DisksFault
+from launcher.protocol import messages
+
+Event = tuple[EventType, str, str]
+"""Type, reason, message."""
+
+
+_JUDGED: Final = frozenset(
+    {
+        conditions.READY, conditions.PAUSED, conditions.MIGRATABLE, conditions.DISKS_READY, conditions.NETWORK_READY,
+        conditions.AGENT_CONNECTED, conditions.REBOOT_LOOP, conditions.ACCESS_CREDENTIALS, conditions.FILESYSTEMS_READY,
+    }
+)  # fmt: skip
+"""Types of the conditions that each look at a running guest judges, those of a machine's claims and networks included: they last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything that is said of a guest that runs."""
+
+    vm: Object
+    launcher: messages.Status
+    interfaces: tuple[Interface, ...] | None
+    """None: this process has not set up the pod's network yet."""
+    verdict: Verdict
+    network: NetworkFault | None
+    """Of the pod's network."""
+    disks: DisksFault | None
+    """Of the disks that plugins set up."""
+    now: datetime
+    reboots: Reboots | None = None
+    """None: nothing is known of them."""
+
+    @property
+    def is_dead(self) -> bool:
+        """True if the guest has to end, by its liveness probe."""
+        return bool(self.verdict.dead) and not self.launcher.stopping
+
+
+def status_of(seen: Observed) -> tuple[Object, float | None]:
+    """Return the status, and after how many seconds there is more to write; None: there is not."""
+    status, again = _seen_now(seen)
+    return objects.with_conditions_judged(seen.vm, status, _JUDGED), again
+
+
+def _seen_now(seen: Observed) -> tuple[Object, float | None]:
+    vm, launcher, now = seen.vm, seen.launcher, seen.now
+    status = _running(seen)
+    if seen.is_dead:
+        return guest_probes.ending(vm, status, seen.verdict, now), None
+    status = dhcp_faults.with_restarts(vm, status, launcher, now)
+    if seen.disks is not None:
+        status = guest_status.with_disks_fault(vm, status, seen.disks.reason, str(seen.disks), now)
+    status = access_credentials.with_propagation(vm, status, launcher, now)
+    status = shared_filesystems.with_filesystems(vm, status, launcher, now)
+    status, again = guest_agent.with_guest(vm, status, launcher, now)
+    if seen.reboots is None:
+        return status, again
+    status, quiet = reboot_loops.with_loop(vm, status, seen.reboots, now)
+    return status, min((each for each in (again, quiet) if each is not None), default=None)
+
+
+def events(seen: Observed, status: Object) -> Iterator[Event]:
+    """Yield what the status, once it is written, says that the stored machine's did not."""
+    vm = seen.vm
+    if seen.is_dead:
+        yield "Warning", conditions.LIVENESS_FAILED, str((objects.condition(status["conditions"], conditions.READY) or {}).get("message"))
+        return
+    if failing := disk_faults.news(vm, status, seen.disks.reason if seen.disks is not None else ""):
+        yield "Warning", *failing
+    if why := guest_probes.became_unready(vm, status):
+        yield "Warning", conditions.NOT_PROBED, why
+    if of_addresses := dhcp_faults.news(vm, status):
+        yield "Warning", *of_addresses
+    if reboot_loops.began(vm, status):
+        yield "Warning", conditions.REBOOT_LOOP, reboot_loops.MESSAGE
+    if lost := shared_filesystems.loss(vm, status):
+        yield "Warning", conditions.FILESYSTEM_LOST, lost
+    if phases.phase_of(vm) == phases.SCHEDULED and not power.has_run(vm):  # it may be in that phase again by an edit of the status
+        domain = seen.launcher.domain
+        kind = "KVM" if domain is not None and domain.type == "kvm" else "emulation"
+        yield "Normal", "Started", f"the guest runs ({kind})"
+
+
+def _running(seen: Observed) -> Object:
+    vm, launcher = seen.vm, seen.launcher
+    fault = seen.network or dhcp_faults.fault(launcher) or passt_faults.fault(vm, launcher)
+    return guest_status.with_network(vm, guest_status.running(vm, launcher, seen.interfaces, seen.now, seen.verdict), fault, seen.now)

@@ -1,0 +1,339 @@
+"""Translation of a launcher's report into the words of ``VirtualMachine.status``. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_disks, vsock
+from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
+from apiserver.apis.virt.lifecycle import conditions, phases, power
+from apiserver.apis.virt.places import forms, layout
+from apiserver.apis.virt.spec import chosen_cpu
+from apiserver.apis.virt.spec.described import domain_of
+from handler.network.binding import Interface
+from handler.probes.tally import UNKNOWN, Verdict
+from handler.reconcilers.guests import disk_faults, guest_probes
+from launcher.protocol import messages
+
+MAX_MESSAGE: Final = 1024
+"""Characters of a message that came from QEMU or libvirt: enough for their last lines."""
+MAX_REASON: Final = 64
+"""Of what should be one word of libvirt's, but comes from the pod."""
+MAX_DETAIL: Final = 256
+_ROOM: Final = re.compile(r"has room for [0-9]+(?:[KMGTPE]i| bytes)?")
+"""Of launchers of older releases, too, which count to the byte."""
+
+RESULTS: Final[Mapping[messages.EndingKind, str]] = {
+    "shutdown": power.RESULT_SUCCEEDED,
+    "shutdown-requested": power.RESULT_STOPPED,
+    "destroyed": power.RESULT_STOPPED,
+    "crashed": power.RESULT_FAILED,
+    "start-failed": power.RESULT_FAILED,
+}
+"""``migrated`` is no end: the guest runs on elsewhere."""
+
+WATCHDOG_FIRED: Final = "WatchdogFired"
+"""Reason of an Event, and of Ready where that ended the attempt."""
+
+POWERED_OFF: Final = "PoweredOff"
+"""Reason where the domain was destroyed: the guest had no time to write what it had in memory."""
+DISK_FULL: Final = "I/O error: no room"
+"""In place of libvirt's reason, which is an I/O error whatever it was."""
+PAUSES: Final[Mapping[str, tuple[str, str]]] = {
+    "user": ("User", conditions.PAUSED_ON_REQUEST),
+    "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
+    DISK_FULL: (
+        conditions.DISK_FULL,
+        "the storage of a disk is full, and the guest has lost nothing: expand the PersistentVolumeClaim or make room where it lies; the "
+        "guest goes on by itself some time after that, and at once by unpause",
+    ),
+    "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
+    "crashed": (conditions.GUEST_PANICKED, "the guest panicked"),
+}
+"""Reason and message of the condition Paused, by libvirt's reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End of an attempt."""
+
+    result: str
+    """One of ``power.RESULTS``."""
+    reason: str
+    """For the Ready condition and the Event."""
+    message: str
+
+
+def end_of(ending: messages.Ending) -> End | None:
+    """Return what an ending means for the attempt; None for ``migrated``."""
+    result = RESULTS.get(ending.kind)
+    if result is None:
+        return None
+    reason = {
+        "shutdown": "GuestPoweredOff",
+        "shutdown-requested": "ShutDown",
+        "destroyed": POWERED_OFF,
+        "crashed": "Crashed",
+        "start-failed": "StartFailed",
+    }[ending.kind]
+    if ending.kind == "crashed" and (ending.panicked or ending.watchdog):
+        reason = conditions.GUEST_PANICKED if ending.panicked else WATCHDOG_FIRED
+    message = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
+        ending.kind, reason
+    )
+    if result == power.RESULT_FAILED and ending.log and ending.log[-1] not in message:  # libvirt's error may have them already
+        message = f"{message}; QEMU's last words: {' | '.join(ending.log[-3:])}"
+    return End(result, reason, printable(message))
+
+
+def printable(text: str) -> str:
+    """Return text of the hypervisor as one bounded line without control characters."""
+    return one_line(text, MAX_MESSAGE)
+
+
+def running(
+    vm: Object, observed: messages.Status, interfaces: Sequence[Interface] | None, now: datetime, verdict: Verdict = UNKNOWN
+) -> Object:
+    """Return the status of a machine whose domain exists; the same content as before when nothing changed.
+
+    ``interfaces`` is None where the network was not looked at in this pass: what the status says then stays.
+    ``verdict`` is that of the probes.
+    """
+    old = vm.get("status") or {}
+    domain = observed.domain
+    if domain is None:
+        return dict(old)
+    stamp = times.to_rfc3339(now)
+    phase = phases.STOPPING if observed.stopping else phases.RUNNING
+    status = phases.enter(old, phase, now)
+    status["observedGeneration"] = objects.generation_of(vm)
+    status["domain"] = {"state": domain.state, "reason": one_line(domain.reason, MAX_REASON), "type": domain.type}
+    chosen = chosen_cpu.chosen(vm)
+    if chosen is not None and (domain.type, domain.cpu_model) == ("kvm", chosen.model):
+        status["domain"]["cpuModel"] = chosen.model
+    if interfaces is not None:
+        status["interfaces"] = [_interface(each) for each in interfaces]
+        own = next((each.addresses for each in interfaces if each.addresses and each.is_own), None)
+        if own and forms.pod_ip(own[0]) is not None:  # the guest may say any, and virt-api takes no status with one that no pod has
+            status["podIP"] = own[0]
+    status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
+    for field in ("vsock", "imports"):
+        status.pop(field, None)
+    if vsock.defaulted(domain_of(vm)) and domain.cid in vsock.CIDS:
+        status["vsock"] = {"cid": domain.cid}
+    status["attempts"] = _with_running_time(vm, old, stamp)
+    barrier = observed.not_migratable or _plugin_barrier(vm, interfaces)
+    for condition in _conditions(vm, observed, domain, barrier, guest_probes.unready(vm, verdict)):
+        if condition["type"] == conditions.MIGRATABLE and not barrier and _is_held_by_claims(old):
+            continue  # this side knows nothing of claims
+        status = objects.with_status_condition(status, condition, now=stamp)
+    if silent := _silent_servers(vm, observed.servers_silent):
+        message = printable(f"{silent}; what the guest reads and writes there waits, or fails, until it does")
+        away = objects.new_condition(vm, conditions.DISKS_READY, "False", conditions.DISK_SERVER_SILENT, message)
+        return objects.with_status_condition(status, away, now=stamp)
+    if failing := disk_faults.condition(vm, observed.disk_faults):
+        return objects.with_status_condition(status, failing, now=stamp)
+    return _with_disks_found(vm, status, stamp)
+
+
+def _with_disks_found(vm: Object, status: Object, stamp: str) -> Object:
+    """Take back that a disk was in the way."""
+    known = objects.condition(status.get("conditions"), conditions.DISKS_READY)
+    if known is None or known.get("status") == "True":
+        return status
+    found = objects.new_condition(vm, conditions.DISKS_READY, "True", conditions.DISKS_FOUND, "")
+    return objects.with_status_condition(status, found, now=stamp)
+
+
+def _interface(interface: Interface) -> Object:
+    found: Object = {"name": interface.name, "mac": interface.mac, "ipAddresses": list(interface.addresses)}
+    if interface.addresses:
+        found["ipAddress"] = interface.addresses[0]
+    return found
+
+
+def _with_running_time(vm: Object, old: Mapping[str, Any], stamp: str) -> list[Object]:
+    number = power.current_attempt(vm)
+    return [
+        {**each, "runningTime": each.get("runningTime") or stamp} if each.get("number") == number else dict(each)
+        for each in old.get("attempts") or ()
+    ]
+
+
+def _plugin_barrier(vm: Object, interfaces: Sequence[Interface] | None) -> str:
+    """Return why a plugin of the node keeps the machine from migrating live, or an empty string."""
+    made = {each.name: each for each in interfaces or ()}
+    for each in hardware_interfaces.defaulted(domain_of(vm)):
+        if each["type"] != hardware_interfaces.PLUGIN:
+            continue
+        if (found := made.get(each["name"])) is None:
+            return f"interface {each['name']!r}: plugin {each.get('plugin')} has not set it up since virt-handler began"
+        if not found.live_migration:
+            return f"interface {each['name']!r}: plugin {each.get('plugin')} does not say that its guests may move to another node"
+    return ""
+
+
+def _is_held_by_claims(status: Object) -> bool:
+    """Return whether virt-controller has said that the machine's claims keep it where it is."""
+    found = objects.condition(status.get("conditions"), conditions.MIGRATABLE)
+    return found is not None and (found.get("status"), found.get("reason")) == ("False", conditions.DISKS_NOT_SHARED)
+
+
+def _conditions(vm: Object, observed: messages.Status, domain: messages.DomainStatus, barrier: str, unready: str) -> list[Object]:
+    paused = domain.state in ("paused", "pmsuspended")
+    if observed.stopping:
+        ready = ("False", "Stopping", "the guest was asked to shut down")
+    elif unready:  # before the pause, which has a condition of its own: guest_probes.unready goes on from this one
+        ready = ("False", conditions.NOT_PROBED, unready)
+    elif paused:
+        ready = ("False", conditions.PAUSED, f"the guest is {conditions.paused(_pause(domain)[1])}")
+    else:
+        ready = ("True", "GuestRunning", "the guest runs")
+    pause = ("True", *_pause(domain)) if paused else ("False", "Running", "")
+    migratable = ("False", "NotMigratable", printable(barrier)) if barrier else ("True", "Migratable", "")
+    found = {conditions.READY: ready, conditions.PAUSED: pause, conditions.MIGRATABLE: migratable}
+    return [objects.new_condition(vm, kind, *told) for kind, told in found.items()]
+
+
+def _pause(domain: messages.DomainStatus) -> tuple[str, str]:
+    """Return reason and message of the condition Paused=True."""
+    if domain.state == "pmsuspended":
+        return "GuestSuspended", "the guest suspended itself to memory; unpause wakes it"
+    kind = DISK_FULL if domain.full and domain.reason == "I/O error" else domain.reason
+    reason, message = PAUSES.get(kind, ("Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}"))
+    return reason, f"{message} ({one_line(domain.detail, MAX_DETAIL)})" if domain.detail else message
+
+
+def ended(vm: Object, end: End, now: datetime) -> Object:
+    """Return the status after the current attempt ended."""
+    old = vm.get("status") or {}
+    stamp = times.to_rfc3339(now)
+    status = phases.without_guest(phases.enter(old, power.PHASES[end.result], now))
+    status["observedGeneration"] = objects.generation_of(vm)
+    number = power.current_attempt(vm)
+    status["attempts"] = [
+        {**each, "endTime": stamp, "result": end.result, "message": end.message}
+        if each.get("number") == number and not power.has_ended(each)
+        else dict(each)
+        for each in old.get("attempts") or ()
+    ]
+    ready = objects.new_condition(vm, conditions.READY, "False", end.reason, end.message)
+    return objects.with_status_condition(status, ready, now=stamp)
+
+
+def not_understood(vm: Object, why: str, now: datetime) -> Object:
+    """Return the status of a machine whose launcher is not understood here; the same content as before when it already says so."""
+    rest = "no guest can be started there" if phases.phase_of(vm) == phases.SCHEDULED else "its guest goes on, and a restart ends that"
+    message = f"nothing is known of the machine: {printable(why)}; {rest}"
+    told = objects.new_condition(vm, conditions.READY, "Unknown", conditions.LAUNCHER_NOT_UNDERSTOOD, message)
+    return objects.with_status_condition(vm.get("status") or {}, told, now=times.to_rfc3339(now))
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFault:
+    """Reason why the network of the guest's pod is not set up."""
+
+    reason: str
+    message: str
+
+
+def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: datetime) -> Object:
+    """Return the status with the fault of the network, or with the end of the one that it tells of."""
+    known = objects.condition(status.get("conditions"), conditions.NETWORK_READY)
+    if fault is None and (known is None or known.get("status") == "True"):
+        return status
+    told = ("False", fault.reason, printable(fault.message)) if fault is not None else ("True", "Ready", "")
+    return objects.with_status_condition(status, objects.new_condition(vm, conditions.NETWORK_READY, *told), now=times.to_rfc3339(now))
+
+
+def with_disks_fault(vm: Object, status: Object, reason: str, message: str, now: datetime) -> Object:
+    """Return the status with what is wrong with a disk, whether its guest runs or cannot start on this node yet."""
+    told = objects.new_condition(vm, conditions.DISKS_READY, "False", reason, printable(message))
+    return objects.with_status_condition(status, told, now=times.to_rfc3339(now))
+
+
+def waiting_for_disks(vm: Object, names: Sequence[str], message: str, now: datetime, *, full: bool) -> Object:
+    """Return the status while a launcher says with this message that a disk is not ready, for want of room, of a server or of an image."""
+    if full:
+        return waiting_for_room(vm, message, now)
+    return waiting_for_servers(vm, names, now) or waiting_for_images(vm, names, now)
+
+
+def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Object:
+    """Return the status while the pod waits for images in claims; the same content as before when it already says so.
+
+    ``names`` are the disks as the launcher names them: only those that the machine has are believed.
+    """
+    return waiting(vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when it appears"), now)
+
+
+def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
+    """Return the status while the pod waits for the servers of disks; None where the launcher waits for none of those.
+
+    ``names`` are the disks as the launcher names them: only those that the machine has are believed.
+    """
+    silent = _silent_servers(vm, names)
+    return waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
+
+
+def _silent_servers(vm: Object, names: Sequence[str]) -> str:
+    told = frozenset(names)  # of unknown length: only the machine's own disks are gone through
+    named = ((each["name"], _server(each)) for each in disks.defaulted(domain_of(vm)) if each["name"] in told)
+    return "; ".join(f"disk {name!r}: {server} does not answer" for name, server in named if server)
+
+
+def _server(disk: Object) -> str:
+    """Return the words for the server of a disk; empty for a disk without one."""
+    if plugin_disks.is_plugin(disk):
+        return f"the NBD server of plugin {plugin_disks.plugin_of(disk)}"
+    places = ", ".join(f"{host} port {port}" for host, port in network_disks.endpoints(disk))
+    return f"{disk['type']} server {places}" if network_disks.is_network(disk) else ""
+
+
+def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:
+    """Return the status while the pod waits for room in claims; the same content as before when it already says so."""
+    return waiting(vm, conditions.CLAIM_TOO_SMALL, printable(message), now)
+
+
+def is_news_of_disks(vm: Object, status: Object) -> bool:
+    """Return whether DisksReady says more than that the room in claims is another one, which changes all the time."""
+    before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
+    texts = [_ROOM.sub("", str(each.get("message"))) for each in (before, after)]
+    return before.get("reason") != after.get("reason") or texts[0] != texts[1]
+
+
+def waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
+    """Return the status while the start waits for a disk, for this reason of DisksReady=False."""
+    old = vm.get("status") or {}
+    stamp = times.to_rfc3339(now)
+    status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)
+    for kind, why in ((conditions.DISKS_READY, reason), (conditions.READY, conditions.DISKS_NOT_READY)):
+        status = objects.with_status_condition(status, objects.new_condition(vm, kind, "False", why, message), now=stamp)
+    return status
+
+
+def _missing_images(vm: Object, names: Sequence[str]) -> str:
+    claims = {
+        disk["name"]: str(objects.dig(disk, "source", "name") or "").lower()
+        for disk in disks.defaulted(domain_of(vm))
+        if disk.get("type") == "PersistentVolumeClaim"
+    }
+    told = frozenset(names)  # of unknown length: only the machine's own disks are gone through
+    missing = [
+        f"disk {name!r} has no image yet: no {layout.DISK_IMAGE} in PersistentVolumeClaim {claim}"
+        for name, claim in claims.items()
+        if name in told
+    ]
+    return "; ".join(missing) or f"a disk has no image yet: no {layout.DISK_IMAGE} in its PersistentVolumeClaim"
+
+
+def with_disks_found(vm: Object, now: datetime) -> Object:
+    """Return the status once the images are there and the guest is not yet: from now on the start has a time limit again."""
+    return _with_disks_found(vm, dict(vm.get("status") or {}), times.to_rfc3339(now))

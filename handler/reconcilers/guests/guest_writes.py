@@ -1,0 +1,75 @@
+"""Writes of machines' statuses: each when something changed and its turn has come, and on the resourceVersion that it was decided on.
+
+A launcher changes its mind as often as its guest likes. What is written of that is a burst of ``Limits.writes_burst`` and then one every
+``write_seconds`` a machine, always of the newest state; changes of the phase, of which an attempt has three, are written at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import NamespacedName, Object
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from controller.runtime.flowcontrol import TokenBucket
+from handler.reconcilers.guests import ending_causes, guest_status
+from handler.reconcilers.guests.guest_ports import Ports
+from handler.reconcilers.guests.guest_status import End
+
+
+class StatusWriter:
+    """Writes the statuses of this node's machines."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._agreed: dict[str, tuple[Object, Object]] = {}
+        """By uid of the pod: (what the server made of our last write, what we had sent). A server that stores some value in another
+        spelling must not be told again and again."""
+        self._buckets: dict[NamespacedName, TokenBucket] = {}
+        """Writes that are left to each machine of this node."""
+
+    async def write(self, vm: Object, status: Object) -> bool:
+        """Write the status if it is another one and its turn has come; return whether it was written.
+
+        What does not change the phase waits for its turn: who calls this looks again later, and then writes the newest.
+        """
+        if status == vm.get("status"):
+            return False
+        bucket, now = self._bucket(vm), asyncio.get_running_loop().time()
+        if bucket.delay(now) and status.get("phase") == phases.phase_of(vm):
+            return False
+        bucket.spend(now)
+        written = await self._ports.api.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
+        self._ports.machines.remember(written)
+        self._agreed[objects.dig(vm, "status", "podUID")] = (written.get("status") or {}, status)
+        return True
+
+    async def write_end(self, vm: Object, end: End) -> None:
+        """Write the end of the attempt."""
+        await self.write(vm, guest_status.ended(vm, end, self._ports.clock.now()))
+        self._ports.emit(vm, ending_causes.event_type(vm, end), end.reason, end.message)
+
+    def is_written(self, vm: Object, status: Object) -> bool:
+        """Return whether the status stands there already, if in the server's spelling."""
+        return status == vm.get("status") or self._agreed.get(objects.dig(vm, "status", "podUID")) == (vm.get("status"), status)
+
+    def delay(self, vm: Object) -> float:
+        """Return after how many seconds it is the machine's turn."""
+        return self._bucket(vm).delay(asyncio.get_running_loop().time())
+
+    def forget_machine(self, key: NamespacedName) -> None:
+        """Drop what is known of a machine that is gone."""
+        self._buckets.pop(key, None)
+
+    def forget_pods(self, is_alive: Callable[[str], bool]) -> None:
+        """Drop what is known of pods that are gone."""
+        self._agreed = {uid: agreed for uid, agreed in self._agreed.items() if is_alive(uid)}
+
+    def _bucket(self, vm: Object) -> TokenBucket:
+        key, limits = objects.key_of(vm), self._ports.limits
+        if key not in self._buckets:
+            now = asyncio.get_running_loop().time()
+            self._buckets[key] = TokenBucket(limits.writes_burst, 1 / limits.write_seconds, now, debt=limits.writes_burst)
+        return self._buckets[key]

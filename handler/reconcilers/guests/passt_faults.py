@@ -1,0 +1,25 @@
+"""Faults of the network, and Events, that follow from what became of passt, which makes the connections of a guest. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.spec.described import domain_of
+from handler.reconcilers.guests.guest_status import NetworkFault
+from launcher.protocol import messages
+
+PASST_ENDED: Final = "PasstEnded"
+"""Reason of an Event."""
+LOST: Final = "passt ended: the guest has lost its connections, and can make new ones once another one is started, which is done at once"
+
+
+def fault(vm: Object, observed: messages.Status) -> NetworkFault | None:
+    """Return that the guest has no passt, as its launcher says; believed only of machines that have an interface of that type."""
+    found = interfaces.of_passt(domain_of(vm))
+    if not found or not observed.passt_problem or observed.stopping:
+        return None
+    name = str(found[0].get("name"))
+    return NetworkFault(conditions.NETWORK_NOT_READY, f"interface {name}: {observed.passt_problem}; it is started again")

@@ -1,0 +1,111 @@
+"""The networks of the pods of this node: each is set up once in the life of this process, and tried again while that fails.
+
+A try runs programs of the host's, and a launcher has its pod looked at as often as it likes: so there is a burst of
+``Limits.network_tries_burst`` tries of each pod, and then one every ``network_seconds``. Between them the fault of the last one stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.virt.lifecycle import conditions
+from controller.runtime.clock import Clock
+from controller.runtime.flowcontrol import TokenBucket
+from handler.network.binding import Interface, Unsupported
+from handler.network.namespaces import CommandFailed
+from handler.plugins.faults import Fault
+from handler.pods.launcher import Connection
+from handler.reconcilers.guests.guest_status import NetworkFault, printable
+from handler.reconcilers.limits import DEFAULT, Limits
+
+logger = logging.getLogger(__name__)
+
+Prepare = Callable[[Mapping[str, Any], str, Connection], Awaitable[tuple[Interface, ...]]]
+"""Sets up the network of a pod, given by its uid and its launcher. Raises Unsupported, CommandFailed, Fault."""
+
+HEALING: Final = (CommandFailed, Fault)
+"""Errors that the next try may not meet."""
+
+
+@dataclass(slots=True)
+class _Failing:
+    """A network that could not be set up so far."""
+
+    since: datetime
+    tries: TokenBucket
+    fault: CommandFailed | Fault | Unsupported
+
+
+class PodNetworks:
+    """The networks, by uid of the pod."""
+
+    def __init__(self, prepare: Prepare, clock: Clock, limits: Limits = DEFAULT) -> None:
+        self._prepare = prepare
+        self._clock = clock
+        self._limits = limits
+        self._interfaces: dict[str, tuple[Interface, ...]] = {}
+        self._failing: dict[str, _Failing] = {}
+
+    def interfaces(self, pod_uid: str) -> tuple[Interface, ...] | None:
+        """Return the interfaces of a pod whose network was set up since this process began."""
+        return self._interfaces.get(pod_uid)
+
+    def may_heal(self, pod_uid: str) -> bool:
+        """Return whether the last try failed for a reason that the next may not meet."""
+        failing = self._failing.get(pod_uid)
+        return failing is not None and isinstance(failing.fault, HEALING)
+
+    async def set_up(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
+        """Set up the pod's network, once, and return the guest's interfaces.
+
+        Raises:
+            Unsupported: the network cannot be as the machine asks.
+            CommandFailed: a program failed, in this try or, where there were too many, in the last one.
+            Fault: a plugin did, likewise.
+        """
+        if (known := self._interfaces.get(pod_uid)) is not None:
+            return known
+        failing, now = self._failing.get(pod_uid), asyncio.get_running_loop().time()
+        if failing is not None and not failing.tries.try_accept(now):
+            raise type(failing.fault)(str(failing.fault))
+        begun = self._clock.now()
+        try:
+            interfaces = await self._prepare(vm, pod_uid, connection)
+        except (*HEALING, Unsupported) as fault:
+            logger.warning("network of pod %s: %s", pod_uid, printable(str(fault)))
+            if failing is None:
+                failing = self._failing[pod_uid] = _Failing(
+                    begun, TokenBucket(self._limits.network_tries_burst, 1 / self._limits.network_seconds, now), fault
+                )
+            failing.fault = type(fault)(str(fault))  # without its frames
+            raise
+        self._interfaces[pod_uid] = interfaces
+        self._failing.pop(pod_uid, None)
+        return interfaces
+
+    async def ensure(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> NetworkFault | None:
+        """Set up the network of a running guest, filters included, where a former process did; return the fault that is to be told."""
+        try:
+            await self.set_up(vm, pod_uid, connection)
+        except Unsupported as error:
+            return NetworkFault(conditions.NETWORK_NOT_SUPPORTED, str(error))
+        except HEALING as error:
+            return self.lasting(pod_uid, error)
+        return None
+
+    def lasting(self, pod_uid: str, error: CommandFailed | Fault) -> NetworkFault | None:
+        """Return the fault to be told once it has lasted ``network_heals_seconds``."""
+        failing = self._failing.get(pod_uid)
+        lasts = failing is not None and (self._clock.now() - failing.since).total_seconds() >= self._limits.network_heals_seconds
+        reason = error.reason if isinstance(error, Fault) else conditions.NETWORK_NOT_READY
+        return NetworkFault(reason, str(error)) if lasts else None
+
+    def forget(self, is_alive: Callable[[str], bool]) -> None:
+        """Drop what is known of pods that are gone."""
+        self._interfaces = {uid: known for uid, known in self._interfaces.items() if is_alive(uid)}
+        self._failing = {uid: failing for uid, failing in self._failing.items() if is_alive(uid)}

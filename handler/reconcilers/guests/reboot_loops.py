@@ -1,0 +1,61 @@
+"""The condition ``RebootLoop``: a guest that reboots again and again looks healthy otherwise. Pure.
+
+virt-launcher counts reboots. virt-handler remembers when the count grew. After its restart, a loop shows again after
+:data:`MANY` reboots, and a condition that is True stays until the guest did not reboot for the window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import conditions
+
+MANY: Final = 5
+"""Reboots within the window that make a loop. An installer, or updates of Windows, need fewer."""
+WINDOW: Final = timedelta(minutes=5)
+MESSAGE: Final = f"the guest rebooted at least {MANY} times within {WINDOW.seconds // 60} minutes: its console may say why"
+
+
+@dataclass(frozen=True, slots=True)
+class Reboots:
+    """Reboots of the guest in one pod, as this process saw them."""
+
+    count: int
+    """As virt-launcher counts."""
+    since: datetime
+    """Time of the first look."""
+    times: tuple[datetime, ...] = ()
+    """Of the newest :data:`MANY`, as far as this process saw them; the oldest first."""
+
+
+def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
+    """Return what is known after virt-launcher told this count; the first look says nothing about times."""
+    if before is None:
+        return Reboots(count, now)
+    more = min(max(count - before.count, 0), MANY)
+    return Reboots(count, before.since, (*before.times, *[now] * more)[-MANY:])
+
+
+def with_loop(vm: Object, status: Object, reboots: Reboots, now: datetime) -> tuple[Object, float | None]:
+    """Return the status with the condition where there is something to say, and after how many seconds to look again; None: never."""
+    is_loop = len(reboots.times) == MANY and reboots.times[-1] - reboots.times[0] <= WINDOW
+    known = objects.is_true(status.get("conditions"), conditions.REBOOT_LOOP)
+    quiet = now - max((reboots.since, *reboots.times[-1:]))
+    if not known and (not is_loop or quiet >= WINDOW):
+        return status, None
+    if quiet < WINDOW:
+        told, again = ("True", "RebootedRepeatedly", MESSAGE), max((WINDOW - quiet).total_seconds(), 1.0)
+    else:
+        told, again = ("False", "Quiet", ""), None
+    loop = objects.new_condition(vm, conditions.REBOOT_LOOP, *told)
+    return objects.with_status_condition(status, loop, now=times.to_rfc3339(now)), again
+
+
+def began(vm: Object, status: Object) -> bool:
+    """Return whether a status says for the first time that the guest is in a loop."""
+    before, after = (objects.is_true(each.get("conditions"), conditions.REBOOT_LOOP) for each in (vm.get("status") or {}, status))
+    return after and not before

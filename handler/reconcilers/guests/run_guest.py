@@ -1,0 +1,81 @@
+"""Drive the guests whose ``status.nodeName`` is this node: gather, plan, apply.
+
+A start writes the VM once: phase, conditions, domain, interfaces, graphics and times together. Afterwards it is written when something
+changed and never on a timer. Every write carries the resourceVersion it was decided on; Conflict means that the loop looks again.
+
+Nothing is remembered across restarts. What virt-launcher says (``Hello`` carries everything) and what the API holds are enough, and
+virt-launcher starts a domain once in the life of a pod, whatever it is told.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import phases
+from controller.runtime.reconciling import Request, Result
+from handler.pods.links import Holder, Link
+from handler.reconcilers.guests import guest_plan
+from handler.reconcilers.guests.guest_applying import Applier
+from handler.reconcilers.guests.guest_ports import Ports
+from handler.reconcilers.guests.guest_start import GuestStart
+from handler.reconcilers.guests.guest_writes import StatusWriter
+from handler.reconcilers.limits import MAX_STEPS
+
+logger = logging.getLogger(__name__)
+
+
+class RunGuest:
+    """The reconciler of virtual machines."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._writer = StatusWriter(ports)
+        self._start = GuestStart(ports, self._writer)
+        self._applier = Applier(ports, self._writer, self._start)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring the guest closer to what its virtual machine asks for."""
+        before: tuple[guest_plan.Action, ...] = ()
+        for _ in range(MAX_STEPS):
+            vm = self._ports.machines.get(request.namespace, request.name)
+            link = self._link(request, vm)
+            self._forget()  # only now: of a guest that has just come here, the target of its migration may want nothing any more
+            if vm is None or link is None:
+                return Result()
+            actions = guest_plan.plan(self._observe(vm, link))
+            if actions and actions == before:
+                break  # the launcher did what it was asked to, and nothing came of it
+            rest, before = await self._applier.apply(vm, link, actions), actions
+            if rest is not None:
+                return rest
+        logger.warning("virt-launcher of virtual machine %s and this process do not agree about its guest", request)
+        return Result(requeue_after=self._ports.limits.disagree_seconds)
+
+    def _link(self, request: Request, vm: Object | None) -> Link | None:
+        """Return the link to the machine's pod, while the machine is virt-handler's."""
+        holder = Holder("vm", request)
+        pod_uid = objects.dig(vm, "status", "podUID") or ""
+        concerned = phases.phase_of(vm or {}) in phases.HANDLED
+        self._ports.links.release(holder, keep=pod_uid if concerned else "")
+        if vm is None:
+            self._writer.forget_machine(request)
+        return self._ports.links.acquire(pod_uid, holder) if pod_uid and concerned else None
+
+    def _observe(self, vm: Object, link: Link) -> guest_plan.Observed:
+        return guest_plan.Observed(
+            vm=vm,
+            launcher=link.status,
+            connected=link.connection is not None,
+            gone=link.gone,
+            starting=self._start.is_starting(link.pod_uid),
+            answered=self._applier.answered(vm, link),
+            not_understood=link.not_understood,
+        )
+
+    def _forget(self) -> None:
+        """Drop what is known of pods that are gone."""
+        for part in (self._ports.networks, self._ports.probes, self._ports.disks, self._start, self._applier):
+            part.forget(self._ports.links.is_alive)
+        self._writer.forget_pods(self._ports.links.is_alive)

@@ -1,0 +1,44 @@
+"""Translation of what became of shared file systems into the condition ``FilesystemsReady``. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import filesystems
+from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.spec.described import domain_of
+from launcher.protocol import messages
+
+LOST: Final = "virtiofsd ended, and what in the guest uses its files waits for ever: restart the virtual machine"
+
+
+def with_filesystems(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
+    """Return the status with the condition, of a machine that has such file systems; of any other as it is.
+
+    Args:
+        vm: the machine as it is stored.
+        status: what is about to be written.
+        observed: what its launcher says; only names that the machine has are believed.
+        now: the time.
+    """
+    names = [str(each.get("name")) for each in filesystems.defaulted(domain_of(vm))]
+    if not names or observed.stopping:
+        return status
+    lost = [name for name in names if name in observed.lost_filesystems]
+    state, reason, message = ("True", "Served", "")
+    if lost:
+        state, reason, message = ("False", conditions.FILESYSTEM_LOST, f"file system {', '.join(lost)}: {LOST}")
+    told = objects.new_condition(vm, conditions.FILESYSTEMS_READY, state, reason, message)
+    return objects.with_status_condition(status, told, now=times.to_rfc3339(now))
+
+
+def loss(vm: Object, status: Object) -> str:
+    """Return the message of the condition where it is another one than of the stored machine, and says that something is lost; or empty."""
+    before, after = (
+        objects.condition(each.get("conditions"), conditions.FILESYSTEMS_READY) or {} for each in (vm.get("status") or {}, status)
+    )
+    is_news = after.get("status") == "False" and after.get("message") != before.get("message")
+    return str(after.get("message")) if is_news else ""

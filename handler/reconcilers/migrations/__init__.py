@@ -1,0 +1,1 @@
+"""This node's side of live migrations, as source or as target."""

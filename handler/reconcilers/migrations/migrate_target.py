@@ -1,0 +1,177 @@
+"""This node's side of live migrations, as target.
+
+``migration_plan`` decides; here its actions meet launcher, the listener for the source's relays and API. Everything may be repeated: the
+launcher prepares a domain once whatever it is told, a listener that is open stays open, writes carry the resourceVersion that they were
+decided on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import assert_never
+
+from apiserver.apis.meta import errors, objects, times
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import migration_attempts, phases, power
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import chosen_cpu
+from controller.runtime.flowcontrol import TokenBucket
+from controller.runtime.reconciling import Request, Result
+from handler.devices import ownership
+from handler.network.binding import Unsupported
+from handler.pods.hanging import StorageHangs
+from handler.pods.launcher import LauncherRefused
+from handler.pods.links import Holder, Link
+from handler.reconcilers.guests import guest_status
+from handler.reconcilers.guests.guest_machine import machine_of
+from handler.reconcilers.guests.pod_networks import HEALING
+from handler.reconcilers.migrations import migration_side, side_plan
+from handler.reconcilers.migrations.migration_ports import Ports, RelayServer
+from handler.relays.incoming import Expected
+from handler.storage.adding import DisksFault
+from launcher.protocol import messages
+
+
+class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
+    """The reconciler of migrations that come to this node."""
+
+    def __init__(self, ports: Ports, server: RelayServer, address: Callable[[], str]) -> None:
+        super().__init__(ports)
+        self._server = server
+        self._address = address
+        self._expected: set[str] = set()
+        """uids of the migrations for which source relays are accepted."""
+        self._faults: dict[str, TokenBucket] = {}
+        """By uid: how many faults of its target may still be told, whose words are the launcher's."""
+
+    def _link(self, request: Request, migration: Object) -> Link | None:
+        pod_uid = str(objects.dig(migration, "status", "targetPodUID") or "")
+        return self._ports.links.acquire(pod_uid, Holder("target", request)) if pod_uid else None
+
+    def _plan(self, migration: Object, link: Link | None) -> side_plan.TargetPlan:
+        seen = side_plan.Observed(
+            migration=migration,
+            launcher=link.status if link is not None else None,
+            connected=link is not None and link.connection is not None,
+            gone=link is not None and link.gone,
+            relaying=migration_attempts.uid_of(migration) in self._expected,
+            address=self._address(),
+            now=self._ports.clock.now(),
+            ending=self.ending,
+        )
+        return side_plan.plan_target(seen)
+
+    def _forget(self, request: Request) -> None:
+        self._close_relays(self._uids.pop(request, ""))
+        self._ports.links.release(Holder("target", request))
+
+    def _close_relays(self, uid: str) -> None:
+        self._expected.discard(uid)
+        self._server.forget(uid)
+        self._faults.pop(uid, None)
+
+    async def _apply(self, request: Request, migration: Object, link: Link | None, action: side_plan.TargetAction) -> Result | None:
+        uid = migration_attempts.uid_of(migration)
+        if isinstance(action, side_plan.Requeue):
+            return Result(action.seconds)
+        if link is None:
+            return Result()  # nobody has said which pod it is
+        match action:
+            case side_plan.ForgetMigration():
+                self._forget(request)
+                return Result()
+            case side_plan.CloseRelays():
+                self._close_relays(uid)
+                return Result()
+            case side_plan.PrepareTarget():
+                try:
+                    await self._prepare(migration, link)
+                except (LauncherRefused, Unsupported, *HEALING, ownership.NotTheDevice, StorageHangs, DisksFault, OSError) as error:
+                    await self._write_fault(migration, error)
+                    raise
+            case side_plan.AcceptRelays():
+                source = str(objects.dig(migration, "status", "sourceNode") or "")
+                self._server.expect(uid, Expected(link.pod_uid, source, functools.partial(self._release, uid, link)))
+                self._expected.add(uid)
+            case side_plan.OfferAddress():
+                phase = phases.phase_of(migration)
+                ready = phases.TARGET_READY if phase == phases.PREPARING_TARGET else phase
+                more = {"message": ""} if ready != phase and objects.dig(migration, "status", "message") else {}  # it is ready now
+                await self._write(migration, ready, targetAddress=action.address, **more)
+            case side_plan.ReleaseGuest():
+                await self._release(uid, link, power.wants_paused(await self._machine(migration)))
+            case side_plan.TakeOverMachine():
+                await self._take_over(migration, link)
+            case side_plan.WriteFigures():
+                with contextlib.suppress(errors.Forbidden, errors.Invalid, errors.BadRequest):  # of a virt-api that is older
+                    await self._write(migration, phases.SUCCEEDED, **self._figures(migration, link))
+            case _:
+                assert_never(action)
+        return None
+
+    async def _prepare(self, migration: Object, link: Link) -> None:
+        vm, connection = await self._machine(migration), migration_side.live(link)
+        given = await self._ports.node.give_devices(vm, link.pod_uid, connection)
+        # The guest runs already, and goes on as it is.
+        accelerator: messages.Accelerator = "kvm" if objects.dig(vm, "status", "domain", "type") == "kvm" else "qemu"
+        if accelerator == "kvm" and given != "kvm":
+            raise ownership.NotTheDevice("the guest runs with KVM, and there is no /dev/kvm in the pod")
+        served = await self._ports.disks.add(vm, link.pod_uid)
+        interfaces = await self._ports.networks.set_up(vm, link.pod_uid, connection)
+        machine = machine_of(vm, accelerator, interfaces, chosen_cpu.running(vm), served)
+        request = messages.PrepareMigrationTarget(migration_attempts.uid_of(migration), machine, relays_disks=True)
+        await connection.call(request)
+
+    async def _write_fault(self, migration: Object, error: Exception) -> None:
+        """Write into the Migration why its target is not ready; it is tried again until virt-controller gives up.
+
+        A launcher that its guest has taken over finds new words each time: they are told as often as a machine's status is written.
+        """
+        message = guest_status.printable(f"the target on node {objects.dig(migration, 'status', 'targetNode')} is not ready: {error}")
+        if phases.phase_of(migration) != phases.PREPARING_TARGET or objects.dig(migration, "status", "message") == message:
+            return
+        now, limits = asyncio.get_running_loop().time(), self._ports.limits
+        bucket = TokenBucket(limits.writes_burst, 1 / limits.write_seconds, now)
+        if self._faults.setdefault(migration_attempts.uid_of(migration), bucket).try_accept(now):
+            await self._write(migration, phases.PREPARING_TARGET, message=message)
+            self._emit(migration, "Warning", "MigrationTargetNotReady", message)
+
+    async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the listener calls it
+        """Let the guest run: the source's launcher said that it left. Needs no API server."""
+        await migration_side.live(link).call(messages.ReleaseMigration(migration_uid, paused))
+
+    async def _take_over(self, migration: Object, link: Link) -> None:
+        """Write the VM first: from then on it is this node's. Whoever restarts in between finds it done and writes the rest."""
+        vm = await self._machine(migration)
+        source = objects.dig(migration, "status", "sourceNode")
+        if link.status is not None and objects.dig(vm, "status", "podUID") != link.pod_uid:
+            if objects.dig(vm, "status", "nodeName") != source:
+                raise errors.Conflict(f"virtual machine {migration_side.vm_name(migration)} is not on {source}, where it came from")
+            interfaces = await self._ports.networks.set_up(vm, link.pod_uid, migration_side.live(link))
+            status = self._moved(guest_status.running(vm, link.status, interfaces, self._ports.clock.now()), migration)
+            written = await self._ports.api.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
+            self._ports.machines.remember(written)
+        message = f"the guest moved to node {objects.dig(migration, 'status', 'targetNode')}"
+        await self._write(migration, phases.SUCCEEDED, message=message, **self._figures(migration, link))
+        self._emit(migration, "Normal", "Migrated", f"the guest moved from node {source}")
+
+    def _moved(self, status: Object, migration: Object) -> Object:
+        moved = migration["status"]
+        record = {
+            "name": objects.name_of(migration),
+            "uid": objects.uid_of(migration),
+            **{key: moved[key] for key in ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime") if key in moved},
+            "endTime": times.to_rfc3339(self._ports.clock.now()),
+            "phase": phases.SUCCEEDED,
+        }
+        here = {"nodeName": moved["targetNode"], "podName": moved["targetPod"], "podUID": moved["targetPodUID"]}
+        return {**status, **here, "migration": record}
+
+    async def _machine(self, migration: Object) -> Object:
+        # It is on the other node, so the informer of this one does not know it.
+        return migration_side.sound(
+            await self._ports.api.get(VIRTUAL_MACHINES, migration_side.vm_name(migration), objects.namespace_of(migration))
+        )

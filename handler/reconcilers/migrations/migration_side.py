@@ -1,0 +1,114 @@
+"""One node's side of live migrations, source or target: the loop of both, which knows a Migration again, and writes it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, Literal, TypeVar
+
+from apiserver.apis.meta import objects, times
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import migration_attempts, phases
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from controller.runtime.reconciling import InvalidObject, Request, Result
+from handler.pods.launcher import Connection, Disconnected
+from handler.pods.links import Link
+from handler.reconcilers.limits import MAX_STEPS
+from handler.reconcilers.migrations import migration_progress
+from handler.reconcilers.migrations.migration_ports import Ports
+
+Action = TypeVar("Action")
+
+
+class Side(ABC, Generic[Action]):
+    """Base of both reconcilers: ``Action`` is what their plans are made of."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self.ending = False
+        """This virt-handler ends soon: no migration begins."""
+        self._uids: dict[Request, str] = {}
+        """Of the attempts (``migration_attempts.uid_of``), as everywhere here."""
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring this side closer to its end."""
+        before: tuple[Action, ...] = ()
+        for _ in range(MAX_STEPS):
+            migration = self._ports.migrations.get(request.namespace, request.name)
+            if migration is None:
+                self._forget(request)
+                return Result()
+            if self._is_another(request, migration):
+                self._forget(request)
+                continue
+            link = self._link(request, migration)
+            actions = self._plan(migration, link)
+            if actions and actions == before:
+                break  # it was done, and nothing came of it
+            before = actions
+            rest: Result | None = Result()
+            for action in actions:
+                rest = await self._apply(request, migration, link, action)
+            if rest is not None:
+                return rest
+        return Result(requeue_after=self._ports.limits.disagree_seconds)
+
+    @abstractmethod
+    def _link(self, request: Request, migration: Object) -> Link | None:
+        """Return the link to this side's pod; None: nobody has said which that is."""
+
+    @abstractmethod
+    def _plan(self, migration: Object, link: Link | None) -> tuple[Action, ...]:
+        """Return what is to be done now."""
+
+    @abstractmethod
+    async def _apply(self, request: Request, migration: Object, link: Link | None, action: Action) -> Result | None:
+        """Do it; return when to look again, or None where there may be more to do at once."""
+
+    @abstractmethod
+    def _forget(self, request: Request) -> None:
+        """Let go of what is held for the Migration of this name."""
+
+    def _is_another(self, request: Request, migration: Object) -> bool:
+        """Return whether this is another attempt than at the last look, or another Migration of the name: something is held for that."""
+        return self._uids.setdefault(request, migration_attempts.uid_of(migration)) != migration_attempts.uid_of(migration)
+
+    async def _write(self, migration: Object, phase: str, **more: str | Object | list[Object]) -> None:
+        now = self._ports.clock.now()
+        old = migration.get("status") or {}
+        status = {**phases.enter(old, phase, now), **more}
+        if phase in phases.MIGRATION_FINAL:
+            status.setdefault("endTime", times.to_rfc3339(now))
+        if status == old:
+            return
+        written = await self._ports.api.update(MIGRATIONS, {**migration, "status": status}, subresource="status")
+        self._ports.migrations.remember(written)
+
+    def _figures(self, migration: Object, link: Link | None) -> dict[str, Object]:
+        known = link.status.migration_of(migration_attempts.uid_of(migration)) if link is not None and link.status is not None else None
+        return migration_progress.at_end(known, self._ports.clock.now(), objects.dig(migration, "status", "progress"))
+
+    def _emit(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Record an Event of the Migration, and of its virtual machine where this node knows it."""
+        self._ports.events.event(migration, MIGRATIONS, type_, reason, message)
+        if (vm := self._ports.machines.get(objects.namespace_of(migration), vm_name(migration))) is not None:
+            self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)
+
+
+def vm_name(migration: Object) -> str:
+    """Return the name of the machine that it moves, or an empty string."""
+    return str(objects.dig(migration, "spec", "selector", "name") or "")
+
+
+def sound(vm: Object) -> Object:
+    """Return a machine that no loop of this process has looked at yet. Raises InvalidObject."""
+    if faults := structure.of_virtual_machine(vm):
+        raise InvalidObject(f"virtual machine {objects.name_of(vm)}: {'; '.join(faults)}")
+    return vm
+
+
+def live(link: Link | None) -> Connection:
+    """Return the connection to the launcher of this link. Raises Disconnected."""
+    if link is None:
+        raise Disconnected("the launcher is not connected")
+    return link.connected()

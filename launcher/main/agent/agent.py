@@ -1,0 +1,211 @@
+"""The guest agent: asked for what the status tells when it connects, and every half minute; for all it knows when somebody reads it.
+
+Its answers are the guest's word, bounded by ``decisions.agent_answers``. One question is open at a time, each has a limit, and
+nothing of the guest's life waits for any of them: while the guest is to be shut down none is asked, because that may be asked of the
+agent, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.spec import guestinfo
+from launcher.hypervisor.port import AgentSilent, Hypervisor, HypervisorError, Observation, OperationInvalid, OperationTimeout
+from launcher.main.agent import applications
+from launcher.main.decisions import agent_answers, agent_questions
+from launcher.main.decisions.agent_questions import Round, Turn
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.decisions.times import TIMES, Times
+
+logger = logging.getLogger(__name__)
+
+
+class Agent:
+    """Asks the agent of a domain for as long as it is connected."""
+
+    def __init__(
+        self,
+        hypervisor: Hypervisor,
+        *,
+        answered: Callable[[Object], None],
+        silent: Callable[[str], None],
+        gone: Callable[[], None],
+        stopping: Callable[[], bool] = lambda: False,
+        times: Times = TIMES,
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            hypervisor: where the domain lives.
+            answered: called with what the agent told for the status, bounded.
+            silent: called with the reason at each turn at which an agent is connected and does not answer.
+            gone: called at each turn at which no agent is connected.
+            stopping: tells whether the guest is to power off.
+            times: how long is waited for what.
+        """
+        self._times = times
+        self._hypervisor = hypervisor
+        self._answered = answered
+        self._silent = silent
+        self._gone = gone
+        self._stopping = stopping
+        self._domain: Observation | None = None
+        self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._applications: tuple[float, list[Object] | str] | None = None
+        """The last answer: the event loop's time of the question, in seconds, and the packages or the reason why there are none."""
+
+    def take(self, domain: Observation | None) -> None:
+        """Take in the domain as it is now."""
+        if domain is not None and domain.agent_connected != (self._domain is not None and self._domain.agent_connected):
+            self._changed.set()
+            self._applications = None  # a guest that starts again may be another, and one that was changed starts its agent again
+        self._domain = domain
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(self._times.agent_round):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            match agent_questions.turn(self._domain, stopping=self._stopping()):
+                case Turn.MISS:
+                    self._gone()
+                case Turn.ASK if self._domain is not None:
+                    await self._look(self._domain.name)
+            await asyncio.sleep(self._times.agent_pause)
+
+    async def read(self, names: Mapping[str, str]) -> str:
+        """Return the agent's answers now, as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: of interfaces, by MAC address.
+
+        Raises:
+            RequestRefused: there is no agent to be asked, or it does not answer.
+        """
+        async with self._reading() as domain:
+            info = await self._all(domain)
+        info = {"time": times.to_rfc3339(datetime.now(UTC)), **guestinfo.bounded(agent_answers.named(info, names))}
+        return json.dumps(guestinfo.fitted(info), ensure_ascii=False)
+
+    async def ping(self) -> str:
+        """Return an empty object, as JSON, once the agent has given a sign of life.
+
+        Raises:
+            RequestRefused: there is no agent to be asked, or it does not answer.
+        """
+        async with self._reading() as domain:
+            await self._hypervisor.ask_agent(domain, "guest-ping")
+        return "{}"
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[str]:
+        """Yield the domain of an agent that may be asked, in the reader's turn; what goes wrong meanwhile becomes a refusal."""
+        self._require_agent()
+        try:
+            async with asyncio.timeout(self._times.agent_turn):
+                await self._turn.acquire()
+        except TimeoutError as error:
+            raise RequestRefused("Timeout", "the guest agent has not answered an earlier question") from error
+        try:
+            yield self._require_agent()
+        except (AgentSilent, OperationTimeout) as error:
+            raise RequestRefused("Timeout", str(error)) from error
+        except OperationInvalid as error:
+            raise RequestRefused("Conflict", str(error)) from error
+        except HypervisorError as error:
+            raise RequestRefused("Failed", str(error)) from error
+        finally:
+            self._turn.release()
+
+    @property
+    def is_ready(self) -> bool:
+        """True if an agent is connected, and its guest runs and is to go on."""
+        return not agent_questions.why_unavailable(self._domain, stopping=self._stopping())
+
+    async def do(self, command: str, arguments: Mapping[str, Any]) -> object:
+        """Have the agent do something, in its turn among the questions.
+
+        Raises:
+            RequestRefused: there is no agent that could.
+            HypervisorError: it does not answer, or refuses.
+        """
+        async with self._turn:
+            return await self._hypervisor.ask_agent(self._require_agent(), command, arguments)
+
+    def _require_agent(self) -> str:
+        """Return the name of the domain whose agent may be asked."""
+        reason = agent_questions.why_unavailable(self._domain, stopping=self._stopping())
+        if reason or self._domain is None:
+            raise RequestRefused("Conflict", reason)
+        return self._domain.name
+
+    async def _look(self, name: str) -> None:
+        try:
+            async with self._turn:
+                self._answered(await self._answers(name, agent_answers.OF_STATUS))
+        except OperationInvalid as error:
+            logger.debug("the guest agent did not answer", extra={"error": str(error)})
+            self._silent(str(error))
+        except HypervisorError as error:  # not the guest's fault
+            logger.debug("the guest agent could not be asked", extra={"error": str(error)})
+
+    async def _all(self, name: str) -> Object:
+        info = await self._answers(name, tuple(agent_answers.QUESTIONS))
+        known = await self._listed(name, (info.get("agent") or {}).get("commands") or ())
+        if isinstance(known, str):
+            return {**info, "unavailable": [*info.get("unavailable", ()), {"field": "applications", "reason": known}]}
+        cut = ["applications"] if guestinfo.has_more("applications", known) else []
+        return {**info, "applications": known, "truncated": [*info.get("truncated", ()), *cut]}
+
+    async def _answers(self, name: str, fields: tuple[str, ...]) -> Object:
+        """Ask for these fields; return those that the agent told, and why it did not tell the others.
+
+        Raises:
+            HypervisorError: it does not answer the first question.
+        """
+        asked = Round()
+        until = asyncio.get_running_loop().time() + self._times.agent_limit
+        for field in fields:
+            command, _ = agent_answers.QUESTIONS[field]
+            late = asyncio.get_running_loop().time() >= until
+            if reason := agent_questions.why_not_asked(asked, command, stopping=self._stopping(), late=late):
+                asked = agent_questions.passed_over(asked, field, reason)
+                continue
+            try:
+                answer = await self._hypervisor.ask_agent(name, command)
+            except OperationInvalid as error:
+                if field == fields[0] and isinstance(error, AgentSilent):
+                    raise
+                asked = agent_questions.refused(asked, field, error)
+            else:
+                asked = agent_questions.answered(asked, field, answer)
+        return agent_questions.answers(asked)
+
+    async def _listed(self, name: str, commands: tuple[str, ...]) -> list[Object] | str:
+        """Return the guest's packages, or why there is no list."""
+        now = asyncio.get_running_loop().time()
+        if self._applications is not None and now - self._applications[0] < self._times.packages:
+            return self._applications[1]
+        if missing := [each for each in applications.NEEDED if each not in commands]:
+            return f"the guest agent has no {missing[0]}, or its configuration forbids it"
+
+        async def ask(command: str, arguments: Mapping[str, Any]) -> object:
+            return await self._hypervisor.ask_agent(name, command, arguments)
+
+        known: list[Object] | str
+        try:
+            known = await applications.listed(ask, self._times)
+        except (applications.NotListed, OperationInvalid, OperationTimeout) as error:
+            known = str(error)
+        self._applications = (now, known)
+        return known

@@ -1,0 +1,69 @@
+"""The guest's packages. Its agent has no list of them: the guest's own package manager is run in it, where the agent may run commands.
+
+Nothing but the two fixed commands below is ever run, both only read; and for each time that the agent connects not more often than every
+ten minutes, whoever asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import Object
+from launcher.hypervisor.port import AgentRefused
+from launcher.main.decisions import agent_answers
+from launcher.main.decisions.times import TIMES, Times
+
+COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "dpkg-query": ("--show", "--showformat=${Package}\\t${Version}\\n"),
+    "rpm": ("--query", "--all", "--queryformat", "%{NAME}\\t%{VERSION}-%{RELEASE}\\n"),
+}
+MAX_TEXT: Final = 1 << 20
+NEEDED: Final = ("guest-exec", "guest-exec-status")
+
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[object]]
+"""Asks the agent (command, arguments); raises HypervisorError."""
+
+
+class NotListed(Exception):
+    """There is no list; the text says why."""
+
+
+async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:
+    """Return the packages, unbounded in number.
+
+    Raises:
+        NotListed: the guest has none of the package managers, or its agent runs nothing.
+        HypervisorError: the agent does not answer.
+    """
+    reasons = []
+    for path, arguments in COMMANDS.items():
+        try:
+            begun = await ask("guest-exec", {"path": path, "arg": list(arguments), "env": ["LC_ALL=C"], "capture-output": True})
+        except AgentRefused as refused:
+            reasons.append(str(refused))
+            continue
+        return agent_answers.packages(await _output(ask, path, agent_answers.members(begun).get("pid"), times))
+    raise NotListed("; ".join(reasons))
+
+
+async def _output(ask: Ask, path: str, pid: object, times: Times) -> str:
+    if type(pid) is not int:
+        raise NotListed(f"{path} in the guest: the agent names no process")
+    try:
+        async with asyncio.timeout(times.packages_limit):
+            while True:
+                found = agent_answers.members(await ask("guest-exec-status", {"pid": pid}))
+                if found.get("exited") is True:
+                    break
+                await asyncio.sleep(times.packages_look)
+    except TimeoutError as error:
+        raise NotListed(f"{path} in the guest has not ended within {times.packages_limit:.0f} s") from error
+    if found.get("exitcode") != 0:
+        raise NotListed(f"{path} in the guest failed")
+    try:
+        return base64.b64decode(str(found.get("out-data") or "")[:MAX_TEXT], validate=False).decode(errors="replace")
+    except ValueError as error:  # binascii.Error is one, and text that is no ASCII another
+        raise NotListed(f"{path} in the guest wrote what the agent could not pass on") from error

@@ -1,0 +1,107 @@
+"""The questions that a guest's agent is asked: whether it is, which of them, and what came of a round."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from apiserver.apis.meta.objects import Object
+from launcher.domain.states import State
+from launcher.hypervisor.port import AgentSilent, Observation, OperationInvalid
+from launcher.main.decisions import agent_answers
+
+
+class Turn(Enum):
+    """Purpose of a turn of the agent."""
+
+    MISS = "say that no agent is connected"
+    ASK = "ask for what the status tells"
+    PASS = "do nothing"  # noqa: S105  # no password
+
+
+def turn(domain: Observation | None, *, stopping: bool) -> Turn:
+    """Return what is done in a turn; ``stopping``: the guest is to power off."""
+    if domain is None or not domain.agent_connected:
+        return Turn.MISS
+    return Turn.ASK if domain.state is State.RUNNING and not stopping else Turn.PASS
+
+
+def why_unavailable(domain: Observation | None, *, stopping: bool) -> str:
+    """Return why the agent of a domain cannot be asked; empty if it can."""
+    if domain is None or not domain.active:
+        return "the guest does not run"
+    if stopping:
+        return "the guest is being shut down"
+    if not domain.agent_connected:
+        return "no guest agent is connected: the package qemu-guest-agent has to be installed and to run in the guest"
+    if domain.state is not State.RUNNING:
+        return f"the guest is {domain.state.name.lower()}, and its agent with it"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Answers of a round of questions so far."""
+
+    found: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    problems: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Why fields were not told."""
+    truncated: tuple[str, ...] = ()
+    silence: str = ""
+    """Why nothing more is asked: the agent did not answer."""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Return the commands that the agent said it has; none where it did not say."""
+        return tuple((self.found.get("agent") or {}).get("commands") or ())
+
+
+def why_not_asked(round_: Round, command: str, *, stopping: bool, late: bool) -> str:
+    """Return why a question of a round is not asked; empty if it is.
+
+    Args:
+        round_: what came of the round so far.
+        command: the question.
+        stopping: the guest is to power off.
+        late: the round has taken too long.
+    """
+    if round_.silence:
+        return round_.silence
+    if stopping:
+        return "the guest is being shut down"
+    if late:
+        return "the guest agent was too slow to be asked for it"
+    if round_.commands and command not in round_.commands:
+        return f"the guest agent has no {command}, or its configuration forbids it"
+    return ""
+
+
+def passed_over(round_: Round, field: str, reason: str) -> Round:
+    """Return the round after a question that was not asked."""
+    return dataclasses.replace(round_, problems={**round_.problems, field: reason})
+
+
+def answered(round_: Round, field: str, answer: object) -> Round:
+    """Return the round after an answer, which is the guest's word."""
+    value, more = agent_answers.field_of(field, answer)
+    return dataclasses.replace(
+        round_, found={**round_.found, field: value}, truncated=(*round_.truncated, field) if more else round_.truncated
+    )
+
+
+def refused(round_: Round, field: str, error: OperationInvalid) -> Round:
+    """Return the round after a question that was not answered: whoever falls silent is asked no more."""
+    silence = str(error) if isinstance(error, AgentSilent) else ""
+    return dataclasses.replace(passed_over(round_, field, str(error)), silence=silence)
+
+
+def answers(round_: Round) -> Object:
+    """Return the fields that the agent told, and why it did not tell the others."""
+    return {
+        **{field: value for field, value in round_.found.items() if value is not None},
+        "unavailable": [{"field": field, "reason": reason} for field, reason in round_.problems.items()],
+        "truncated": list(round_.truncated),
+    }

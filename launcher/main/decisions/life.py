@@ -1,0 +1,182 @@
+"""The decisions in the life of a pod's one domain, as functions of what is known.
+
+A domain runs at most once in a pod: it boots here or migrates here, and it ends here. What must never happen is a second QEMU, so
+nothing in this module leads from an ending back to a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from launcher.domain.network_disks import without_users
+from launcher.domain.states import State
+from launcher.hypervisor.port import Observation
+from launcher.main.decisions.times import TIMES, Times
+from launcher.protocol import messages
+
+NOT_RUN: Final = "the pod was asked to end before its guest ran"
+STANDS_STILL: Final = frozenset({"user", "I/O error", "watchdog"})
+"""libvirt's reasons for a pause in which a guest can be left for good, and has to be resumed in order to shut down."""
+PANICKED: Final = "the guest panicked"
+WATCHDOG_FIRED: Final = "the guest's watchdog fired, and powered it off"
+MAX_LOG_LINES: Final = 20
+MAX_TERMINATION_MESSAGE: Final = 4096
+"""The kubelet cuts longer ones."""
+
+
+class Step(Enum):
+    """Next step with a guest that has to power off."""
+
+    WAIT = "wait"
+    ABORT_MIGRATION = "abort the migration"
+    RESUME = "resume"
+    ASK_AGENT = "ask the agent"
+    PRESS_BUTTON = "press the power button"
+    DESTROY = "destroy"
+    GIVE_UP = "give up"
+    END = "end: nothing came"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """Progress of the attempt to power the guest off. Times are in the event loop's seconds."""
+
+    deadline: float
+    """The guest has its whole grace period; the pod's is longer by some seconds, in which the domain is destroyed and disks are closed."""
+    since: float
+    attempts: int = 0
+    last_attempt: float = float("-inf")
+
+
+def next_step(
+    now: float,
+    stopping: Stopping,
+    domain: Observation | None,
+    *,
+    leaving: bool,
+    incoming: messages.MigrationState | None = None,
+    operating: bool = False,
+    times: Times = TIMES,
+) -> Step:
+    """Return what brings the guest nearer to being off.
+
+    The agent is tried first where one answers; button and agent alternate from then on, because either may be deaf. Only a guest that is
+    this pod's is asked: one that is leaving has to stay first, the copy of one that was not released yet is destroyed.
+
+    Args:
+        now: in the event loop's seconds.
+        stopping: how far it is.
+        domain: as it is now, not as it was.
+        leaving: an outgoing migration runs.
+        incoming: the state of the migration by which the domain comes here; None once it was released, and in every other pod.
+        operating: a request is being carried out, which may be the release.
+        times: how long is waited for what.
+    """
+    if domain is None or not domain.active:
+        return Step.WAIT
+    if now >= stopping.deadline + times.give_up:
+        return Step.GIVE_UP
+    if incoming is not None:
+        patience = stopping.deadline if operating else min(stopping.since + times.release, stopping.deadline)
+        return Step.WAIT if incoming == "arrived" and now < patience else Step.DESTROY
+    if now >= stopping.deadline:
+        return Step.DESTROY
+    if leaving:
+        return Step.ABORT_MIGRATION
+    if (domain.state is State.PAUSED and domain.reason in STANDS_STILL) or domain.state is State.PMSUSPENDED:
+        return Step.RESUME
+    if domain.state is State.SHUTDOWN or now < stopping.last_attempt + times.press:
+        return Step.WAIT
+    if domain.agent_connected and stopping.attempts % 2 == 0:
+        return Step.ASK_AGENT
+    return Step.PRESS_BUTTON
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Facts of a run that is over."""
+
+    ran: bool = False
+    """The guest's processors were started here or in the pod that it came from, or may have been: there is something to lose."""
+    asked_to_stop: bool = False
+    destroyed: bool = False
+    """By us."""
+    ignored_seconds: float = 0.0
+    """Time between the first request to power off and the moment at which we destroyed it; 0 where the guest was never asked."""
+    migrated_to: str = ""
+    """uid of the outgoing migration that succeeded, or that libvirt says took the domain away."""
+
+
+def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, str]:
+    """Return how the run ended, and a message, from what libvirt says of the domain that is off or gone (None)."""
+    reason = last.reason if last is not None else "gone"
+    if run.migrated_to or reason == "migrated":
+        return "migrated", "the guest runs on in another pod"
+    if reason == "shutdown":
+        return (
+            ("shutdown-requested", "the guest powered off as it was asked to")
+            if run.asked_to_stop
+            else ("shutdown", "the guest powered off")
+        )
+    if run.destroyed:
+        return "destroyed", _powered_off(run) if run.ran else NOT_RUN
+    if reason == "destroyed":
+        return "destroyed", "the domain was destroyed, not by virt-launcher"
+    if reason in ("crashed", "failed", "panicked", "watchdog"):
+        return "crashed", {"panicked": PANICKED, "watchdog": WATCHDOG_FIRED}.get(reason, "QEMU ended unexpectedly")
+    return "crashed", f"the domain is {reason}: QEMU ended while nobody looked"
+
+
+def _powered_off(run: Run) -> str:
+    off = "the guest was powered off without its consent"
+    return f"{off}: it did not power off within {run.ignored_seconds:.0f} s of being asked" if run.ignored_seconds else off
+
+
+def fault_of(domain: Observation, names: Mapping[str, str]) -> str:
+    """Return what a domain's disks suffer from, for people.
+
+    Args:
+        domain: as it is.
+        names: of disks, by libvirt's names.
+    """
+    return "; ".join(f"disk {names.get(disk, disk)!r}: {error}" for disk, error in domain.disk_errors)
+
+
+def exit_code(ending: messages.Ending | None) -> int:
+    """Return the exit code of virt-launcher: 1 when the run failed, 0 for every other ending and when there was no run."""
+    return 1 if ending is not None and ending.kind in ("crashed", "start-failed") else 0
+
+
+def lingers(ending: messages.Ending | None) -> bool:
+    """Return whether connections may still come to the pod for a guest that runs: in another pod."""
+    return ending is not None and ending.kind == "migrated"
+
+
+def termination_message(ending: messages.Ending | None) -> str:
+    """Return what is to be seen in the pod's status: the kind, the message, QEMU's last words."""
+    if ending is None:
+        return "no guest was started"
+    text = "\n".join((f"{ending.kind}: {ending.message}", *ending.log))
+    return text.encode()[:MAX_TERMINATION_MESSAGE].decode(errors="ignore")
+
+
+def last_lines(data: bytes) -> tuple[str, ...]:
+    """Return the last lines of QEMU's log without libvirt's record of how it started QEMU, made safe to show."""
+    text = without_users(data.decode(errors="replace"))
+    lines = ["".join(character for character in line if character.isprintable())[:300] for line in text.splitlines()]
+    return tuple(line for line in lines if line.strip() and not _ours(line))[-MAX_LOG_LINES:]
+
+
+def _ours(line: str) -> bool:
+    """Tell whether libvirt wrote the line: command line and environment end in a backslash."""
+    return line.endswith("\\") or "starting up libvirt version" in line or line.startswith(("char device redirected", "-msg timestamp"))
+
+
+def with_migration(known: tuple[messages.MigrationStatus, ...], changed: messages.MigrationStatus) -> tuple[messages.MigrationStatus, ...]:
+    """Return ``known`` with one added or replaced; at most four, newest last."""
+    if any(migration.uid == changed.uid for migration in known):
+        return tuple(changed if migration.uid == changed.uid else migration for migration in known)
+    return (*known, changed)[-4:]

@@ -1,0 +1,41 @@
+"""Facts that follow from the machine alone: what keeps it from migrating, how its disks are named and moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from apiserver.apis.virt.hardware import cpu
+from apiserver.apis.virt.places import layout
+from launcher.dhcp import lease
+from launcher.domain import copied_disks, disk_caches, disks, filling, migratability
+from launcher.hypervisor.port import Disks
+from launcher.protocol import messages
+
+
+def not_migratable(machine: messages.Machine, xml: str = "") -> str:
+    """Return why a machine cannot be migrated live, or an empty string; ``xml`` is what libvirt is given, once that is known."""
+    if reason := migratability.not_migratable(machine.domain) or lease.not_migratable(machine):
+        return reason
+    if machine.domain_xml:
+        return filling.not_migratable(machine.domain_xml, copied_disks.names(machine.domain))
+    return disk_caches.not_migratable(xml, disk_names(machine), disk_caches.shared(machine.domain)) if xml else ""
+
+
+def disks_of(machine: messages.Machine) -> Disks:
+    """Return what is done with the disks when the guest leaves: those that this pod alone has are copied."""
+    names = copied_disks.names(machine.domain)
+    targets = tuple(target for target, name in disk_names(machine).items() if name in names)
+    is_shared = bool(disk_caches.shared(machine.domain))
+    return Disks(
+        targets, copied_disks.is_shallow(machine.domain), is_shared, f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DISKS_SOCKET}"
+    )
+
+
+def cpu_model(machine: messages.Machine | None) -> str:
+    """Return the name of the CPU model that the domain is given; empty where its author's XML says it."""
+    return "" if machine is None or machine.domain_xml else cpu.model(machine.domain)
+
+
+def disk_names(machine: messages.Machine) -> Mapping[str, str]:
+    """Return the names of disks by libvirt's."""
+    return filling.names_by_target(machine.domain_xml) if machine.domain_xml else disks.names_by_target(machine.domain)

@@ -1,0 +1,99 @@
+"""The way of a guest to being off: what a request makes of what is known, and the next step.
+
+As in ``known``, nothing here waits, reads a clock or asks libvirt. Times called ``now`` are the event loop's seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import Enum
+from typing import Final
+
+from launcher.main.decisions import life
+from launcher.main.decisions.known import Known, destroying, with_status
+from launcher.main.decisions.times import TIMES, Times
+
+GAVE_UP: Final = "libvirtd did not power the guest off; the end of the pod does"
+
+
+class Termination(Enum):
+    """The effect of a SIGTERM."""
+
+    ABANDON = "abandon what is being made"
+    END = "end at once"
+    POWER_OFF = "power the guest off within its grace period"
+
+
+def termination(known: Known) -> Termination:
+    """Return what a SIGTERM asks for: a guest that never ran has nothing to lose."""
+    if known.making and not known.run.ran:
+        return Termination.ABANDON
+    return Termination.END if known.machine is None else Termination.POWER_OFF
+
+
+def requested(known: Known, grace_seconds: float, now: float) -> Known:
+    """Return what is known once the guest has to power off.
+
+    A shorter grace period than the one that counts replaces it, a longer one does not. A guest that never ran has none, unless it may yet
+    come with a migration.
+    """
+    if not known.run.ran and known.arriving is None:
+        grace_seconds = 0.0
+    stopping = known.stopping or life.Stopping(now + grace_seconds, now)
+    stopping = dataclasses.replace(stopping, deadline=min(now + grace_seconds, stopping.deadline))
+    known = dataclasses.replace(known, stopping=stopping, run=dataclasses.replace(known.run, asked_to_stop=True))
+    told = known.status.grace_seconds
+    return with_status(known, stopping=True, grace_seconds=grace_seconds if told is None else min(told, grace_seconds))
+
+
+def next_step(known: Known, now: float, *, fresh: bool, operating: bool, times: Times = TIMES) -> life.Step:
+    """Return the next step of a guest that has to power off.
+
+    Args:
+        known: what is known.
+        now: in the event loop's seconds.
+        fresh: ``known.domain`` is what is so now: a guest that moves is not ours to press buttons of.
+        operating: a request is being carried out, which may find that a domain came, or release it.
+        times: how long is waited for what.
+    """
+    if known.stopping is None or known.ended:
+        return life.Step.WAIT
+    # What came since the last look that succeeded may be the only guest there is, so an old look is enough at the deadline only.
+    nothing_came = known.domain is None or not known.domain.active
+    if not known.status.started and not operating and nothing_came and (fresh or now >= known.stopping.deadline):
+        return life.Step.END
+    incoming = known.arriving.state if known.arriving is not None else None
+    leaving = known.leaving is not None
+    step = life.next_step(now, known.stopping, known.domain, leaving=leaving, incoming=incoming, operating=operating, times=times)
+    return step if fresh or step is life.Step.GIVE_UP else life.Step.WAIT
+
+
+def patience(known: Known, now: float, times: Times = TIMES) -> float | None:
+    """Return how long libvirt may take for what is asked of it at ``now``, both in the event loop's seconds; None: as long as it takes.
+
+    A call that hangs keeps neither the end of the grace period waiting nor the moment at which libvirtd is given up.
+    """
+    if known.stopping is None:
+        return None
+    deadline = known.stopping.deadline
+    return deadline if now < deadline else deadline + times.give_up
+
+
+def begun(known: Known, step: life.Step, now: float) -> Known:
+    """Return what is known from the moment at which a step is taken; ``now`` is in the event loop's seconds."""
+    match step:
+        case life.Step.ASK_AGENT | life.Step.PRESS_BUTTON if known.stopping is not None:
+            stopping = dataclasses.replace(known.stopping, attempts=known.stopping.attempts + 1, last_attempt=now)
+            return dataclasses.replace(known, stopping=stopping)
+        case life.Step.DESTROY:
+            return destroying(_ignored(known, now))
+        case life.Step.END:
+            return dataclasses.replace(known, over=True)
+        case _:
+            return known
+
+
+def _ignored(known: Known, now: float) -> Known:
+    if known.stopping is None or not known.stopping.attempts or known.run.destroyed:
+        return known
+    return dataclasses.replace(known, run=dataclasses.replace(known.run, ignored_seconds=now - known.stopping.since))

@@ -1,0 +1,177 @@
+"""The judgement of requests: what each asks for in the light of what is known, or why it is refused."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from launcher.domain import copied_disks
+from launcher.domain.states import State
+from launcher.hypervisor.port import HypervisorError, Observation, OperationInvalid, OperationTimeout, Unavailable
+from launcher.main.decisions import machines
+from launcher.main.decisions.known import Known
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.protocol import messages
+
+LOST: Final = "QEMU ended after the guest had left the source, and before it ran here"
+
+
+def is_to_start(known: Known, machine: messages.Machine) -> bool:
+    """True if a domain is to be made; False if that was done before.
+
+    Raises:
+        RequestRefused: none may be made here.
+    """
+    if known.machine is not None and known.machine.uid != machine.uid:
+        raise RequestRefused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
+    if known.status.ending is not None and known.status.ending.kind == "start-failed":
+        raise RequestRefused("Failed", known.status.ending.message)
+    if known.arriving is not None:
+        raise RequestRefused("Conflict", "this pod is the target of a migration; nothing is started in it")
+    if known.machine is not None or known.ended:
+        return False
+    if known.over:
+        raise RequestRefused("Conflict", "this pod is ending")
+    return True
+
+
+def has_guest(known: Known, doing: str) -> bool:
+    """True if there is a guest; False when it is off already.
+
+    Raises:
+        RequestRefused: there has been none.
+    """
+    if known.ended:
+        return False
+    if not known.status.started:
+        raise RequestRefused("Conflict", f"cannot {doing}: no guest runs in this pod")
+    return True
+
+
+def require_guest_that_stays(known: Known, doing: str) -> None:
+    """Do nothing if there is a guest whose state is this pod's to change.
+
+    Raises:
+        RequestRefused: there is none.
+    """
+    if not has_guest(known, doing):
+        raise RequestRefused("Conflict", f"cannot {doing}: the guest is off")
+    if known.leaving is not None:
+        raise RequestRefused("Conflict", f"cannot {doing}: the guest is being migrated")
+
+
+def may_stop_again(before: Observation | None) -> bool:
+    """True if what stopped a guest may do so again at its next access: nobody asked for that pause."""
+    return before is not None and before.state is State.PAUSED and before.reason != "user"
+
+
+def require_that_it_runs(known: Known, before: Observation | None) -> None:
+    """Do nothing if a guest that was resumed goes on.
+
+    Raises:
+        RequestRefused: it stopped again as it had stopped ``before``.
+    """
+    now = known.status.domain
+    if before is not None and now is not None and (now.state, now.reason) == ("paused", before.reason):
+        raise RequestRefused("Failed", f"the guest stopped again at once: {now.detail or now.reason}")
+
+
+def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
+    """True if the pod is to become the target of a migration; False if it is, or was.
+
+    Raises:
+        RequestRefused: it cannot.
+    """
+    if known.status.migration_of(request.migration_uid) is not None:
+        return False
+    if known.machine is not None or known.over:
+        raise RequestRefused("Conflict", "this pod is no empty target")
+    if reason := machines.not_migratable(request.machine):
+        raise RequestRefused("Invalid", reason)
+    _require_relay_of_disks(request.machine, "prepare for a migration", relays_disks=request.relays_disks)
+    return True
+
+
+def is_lost(known: Known, uid: str) -> bool:
+    """True if the domain that is to be released has ended here: whoever asks knows that it left the source, so there is none any more."""
+    migration = known.status.migration_of(uid)
+    return migration is not None and (migration.direction, migration.state) == ("incoming", "failed")
+
+
+def is_to_release(known: Known, uid: str) -> bool:
+    """True if the domain arrived and is to be released; False if it was before.
+
+    Raises:
+        RequestRefused: nothing arrived.
+    """
+    migration = known.status.migration_of(uid)
+    if migration is None or migration.direction != "incoming" or migration.state not in ("arrived", "succeeded"):
+        raise RequestRefused("Conflict", f"there is nothing to release: the migration is {migration.state if migration else 'unknown'}")
+    return migration.state == "arrived"
+
+
+def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
+    """True if a migration is to begin; False if one of that uid began before, whatever became of it.
+
+    Raises:
+        RequestRefused: the guest cannot leave, or not now.
+    """
+    if known.status.migration_of(request.migration_uid) is not None:
+        return False
+    if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None:
+        raise RequestRefused("Conflict", "cannot migrate: the guest is off, being shut down or being migrated already")
+    if known.status.not_migratable:
+        raise RequestRefused("Invalid", f"cannot migrate: {known.status.not_migratable}")
+    if known.machine is not None:
+        _require_relay_of_disks(known.machine, "migrate", relays_disks=request.relays_disks)
+    return True
+
+
+def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_disks: bool) -> None:
+    if not relays_disks and (names := copied_disks.names(machine.domain)):
+        why = f"what the guest wrote to the disk {names[0]!r} exists in its pod only, and virt-handler of this node is of a release"
+        raise RequestRefused("Invalid", f"cannot {doing}: {why} that copies no disks")
+
+
+def is_to_abort(known: Known, uid: str) -> bool:
+    """True if libvirt is to be asked to abort a migration: an outgoing one that runs.
+
+    Raises:
+        RequestRefused: the pod has no such migration.
+    """
+    if known.status.migration_of(uid) is None:
+        raise RequestRefused("Conflict", "this pod has no such migration")
+    return known.leaving is not None and known.leaving.uid == uid
+
+
+def is_to_pause(known: Known, uid: str) -> bool:
+    """True if the guest of an outgoing migration is to be paused: of one that runs; False once it is over.
+
+    Raises:
+        RequestRefused: the pod has no such migration, or is its target.
+    """
+    migration = known.status.migration_of(uid)
+    if migration is None or migration.direction != "outgoing":
+        raise RequestRefused("Conflict", "no such migration leaves this pod")
+    return known.leaving is not None and known.leaving.uid == uid
+
+
+def given_xml(known: Known) -> str:
+    """Return the XML that libvirt was given.
+
+    Raises:
+        RequestRefused: it was given none yet.
+    """
+    if not known.xml:
+        raise RequestRefused("Conflict", "no domain was made yet")
+    return known.xml
+
+
+def refusal_of(error: HypervisorError) -> RequestRefused:
+    """Return the refusal of a request that the hypervisor could not carry out."""
+    match error:
+        case OperationInvalid():
+            return RequestRefused("Conflict", str(error))
+        case OperationTimeout() | Unavailable():
+            return RequestRefused("Timeout", str(error))
+        case _:
+            return RequestRefused("Failed", str(error))

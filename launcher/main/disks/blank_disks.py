@@ -1,0 +1,163 @@
+"""Blank disks that are created in claims which hold none: ``source.create``.
+
+A disk is a sparse file. Room that was set aside would be given back with the first blocks that the guest discards, which is the default,
+and writing zeroes to all of a claim takes minutes; what a claim has is told before the start instead.
+
+Whoever creates one makes ``disk.img.new``, takes its lock, gives it its size, writes it to the storage and links it to ``disk.img``, which
+fails where there is one by then. So a pod that is killed in between leaves no half disk, two pods create one, and nothing is overwritten;
+a file without a lock is what was left of a pod that was killed, and is removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.virt.places import layout
+from launcher.domain.disk_origins import Origin, origins
+from launcher.main.disks import files
+
+PARTIAL: Final = f"{layout.DISK_IMAGE}.new"
+MODE: Final = 0o660
+"""The group is the pod's ``fsGroup``, by which the next pod may write to it, too."""
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def create(
+    specification: Mapping[str, Any],
+    device_size: Callable[[Origin], int | None] = files.device_size,
+    file_system: Callable[[int], os.statvfs_result] = os.fstatvfs,
+) -> None:
+    """Create the missing disks that ``spec.domain`` asks for; look whether block devices are as large as it says.
+
+    Args:
+        specification: ``spec.domain``.
+        device_size: returns the bytes of the block device that a claim is, or None.
+        file_system: returns what is known of the file system of a directory.
+
+    Raises:
+        launcher.main.disks.files.NoRoom: a claim has too little room, which may change.
+        launcher.main.disks.files.ImagesMissing: another pod is creating the disk.
+        launcher.main.disks.files.DiskUnusable: the file system cannot hold such a file.
+        launcher.domain.values.InvalidSpecification: as ``origins``.
+    """
+    full: dict[str, str] = {}
+    for origin in origins(specification):
+        if not origin.created:
+            continue
+        try:
+            _create(origin, device_size, file_system)
+        except files.NoRoom as error:
+            full[origin.name] = str(error)
+    if full:
+        raise files.NoRoom(tuple(full), "; ".join(full.values()))
+
+
+def _create(origin: Origin, device_size: Callable[[Origin], int | None], file_system: Callable[[int], os.statvfs_result]) -> None:
+    try:
+        if (size := device_size(origin)) is not None:
+            _require(size, origin, "its block device has")
+            return
+        with _directory(origin) as directory:
+            if not _exists(layout.DISK_IMAGE, directory):
+                _create_in(directory, origin, file_system(directory))
+    except OSError as error:
+        if error.errno in _FULL:
+            raise _no_room(origin, "the claim is full") from error
+        raise files.DiskUnusable(f"disk {origin.name!r}: it cannot be created in its claim: {_words(error)}") from error
+
+
+def _create_in(directory: int, origin: Origin, room: os.statvfs_result) -> None:
+    if room.f_blocks:  # some file systems over networks do not tell
+        _require(room.f_bavail * room.f_frsize, origin, "its claim has room for")
+    with _partial(directory, origin) as file:
+        os.ftruncate(file, origin.created)
+        os.fsync(file)
+        with suppress(FileExistsError):  # whoever fills the claim came first
+            os.link(PARTIAL, layout.DISK_IMAGE, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+    os.fsync(directory)
+
+
+@contextmanager
+def _partial(directory: int, origin: Origin) -> Iterator[int]:
+    """Make a file of our own beside the disk, hold its lock, and take its name away afterwards."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(FileNotFoundError):
+        left = os.open(PARTIAL, flags, dir_fd=directory)
+        try:
+            _lock(left, origin)
+            _remove(left, directory)
+        finally:
+            os.close(left)
+    try:
+        file = os.open(PARTIAL, flags | os.O_CREAT | os.O_EXCL, MODE, dir_fd=directory)
+    except FileExistsError:
+        raise files.ImagesMissing((origin.name,)) from None
+    try:
+        _lock(file, origin)
+        try:
+            yield file
+        finally:
+            os.unlink(PARTIAL, dir_fd=directory)
+    finally:
+        os.close(file)
+
+
+def _lock(file: int, origin: Origin) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise files.ImagesMissing((origin.name,)) from None
+
+
+def _remove(file: int, directory: int) -> None:
+    """Remove what is left of another pod, unless it has finished meanwhile and somebody else makes a file of that name."""
+    named = os.stat(PARTIAL, dir_fd=directory, follow_symlinks=False)
+    if os.path.samestat(named, os.fstat(file)):
+        os.unlink(PARTIAL, dir_fd=directory)
+
+
+@contextmanager
+def _directory(origin: Origin) -> Iterator[int]:
+    directory = os.open(origin.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def _exists(name: str, directory: int) -> bool:
+    """Tell whether there is such an entry, be it a link that leads nowhere."""
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _require(bytes_: int, origin: Origin, holder: str) -> None:
+    if bytes_ < origin.created:
+        raise _no_room(origin, f"{holder} {quantity.about(bytes_)}")
+
+
+def _no_room(origin: Origin, why: str) -> files.NoRoom:
+    message = (
+        f"disk {origin.name!r}: source.create.size is {quantity.of_bytes(origin.created)}, and {why}: expand the PersistentVolumeClaim or "
+        "make room in it, or ask for less; the guest starts when the disk fits"
+    )
+    return files.NoRoom((origin.name,), message)
+
+
+def _words(error: OSError) -> str:
+    match error.errno:
+        case errno.EFBIG:
+            return "its file system has no files as large"
+        case errno.EPERM | errno.EOPNOTSUPP | errno.ENOLCK:
+            return f"its file system has no links or locks ({error.strerror}); create {layout.DISK_IMAGE} yourself"
+        case _:
+            return str(error.strerror or error)

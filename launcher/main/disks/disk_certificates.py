@@ -1,0 +1,96 @@
+"""Certificates for TLS with NBD servers: where QEMU finds them, and whether the servers are those that they are to be.
+
+All NBD disks of a machine have the certificates of one Secret, since libvirt has one place for them. QEMU is asked before the guest starts:
+what it will say of a certificate nobody else knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.virt.hardware import disks, network_disks
+from apiserver.apis.virt.places import layout
+from launcher.main.disks import mounted, qemu_img
+from launcher.main.disks.disk_servers import ServersSilent
+from launcher.main.disks.made_disks import SourceUnusable
+from launcher.main.programs.children import Children
+
+MAX_BYTES: Final = 256 << 10
+"""Of all certificates and the key: a bundle of all authorities of Debian's has 220 KiB."""
+SECONDS: Final = 15.0
+"""Of a server that took the connection, to begin TLS and to say how large the disk is."""
+_KEYS: Final = {file: key for keys in (network_disks.AUTHORITY_KEYS, network_disks.CLIENT_KEYS) for key, file in keys.items()}
+
+
+async def prepare(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
+    """Write the certificates where QEMU finds them, and see whether each server has one that they accept, which may take so long.
+
+    Raises:
+        SourceUnusable: the Secret, or the server of a disk, is not what it has to be; the message names it, and nothing secret.
+        ServersSilent: a server says nothing.
+        OSError: they cannot be written.
+    """
+    found = [each for each in disks.defaulted(specification) if network_disks.tls_secret(each)]
+    if not found:
+        return
+    await asyncio.to_thread(_write, network_disks.tls_secret(found[0]))
+    for disk in found:
+        await _look(children, disk, seconds)
+
+
+def _write(secret: str) -> None:
+    """Write what is mounted of the Secret of that name; what is there of an earlier try is replaced."""
+    values = _read(secret)
+    directory = Path(layout.NBD_CERTIFICATES_DIRECTORY)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    for file in _KEYS:
+        (directory / file).unlink(missing_ok=True)
+        if value := values.get(file):
+            with os.fdopen(os.open(directory / file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "wb") as opened:
+                opened.write(value)
+
+
+def _read(secret: str) -> Mapping[str, bytes]:
+    try:
+        found = mounted.read(Path(layout.NBD_TLS_DIRECTORY), limit=MAX_BYTES, count=len(_KEYS))
+    except mounted.Unreadable as error:
+        raise SourceUnusable(f"Secret {secret!r} of tlsSecretRef: {error}") from None
+    if lacking := [key for key, file in network_disks.AUTHORITY_KEYS.items() if not found.get(file, b"").strip()]:
+        raise SourceUnusable(f"Secret {secret!r} of tlsSecretRef: {lacking[0]} is empty")
+    own = {key: bool(found.get(file, b"").strip()) for key, file in network_disks.CLIENT_KEYS.items()}
+    if any(own.values()) and not all(own.values()):
+        there, missing = sorted(own, key=lambda key: not own[key])
+        raise SourceUnusable(f"Secret {secret!r} of tlsSecretRef: it has {there} and no {missing}")
+    return found
+
+
+async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> None:
+    """Connect to the server of a disk as QEMU will."""
+    name = str(disk["name"])
+    credentials = f"tls-creds-x509,id=tls,endpoint=client,verify-peer=yes,dir={layout.NBD_CERTIFICATES_DIRECTORY}"
+    try:
+        await qemu_img.info(children, _source(disk), [credentials], seconds)
+    except TimeoutError:
+        raise ServersSilent((name,)) from None
+    except qemu_img.CannotOpen as error:
+        raise SourceUnusable(f"disk {name!r}: TLS with its server: {_by_keys(str(error))}") from None
+
+
+def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the disk as QEMU's options say it; ``tls-hostname`` is the server's own unless another one is given."""
+    source = disk["source"]
+    [(host, port)] = network_disks.endpoints(disk)
+    found = {"driver": "nbd", "server": {"type": "inet", "host": host, "port": str(port)}, "tls-creds": "tls"}
+    given = {"export": source.get("export"), "tls-hostname": source.get("tlsHostname")}
+    return {"driver": "raw", "file": {**found, **{key: value for key, value in given.items() if value is not None}}}
+
+
+def _by_keys(said: str) -> str:
+    """Return QEMU's words with the Secret's keys instead of the files that have their values."""
+    for file, key in _KEYS.items():
+        said = said.replace(f"{layout.NBD_CERTIFICATES_DIRECTORY}/{file}", key)
+    return said

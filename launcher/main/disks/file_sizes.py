@@ -1,0 +1,120 @@
+"""Files of disks before a start: virt-launcher's access to them, and the sizes that QEMU and the machine's author ask for.
+
+A file only grows, by a hole at its end, and only before a start: a migration's target finds it as the source made it.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.meta import quantity
+from apiserver.apis.virt.places import layout
+from launcher.domain.disk_origins import Origin, origins
+from launcher.main.disks import files
+
+_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ALIGNMENTS: Final = (1, 512, 1024, 2048, 4096)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_STAT_BLOCK: Final = 512
+
+
+def _reads(descriptor: int, page: mmap.mmap, length: int) -> bool:
+    with memoryview(page) as view, view[:length] as part:
+        try:
+            os.preadv(descriptor, [part], 0)
+        except OSError:
+            return False
+    return True
+
+
+def alignment(file: Path, reads: Callable[[int, mmap.mmap, int], bool] = _reads) -> int:
+    """Return the unit in bytes in which O_DIRECT reads a file, as QEMU finds it out; 1 without O_DIRECT.
+
+    A hole can be read in any unit, and tells nothing: QEMU takes the largest one then.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_DIRECT | _FLAGS)
+    except OSError:
+        return 1
+    try:
+        with mmap.mmap(-1, _ALIGNMENTS[-1]) as page:
+            smallest = next((each for each in _ALIGNMENTS if reads(descriptor, page, each)), 1)
+            return _ALIGNMENTS[-1] if smallest == 1 else smallest
+    finally:
+        os.close(descriptor)
+
+
+def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = alignment) -> None:
+    """Open the file of each disk of a claim or node, and grow it to whole units of O_DIRECT and to ``source.create.size``.
+
+    :func:`launcher.main.disks.files.look` judges all else that a claim can hold.
+
+    Raises:
+        launcher.main.disks.files.NoRoom: a claim has too little room for a disk as large as it should be, which may change.
+        launcher.main.disks.files.DiskUnusable: virt-launcher may not read or write a file.
+        launcher.domain.values.InvalidSpecification: as ``origins``.
+    """
+    for origin in origins(specification):
+        if not (origin.image or origin.network or origin.empty or origin.blank):
+            _prepare(origin, Path(origin.path, layout.DISK_IMAGE), unit_of)
+
+
+def _prepare(origin: Origin, path: Path, unit_of: Callable[[Path], int]) -> None:
+    is_written = not (origin.read_only or origin.overlaid)
+    try:
+        file = os.open(path, _FLAGS | (os.O_RDWR if is_written else os.O_RDONLY))
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise files.DiskUnusable(f"disk {origin.name!r}: {_refused(path, error)}") from error
+        return
+    try:
+        if is_written and stat.S_ISREG(os.fstat(file).st_mode):
+            _grow(file, origin, unit_of(path))
+    finally:
+        os.close(file)
+
+
+def _grow(file: int, origin: Origin, unit: int) -> None:
+    found = os.fstat(file)
+    wanted = max(-(-found.st_size // unit) * unit, origin.created)
+    if wanted <= found.st_size:
+        return
+    room = os.fstatvfs(file)
+    lacking = wanted - found.st_blocks * _STAT_BLOCK - room.f_bavail * room.f_frsize
+    if origin.created and room.f_blocks and lacking > 0:  # some file systems over networks do not tell
+        raise _no_room(origin, found.st_size)
+    try:
+        os.ftruncate(file, wanted)
+        os.fsync(file)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise _no_room(origin, found.st_size) from error
+        raise files.DiskUnusable(f"disk {origin.name!r}: {layout.DISK_IMAGE} cannot grow to {wanted} bytes: {error.strerror}") from error
+
+
+def _no_room(origin: Origin, size: int) -> files.NoRoom:
+    asked, has = quantity.of_bytes(origin.created), quantity.about(size)
+    message = (
+        f"disk {origin.name!r}: source.create.size is {asked}, its file has {has}, and its claim has no room to grow it: expand the "
+        "PersistentVolumeClaim or make room in it, or ask for less; the guest starts when the disk fits"
+    )
+    return files.NoRoom((origin.name,), message)
+
+
+def _refused(path: Path, error: OSError) -> str:
+    try:
+        found = path.lstat()
+    except OSError:
+        return f"{path.name}: {error.strerror}"
+    if error.errno == errno.EROFS:
+        return f"{path.name}: its volume is read-only; set readOnly"
+    owner = f"{path.name} belongs to uid {found.st_uid} and gid {found.st_gid} with mode {stat.S_IMODE(found.st_mode):04o}"
+    return (
+        f"{owner}, and virt-launcher is uid {os.geteuid()}: {error.strerror}; let that user, or the group of the claim, read and write it"
+    )

@@ -1,0 +1,220 @@
+"""The files of disks: what is there, and the overlays that have to be made.
+
+Images are somebody else's bytes: nothing in them is believed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.virt.places import layout
+from launcher.domain.disk_origins import Format, Found, Origin, below, origins
+from launcher.main.disks.qemu_img import ENVIRONMENT, QEMU_IMG
+from launcher.main.programs.children import Children
+
+MIB: Final = 1 << 20
+_QCOW2_MAGIC: Final = b"QFI\xfb"
+_EXTERNAL_DATA: Final = 1 << 2
+
+
+class DiskUnusable(Exception):
+    """A disk of the specification cannot be used; the message names it and says why."""
+
+
+class NotReady(DiskUnusable):
+    """Claims lack what others may still bring: the start can be asked for again."""
+
+    def __init__(self, disks: tuple[str, ...], message: str) -> None:
+        super().__init__(message)
+        self.disks = disks
+
+
+class ImagesMissing(NotReady):
+    """Claims that are mounted and hold no image yet; whoever fills them may still be at it."""
+
+    def __init__(self, disks: tuple[str, ...]) -> None:
+        super().__init__(disks, "; ".join(f"disk {name!r}: {layout.DISK_IMAGE}: No such file in its claim" for name in disks))
+
+
+class NoRoom(NotReady):
+    """Claims with too little room for the disks that are to be created in them; the message says how much there is."""
+
+
+def look(specification: Mapping[str, Any]) -> dict[str, Found]:
+    """Return what is found at the origin of every disk, by name.
+
+    Raises:
+        ImagesMissing: when nothing but images in claims is in the way, and they may still come.
+        DiskUnusable: when something is there that cannot be used, or an image disk's file is not.
+        launcher.domain.values.InvalidSpecification: as ``origins``.
+    """
+    found: dict[str, Found] = {}
+    missing: list[str] = []
+    for origin in origins(specification):
+        try:
+            found[origin.name] = _look(origin)
+        except ImagesMissing as error:
+            missing += error.disks
+    if missing:
+        raise ImagesMissing(tuple(missing))
+    return found
+
+
+async def make_overlays(children: Children, specification: Mapping[str, Any], found: Mapping[str, Found]) -> None:
+    """Create the missing overlays.
+
+    Raises:
+        launcher.main.programs.children.CommandFailed: when qemu-img does.
+    """
+    for origin, overlay in _missing(specification):
+        partial = f"{overlay}.new"
+        its = found[origin.name]
+        content = [partial, str(origin.limit)] if origin.blank else ["-b", str(below(origin, its)), "-F", its.format, partial]
+        await children.run([QEMU_IMG, "create", "-q", "-f", "qcow2", *content], ENVIRONMENT)
+        os.rename(partial, overlay)  # noqa: PTH104  # pathlib in asynchronous code is what another rule forbids
+
+
+def _missing(specification: Mapping[str, Any]) -> list[tuple[Origin, Path]]:
+    """Return the overlays that do not exist yet."""
+    return [(origin, Path(origin.overlay)) for origin in origins(specification) if origin.overlay and not Path(origin.overlay).exists()]
+
+
+def _look(origin: Origin) -> Found:
+    path = Path(origin.path)
+    if origin.empty or origin.network:
+        return Found()
+    if origin.made:
+        return Found(direct=_direct_below(path.parent))
+    if origin.blank:
+        return Found(direct=_direct_below(Path(layout.OVERLAYS_DIRECTORY)))
+    if origin.plugin:  # raw, and never judged by its first bytes, which are the guest's
+        return _of_file(_inside(path, str(path.parent), origin), "raw", origin)
+    if origin.image:
+        image = _inside(path, f"{layout.IMAGES_DIRECTORY}/{origin.name}", origin)
+        return _of_file(image, image_format(image, origin.name), origin)
+    if (size := device_size(origin)) is not None:
+        _fits(size, origin)
+        return Found(block=True, direct=_direct_under(origin))
+    try:
+        path.stat()
+    except OSError as error:
+        raise DiskUnusable(f"disk {origin.name!r}: {error.strerror or error}") from error
+    image = path / layout.DISK_IMAGE
+    if _is_absent(image):
+        raise ImagesMissing((origin.name,))
+    return _of_file(_inside(image, str(path), origin), "raw", origin)
+
+
+def _of_file(file: Path, kind: Format, origin: Origin) -> Found:
+    if origin.overlaid:
+        _fits(virtual_size(file, kind), origin)
+    return Found(format=kind, direct=_direct(file) and _direct_under(origin))
+
+
+def _direct_under(origin: Origin) -> bool:
+    """Return whether the overlay of a disk, if it has one, will take O_DIRECT."""
+    return not origin.overlaid or _direct_below(Path(layout.OVERLAYS_DIRECTORY))
+
+
+def device_size(origin: Origin) -> int | None:
+    """Return the bytes of the block device that the claim of a disk is in this pod; None where it is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = Path(origin.device)
+    if not path.is_block_device():
+        return None
+    with path.open("rb") as device:
+        return device.seek(0, os.SEEK_END)
+
+
+def _is_absent(path: Path) -> bool:
+    """Tell whether there is no such entry. A directory that cannot be searched and a link that leads nowhere are faults, no promises."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _inside(path: Path, root: str, origin: Origin) -> Path:
+    """Return ``path`` if it is a regular file and no link leads out of its volume."""
+    named = path.relative_to(root)
+    try:
+        real = path.resolve(strict=True)
+        mode = real.stat().st_mode
+    except OSError as error:
+        lacks = origin.image and not origin.plugin and isinstance(error, FileNotFoundError)
+        why = f"its image has no file {named}" if lacks else f"{named}: {error.strerror or error}"
+        raise DiskUnusable(f"disk {origin.name!r}: {why}") from error
+    except RuntimeError as error:
+        raise DiskUnusable(f"disk {origin.name!r}: {named} is a loop of links") from error
+    if not real.is_relative_to(Path(root).resolve()) or not stat.S_ISREG(mode):
+        raise DiskUnusable(f"disk {origin.name!r}: {named} is no regular file inside its volume")
+    return path
+
+
+def image_format(path: Path, name: str) -> Format:
+    """Return the format of an image file.
+
+    Raises:
+        DiskUnusable: for a qcow2 file that refers to other files, which would be read on the guest's behalf.
+    """
+    try:
+        with path.open("rb") as file:
+            header = file.read(80)
+    except OSError as error:
+        raise DiskUnusable(f"disk {name!r}: {path.name}: {error.strerror or error}") from error
+    if not header.startswith(_QCOW2_MAGIC):
+        return "raw"
+    # https://www.qemu.org/docs/master/interop/qcow2.html: backing file offset at 8, incompatible features at 72 (version 3)
+    version, features = int.from_bytes(header[4:8], "big"), int.from_bytes(header[72:80], "big")
+    if int.from_bytes(header[8:16], "big") or (version >= 3 and features & _EXTERNAL_DATA):
+        raise DiskUnusable(f"disk {name!r}: {path.name} refers to other files")
+    return "qcow2"
+
+
+def virtual_size(path: Path, kind: Format) -> int:
+    """Return the size of the disk that an image holds: what the guest sees, and may overwrite.
+
+    Raises:
+        OSError: the image cannot be read.
+    """
+    if kind == "raw":
+        return path.stat().st_size
+    with path.open("rb") as file:
+        return int.from_bytes(file.read(32)[24:], "big")  # as above: the disk's size at 24
+
+
+def _fits(size: int, origin: Origin) -> None:
+    if origin.overlaid and size > origin.limit:
+        raise DiskUnusable(
+            f"disk {origin.name!r}: its image holds a disk of {size} bytes, and source.sizeLimit is {origin.limit}: the guest could write "
+            f"more to the node's disk than was requested for it. Set sizeLimit to {math.ceil(size / MIB)}Mi or more"
+        )
+
+
+def _direct(file: Path) -> bool:
+    """Tell whether the file system of ``file`` takes O_DIRECT."""
+    return _opens(file, os.O_RDONLY | os.O_DIRECT)
+
+
+def _direct_below(directory: Path) -> bool:
+    """Tell whether files to be made in ``directory`` will take O_DIRECT."""
+    return _opens(directory, os.O_RDWR | os.O_DIRECT | os.O_TMPFILE)
+
+
+def _opens(path: Path, flags: int) -> bool:
+    try:
+        os.close(os.open(path, flags))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""The state of UEFI and TPM, made before libvirt starts the domain, or found in the machine's claim.
+
+Other pods of the namespace may write to that claim, so nothing in it is believed: what is not as this module makes it is refused. The
+machine's directory is its own user's alone, so that whoever else could put something there after it was looked at is that user, or root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from apiserver.apis.virt.hardware import tpm
+from apiserver.apis.virt.places import layout
+from launcher.domain import firmware_files
+from launcher.main.programs.children import Children
+
+SWTPM_SETUP: Final = "/usr/bin/swtpm_setup"
+TPM_2: Final = "tpm2"
+"""Of a TPM of version 2.0; libvirt's name."""
+MAX_TPM_FILES: Final = 16
+MAX_TPM_BYTES: Final = 1 << 20
+"""Of one file: swtpm reads it as a whole. Its own are of 10 KiB."""
+
+
+class StateUnusable(Exception):
+    """The state of firmware or TPM cannot be used; the message says why."""
+
+
+async def prepare(
+    children: Children, specification: Mapping[str, Any], uid: str, domain_uuid: str, ovmf: PurePosixPath = firmware_files.OVMF
+) -> None:
+    """Have the files at hand that the machine's UEFI and TPM start from; what is there stays.
+
+    Args:
+        children: runs commands.
+        specification: ``spec.domain``.
+        uid: the object's.
+        domain_uuid: the domain's.
+        ovmf: the directory of UEFI's own files.
+
+    Raises:
+        StateUnusable: something else is there.
+        OSError: something cannot be written.
+        launcher.main.programs.children.CommandFailed: no TPM can be made.
+        launcher.domain.values.InvalidSpecification: no directory can be named after the machine.
+    """
+    if (efi := firmware_files.efi(specification, uid, ovmf)) is not None:
+        await asyncio.to_thread(_prepare_variables, Path(efi.template), Path(efi.variables))
+    if tpm.defaulted(specification) is not None:
+        kept = firmware_files.tpm_state(specification, uid)
+        place = Path(layout.TPM_DIRECTORY) / domain_uuid
+        await _prepare_tpm(children, place, None if kept is None else Path(kept))
+
+
+def _prepare_variables(template: Path, variables: Path) -> None:
+    _own_directory(variables.parent)
+    size = template.stat().st_size
+    if (found := _regular_file(variables)) is not None:
+        if found.st_size != size:
+            raise StateUnusable(f"{variables.name}: has {found.st_size} bytes, and the variables of this UEFI have {size}")
+        return
+    partial = variables.with_suffix(".new")
+    partial.unlink(missing_ok=True)
+    with template.open("rb") as source, os.fdopen(_create(partial), "wb") as target:
+        shutil.copyfileobj(source, target)
+        target.flush()
+        os.fsync(target.fileno())
+    partial.rename(variables)
+
+
+async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> None:
+    """Make a TPM where libvirt looks for it, which makes none where it finds one: its own way needs a CA of the node's."""
+    directory = place if kept is None else kept
+    if not await asyncio.to_thread(_is_made, place, kept):
+        partial = directory / f"{TPM_2}.new"
+        command = [SWTPM_SETUP, "--tpm2", "--tpmstate", str(partial), "--createek", "--lock-nvram", "--pcr-banks", "sha256"]
+        await children.run(command, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})
+        await asyncio.to_thread(partial.rename, directory / TPM_2)
+
+
+def _is_made(place: Path, kept: Path | None) -> bool:
+    """Return whether the TPM is there; if not, have an empty directory to make it in."""
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = place if kept is None else kept
+    if kept is not None:
+        _own_directory(kept.parent)
+        place.unlink(missing_ok=True)
+        place.symlink_to(kept)
+    _own_directory(directory)
+    if _exists(directory / TPM_2):
+        _check_tpm(directory / TPM_2)
+        return True
+    partial = directory / f"{TPM_2}.new"
+    if _exists(partial):
+        shutil.rmtree(partial)
+    partial.mkdir(mode=0o700)
+    return False
+
+
+def _check_tpm(directory: Path) -> None:
+    _own_directory(directory)
+    with os.scandir(directory) as entries:
+        for count, entry in enumerate(entries):
+            found = _regular_file(Path(entry.path))
+            if count >= MAX_TPM_FILES or (found is not None and found.st_size > MAX_TPM_BYTES):
+                raise StateUnusable(f"{directory.name}: has more or larger files than a TPM")
+
+
+def _own_directory(path: Path) -> None:
+    """Have a directory that nobody else may write to. The kubelet gives a group access to what it finds in a claim (``fsGroup``)."""
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise StateUnusable(f"{path.name}: {error.strerror or error}") from error
+    try:
+        found = os.fstat(directory)
+        if found.st_uid != os.geteuid():
+            raise StateUnusable(f"{path.name}: belongs to user {found.st_uid}, and has to belong to {os.geteuid()}")
+        if found.st_mode & 0o777 != 0o700:
+            os.fchmod(directory, 0o700)
+    finally:
+        os.close(directory)
+
+
+def _regular_file(path: Path) -> os.stat_result | None:
+    """Return what is known of a file, or None where there is none.
+
+    Raises:
+        StateUnusable: it is no regular file, or has another name elsewhere.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        raise StateUnusable(f"{path.name}: is no regular file of one name")
+    return found
+
+
+def _create(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""Plans of the imports that a machine needs: which of its claims have no image, and what the importer is told of each."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from apiserver.apis.virt.hardware import disk_imports, disks
+from apiserver.apis.virt.places import layout
+from launcher.domain.values import segment
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """Directories with a subdirectory for each disk."""
+
+    disks: Path = Path(layout.DISKS_DIRECTORY)
+    devices: Path = Path(layout.DEVICES_DIRECTORY)
+    secrets: Path = Path(layout.IMPORT_SECRETS_DIRECTORY)
+    authorities: Path = Path(layout.IMPORT_AUTHORITIES_DIRECTORY)
+
+
+DIRECTORIES: Final = Directories()
+"""Those of every pod."""
+
+
+def missing(domain: Mapping[str, Any], directories: Directories) -> dict[str, bytes]:
+    """Return the plans of imports into claims that have no image, by disk."""
+    found: dict[str, bytes] = {}
+    for position, disk in enumerate(disks.defaulted(domain)):
+        given = disk_imports.of(disk)
+        if given is None:
+            continue
+        name = segment(disk["name"], f"devices.disks[{position}].name")
+        directory, device = directories.disks / name, directories.devices / name
+        if device.is_block_device():
+            if _is_due(device):
+                found[name] = plan(disk, given, directories, device=str(device))
+        elif not os.path.lexists(directory / layout.DISK_IMAGE):
+            found[name] = plan(disk, given, directories, directory=str(directory))
+    return found
+
+
+def plan(disk: Mapping[str, Any], given: Mapping[str, Any], directories: Directories, **place: str) -> bytes:
+    """Return what the importer is told, as ``importer.plan`` reads it.
+
+    Args:
+        disk: the disk.
+        given: its ``source.import``.
+        directories: where Secrets and certificates are mounted.
+        place: the directory or device of its claim.
+    """
+    document: dict[str, Any] = {**place, "source": dict(given), "size": disk_imports.size(given)}
+    if disk_imports.secret(disk):
+        document["secret"] = str(directories.secrets / disk["name"])
+    if disk_imports.authorities(disk) is not None:
+        document["authorities"] = str(directories.authorities / disk["name"] / disk_imports.AUTHORITIES_KEY)
+    return json.dumps(document).encode()
+
+
+def _is_due(device: Path) -> bool:
+    """Return whether a block device has no disk; of one that cannot be read the importer says why."""
+    try:
+        with device.open("rb", buffering=0) as opened:
+            return disk_imports.is_due(opened.read(disk_imports.HEAD_BYTES))
+    except OSError:
+        return True

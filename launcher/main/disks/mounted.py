@@ -1,0 +1,81 @@
+"""Content of Secrets and ConfigMaps that the kubelet mounted.
+
+The kubelet writes what belongs together into a directory of its own, to which the link ``..data`` leads, and changes it by
+exchanging that link. Whoever follows it once sees one state of all files. Sizes and kinds are checked all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.virt.hardware import cloud_init
+
+_CURRENT: Final = "..data"
+_TRIES: Final = 5
+"""The kubelet removes what it has just replaced: then the newer one is read."""
+
+
+class Unreadable(Exception):
+    """A mounted Secret or ConfigMap cannot be used; the message says why, and nothing of its content."""
+
+
+def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cloud_init.MAX_FILES) -> dict[str, bytes]:
+    """Return the values by their keys.
+
+    Args:
+        directory: where it is mounted.
+        limit: bytes of all values together.
+        count: most keys.
+
+    Raises:
+        Unreadable: it is not there, or is not what a kubelet mounts, or too large.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            return _read(directory, limit, count)
+        except FileNotFoundError:
+            if not left:
+                raise Unreadable("it is not mounted") from None
+        except OSError as error:
+            raise Unreadable(error.strerror or type(error).__name__) from None
+    raise AssertionError  # the last try returned or raised
+
+
+def version(directory: Path) -> str:
+    """Return a word that is another one after each change of what is mounted; empty where nothing is."""
+    try:
+        return str((directory / _CURRENT).readlink())
+    except OSError:
+        return ""
+
+
+def _read(directory: Path, limit: int, count: int) -> dict[str, bytes]:
+    target = (directory / _CURRENT).readlink()
+    if len(target.parts) != 1 or target.name in ("", ".."):
+        raise Unreadable("its data lie outside of its volume")
+    current = os.open(directory / target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        names = sorted(os.listdir(current))  # noqa: PTH208  # no path: the link may have changed by now
+        if len(names) > count:
+            raise Unreadable(f"it has {len(names)} keys, more than {count}")
+        found: dict[str, bytes] = {}
+        for name in names:
+            found[name] = _file(current, name, limit)
+            limit -= len(found[name])
+        return found
+    finally:
+        os.close(current)
+
+
+def _file(directory: int, name: str, limit: int) -> bytes:
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    with os.fdopen(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise Unreadable(f"{name!r} is no regular file")
+        data = opened.read(limit + 1)
+    if len(data) > limit:
+        raise Unreadable("its values are larger than any that Kubernetes takes")
+    return data

@@ -1,0 +1,57 @@
+"""Images of Ceph clusters: whether QEMU can open them, asked before the start.
+
+Ceph's library tries for five minutes when a key is wrong, without a word, and so would QEMU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apiserver.apis.virt.hardware import disks, network_disks
+from apiserver.apis.virt.places import layout
+from launcher.main.disks import qemu_img
+from launcher.main.disks.made_disks import SourceUnusable
+from launcher.main.programs.children import Children
+
+SECONDS: Final = 15.0
+"""Of a cluster whose monitor took a connection: it takes 0.1 s."""
+
+
+async def look(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
+    """Open each image as QEMU will, which may take so long.
+
+    Raises:
+        SourceUnusable: one cannot be opened; the message names the disk, and nothing secret.
+    """
+    for disk in disks.defaulted(specification):
+        if disk.get("type") == network_disks.RBD:
+            await _look(children, disk, seconds)
+
+
+async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> None:
+    name = str(disk["name"])
+    (file,) = network_disks.KEYRING_KEYS.values()
+    key = [f"secret,id=key,format=base64,file={layout.SOURCES_DIRECTORY}/{name}/{file}"] if network_disks.login_secret(disk) else []
+    try:
+        await qemu_img.info(children, _source(disk), key, seconds)
+    except TimeoutError:
+        text = f"neither opened nor refused within {seconds:g} s: Ceph's user has another key, or its OSDs do not answer"
+        raise SourceUnusable(f"disk {name!r}: its image was {text}") from None
+    except qemu_img.CannotOpen as error:
+        raise SourceUnusable(f"disk {name!r}: its image: {error}") from None
+
+
+def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the image as QEMU's options say it, and libvirt has them, but for one thing.
+
+    Where there is a key, libvirt lets a monitor choose ``none`` all the same, and its XML cannot say otherwise. Here a monitor may not: by
+    ``cephx`` both sides prove that they have the key, so a server that only has a monitor's address is noticed before the guest starts.
+    """
+    source = disk["source"]
+    monitors = [{"host": host, "port": str(port)} for host, port in network_disks.endpoints(disk)]
+    found = {"driver": "rbd", "pool": source["pool"], "image": source["image"], "server": monitors}
+    login: Mapping[str, Any] = {"auth-client-required": ["none"]}
+    if network_disks.login_secret(disk):
+        login = {"user": source.get("user", "admin"), "auth-client-required": ["cephx"], "key-secret": "key"}
+    return {"driver": "raw", "file": {**found, **login}}

@@ -1,0 +1,77 @@
+"""Looks at the servers of a guest's disks, and lets the guest go on when one is back.
+
+QEMU connects again by itself. What it does not do is to say that nobody answers while the guest's requests wait, and to let a guest go on
+that was stopped because they failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Set
+from typing import Any
+
+from launcher.domain.disks import names_by_target
+from launcher.domain.states import State
+from launcher.hypervisor.port import NO_SPACE, Observation
+from launcher.main.decisions import known
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.decisions.times import TIMES, Times
+from launcher.main.disks import disk_servers
+from launcher.main.disks.disk_servers import Network
+from launcher.main.lifecycle.suspension import Suspension
+from launcher.main.lifecycle.watching import Watch
+
+logger = logging.getLogger(__name__)
+
+
+def may_go_on(seen: Observation | None, specification: Mapping[str, Any], answering: Set[str]) -> bool:
+    """Return whether what stopped the guest was the servers of disks, and all of them answer.
+
+    Args:
+        seen: the domain as it is.
+        specification: ``spec.domain``.
+        answering: the names of those whose server answers.
+    """
+    if seen is None or seen.state is not State.PAUSED or not seen.disk_errors:
+        return False
+    if all(error == NO_SPACE for _, error in seen.disk_errors):
+        return False  # the server answers, but has no room: that is tried less often (launcher.main.lifecycle.free_space)
+    names = names_by_target(specification)
+    return {names.get(target) for target, _ in seen.disk_errors} <= answering
+
+
+class DiskServerWatch:
+    """Looks at the servers of the domain's disks."""
+
+    def __init__(self, watch: Watch, suspension: Suspension, network: Network, times: Times = TIMES) -> None:
+        self._network = network
+        self._times = times
+        self._watch = watch
+        self._record = watch.record
+        self._suspension = suspension
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(self._times.servers_look)
+            await self.look()
+
+    async def look(self) -> None:
+        """Take in which servers do not answer, and let a guest go on that was stopped because one did not."""
+        machine = self._record.known.machine
+        if machine is None or self._record.known.domain is None or not self._record.known.domain.active:
+            return
+        endpoints, sockets = disk_servers.endpoints_of(machine.domain), disk_servers.sockets_of(machine.domain)
+        if not endpoints and not sockets:
+            return
+        unconnected = disk_servers.disconnected(endpoints, await asyncio.to_thread(self._network.connections))
+        unanswered = await disk_servers.without_answer(unconnected, self._network)
+        silent = (*unanswered, *disk_servers.without_listener(sockets, self._network))
+        self._record.take(known.servers_silent, silent)
+        now, answering = self._record.known, (endpoints.keys() | sockets.keys()) - set(silent)
+        if now.leaving is None and may_go_on(now.domain, machine.domain, answering):
+            try:
+                await self._suspension.resume()
+            except RequestRefused as refused:  # QEMU begins to connect when a request comes, and has that one fail
+                logger.debug("the guest does not go on yet", extra={"reason": str(refused)})

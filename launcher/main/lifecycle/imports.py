@@ -1,0 +1,171 @@
+"""Imports of images into claims that have none, before there is a network of the guest's or a domain.
+
+Each is done by a process of its own (the package ``importer``), which sees what strangers wrote; this one only reads how far it is. One
+runs at a time, so that all of them together take no more memory than one. One that failed is tried again, later and later, for as long as
+the pod lives: what is wrong is mostly mended elsewhere, and whoever gives up switches the machine off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from apiserver.apis.meta.backoff import pause_seconds
+from apiserver.apis.meta.lines import one_line
+from launcher.main.decisions import import_reports, known
+from launcher.main.decisions.import_reports import Progress, Result
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.decisions.times import TIMES, Times
+from launcher.main.disks import import_plans
+from launcher.main.disks.import_plans import DIRECTORIES, Directories
+from launcher.main.lifecycle.record import Record
+from launcher.main.programs.children import Children, terminate
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+COMMAND: Final = (sys.executable, "-m", "importer")
+MAX_LINE: Final = 8 << 10
+
+_ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
+_PASSED_ON: Final = ("PYTHONPATH",)
+
+
+class Imports:
+    """Carries out the imports of one machine, once it is asked for them."""
+
+    def __init__(
+        self,
+        children: Children,
+        record: Record,
+        *,
+        directories: Directories = DIRECTORIES,
+        command: Sequence[str] = COMMAND,
+        times: Times = TIMES,
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            children: starts processes.
+            record: what is known.
+            directories: where claims and what belongs to them are mounted.
+            command: the importer.
+            times: how long is waited for what.
+        """
+        self._children = children
+        self._record = record
+        self._times = times
+        self._directories = directories
+        self._command = command
+        self._begun = asyncio.Event()
+        self._one = asyncio.Semaphore(1)
+        self._plans: Mapping[str, bytes] = {}
+
+    async def ask(self, machine: messages.Machine) -> None:
+        """Begin, unless that was done, what the machine needs before its domain can be made.
+
+        Raises:
+            RequestRefused: ``NotReady`` as long as it is not done; ``Status.imports`` has how far it is.
+        """
+        if self._record.known.machine is not None or self._record.known.ended:
+            return
+        if self._record.known.over:
+            raise RequestRefused("Conflict", "this pod is ending")
+        if not self._begun.is_set():
+            plans = await asyncio.to_thread(import_plans.missing, machine.domain, self._directories)
+            if not self._begun.is_set():
+                self._plans = plans
+                self._record.take(known.importing, tuple(messages.ImportStatus(name) for name in plans))
+                self._begun.set()
+        if left := tuple(each.disk for each in self._record.known.status.imports if each.phase != "Succeeded"):
+            raise RequestRefused("NotReady", f"images of disks are imported: {', '.join(left)}", left)
+
+    async def run(self) -> None:
+        """Work until all is done or this is cancelled."""
+        await self._begun.wait()
+        async with asyncio.TaskGroup() as group:
+            for name, plan in self._plans.items():
+                group.create_task(self._import(name, plan))
+
+    async def _import(self, disk: str, plan: bytes) -> None:
+        failures = 0
+        while True:
+            async with self._one:
+                why = await self._try(disk, plan)
+            if not why:
+                self._note(disk, phase="Succeeded", message="")
+                logger.info("the image of disk %s is imported", disk)
+                return
+            failures += 1
+            pause = pause_seconds(failures, *self._times.import_retry)
+            logger.warning("the import for disk %s failed; it is tried again in %g s: %s", disk, pause, why)
+            self._note(disk, phase="Retrying", message=why, failures=failures)
+            await asyncio.sleep(pause)
+
+    async def _try(self, disk: str, plan: bytes) -> str:
+        """Run one process; return why it failed, or an empty string."""
+        inward, outward = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        try:
+            os.write(inward[1], plan)  # a pipe holds more than the longest
+            pid, ended = self._children.start(self._command, _environment(), output=outward[1], given=inward[0])
+        except OSError as error:
+            os.close(outward[0])
+            return f"the importer cannot be started: {error.strerror or error}"
+        finally:
+            for each in (*inward, outward[1]):
+                os.close(each)
+        try:
+            result = await self._follow(disk, outward[0])
+            code = await asyncio.shield(ended)
+        except BaseException:
+            terminate(pid, signal.SIGKILL)
+            raise
+        return import_reports.failure(code, result)
+
+    async def _follow(self, disk: str, output: int) -> Result | None:
+        """Take in what a process reports until it says no more; return its last result."""
+        reader = asyncio.StreamReader(limit=MAX_LINE)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(output, "rb", 0))
+        result: Result | None = None
+        try:
+            while True:
+                try:
+                    line = await reader.readline()
+                except ValueError:  # a line that is longer: not one of ours
+                    continue
+                if not line:
+                    return result
+                match _report(line):
+                    case Result() as found:
+                        result = found
+                    case Progress() as progress:
+                        self._note(disk, **dataclasses.asdict(progress), message="")
+                    case None:
+                        continue
+        finally:
+            transport.close()
+
+    def _note(self, disk: str, **changes: Any) -> None:  # noqa: ANN401  # fields of ImportStatus
+        now = self._record.known.status.imports
+        after = tuple(dataclasses.replace(each, **changes) if each.disk == disk else each for each in now)
+        if after != now:
+            self._record.take(known.importing, after)
+
+
+def _report(line: bytes) -> Progress | Result | None:
+    try:
+        return import_reports.read(line)
+    except ValueError:
+        logger.warning("the importer said: %s", one_line(line.decode(errors="replace"), import_reports.MAX_MESSAGE))
+        return None
+
+
+def _environment() -> dict[str, str]:
+    return {**_ENVIRONMENT, **{name: os.environ[name] for name in _PASSED_ON if name in os.environ}}

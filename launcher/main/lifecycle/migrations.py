@@ -1,0 +1,143 @@
+"""Live migrations of the pod's domain: it comes here from another pod, or leaves for one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from launcher.hypervisor.port import NO_DISKS, Hypervisor, HypervisorError
+from launcher.main.decisions import known, machines, requests
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.decisions.times import TIMES, Times
+from launcher.main.lifecycle.making import Making
+from launcher.main.lifecycle.outgoing_migration import OutgoingMigration
+from launcher.main.lifecycle.preparation import StartFailure
+from launcher.main.lifecycle.watching import Watch
+from launcher.main.programs import pod_memory
+from launcher.main.programs.pod_memory import Available
+from launcher.protocol import messages
+
+
+class Migrations:
+    """Carries out the requests of both sides of a migration."""
+
+    def __init__(
+        self, hypervisor: Hypervisor, watch: Watch, making: Making, times: Times = TIMES, memory: Available = pod_memory.available
+    ) -> None:  # fmt: skip
+        self._hypervisor = hypervisor
+        self._times = times
+        self._memory = memory
+        self._watch = watch
+        self._record = watch.record
+        self._making = making
+        self._outgoing: OutgoingMigration | None = None
+        """The outgoing migration that runs: ``known.leaving`` is its status."""
+        self._tasks = asyncio.TaskGroup()
+
+    async def run(self) -> None:
+        """Carry them out until the pod has to end and the last outgoing one is over: only then it is certain where the domain is."""
+        async with self._tasks:
+            await self._record.over.wait()
+
+    # --- the target --------------------------------------------------------------------------------------------------------------
+
+    async def prepare(self, request: messages.PrepareMigrationTarget) -> None:
+        """Make the empty pod ready for a domain.
+
+        Raises:
+            RequestRefused: it cannot become a target.
+        """
+        async with self._record.operation:
+            if not requests.is_to_prepare(self._record.known, request):
+                return
+            try:
+                async with self._making.until_abandoned():
+                    xml = await self._making.preparation.prepare(request.machine, arriving=True)
+            except StartFailure as error:
+                raise RequestRefused("Failed", str(error)) from error
+            self._record.take(known.adopted, request.machine)
+            self._record.take(known.prepared, xml)
+            self._record.take(known.with_migration, messages.MigrationStatus(request.migration_uid, "incoming", "prepared"))
+
+    async def release(self, request: messages.ReleaseMigration) -> None:
+        """Make the domain that arrived the pod's own.
+
+        Raises:
+            RequestRefused: nothing arrived, or libvirt could not let it run; then it can be requested again. A domain that came and is
+                gone is refused once and for all: it has left the source, too, and the pod ends.
+        """
+        async with self._record.operation:
+            await self._watch.look()  # the source may know that the domain arrived before this process does
+            if requests.is_lost(self._record.known, request.migration_uid):
+                self._record.take(known.ended, "crashed", requests.LOST, time.time())
+            if requests.is_to_release(self._record.known, request.migration_uid):
+                self._record.take(known.releasing)
+                try:
+                    if not request.paused:
+                        await self._hypervisor.resume(self._record.known.name)
+                except HypervisorError as error:
+                    raise requests.refusal_of(error) from error
+                self._record.take(known.released, request.migration_uid, time.time())
+        await self._watch.look()
+
+    # --- the source --------------------------------------------------------------------------------------------------------------
+
+    async def migrate(self, request: messages.Migrate) -> None:
+        """Begin to move the domain away.
+
+        Raises:
+            RequestRefused: it cannot leave, or not now.
+        """
+        async with self._record.operation:
+            if requests.is_to_migrate(self._record.known, request):
+                now = self._record.known
+                disks = machines.disks_of(now.machine) if now.machine is not None else NO_DISKS
+                self._outgoing = OutgoingMigration(self._hypervisor, now.name, request, disks, self._report, self._times, self._memory)
+                self._tasks.create_task(self._run_outgoing(self._outgoing))
+
+    async def pause(self, uid: str) -> None:
+        """Pause the guest that leaves, so that it arrives; nothing once the migration is over.
+
+        Raises:
+            RequestRefused: there is no outgoing migration of this uid, or libvirt could not.
+        """
+        if not requests.is_to_pause(self._record.known, uid) or self._outgoing is None:
+            return
+        try:
+            await self._outgoing.pause()
+        except HypervisorError as error:
+            raise requests.refusal_of(error) from error
+        await self._watch.look()
+
+    async def abort(self, uid: str) -> None:
+        """End a migration: in the source the domain stays, a target stops waiting.
+
+        Raises:
+            RequestRefused: there is none of this uid, or libvirt could not be asked.
+        """
+        if not requests.is_to_abort(self._record.known, uid):
+            self._record.take(known.withdrawn, uid, time.time())
+            return
+        try:
+            await self.abort_outgoing()
+        except HypervisorError as error:
+            raise requests.refusal_of(error) from error
+
+    async def abort_outgoing(self) -> None:
+        """Ask libvirt to abort the outgoing migration, if one runs.
+
+        Raises:
+            HypervisorError: it could not be asked.
+        """
+        if self._outgoing is not None:
+            await self._outgoing.abort()
+
+    async def _run_outgoing(self, outgoing: OutgoingMigration) -> None:
+        outcome = await outgoing.run()
+        self._outgoing = None
+        self._record.take(known.outgoing_ended, outcome, time.time())
+        if not self._record.known.ended:
+            await self._watch.look()
+
+    def _report(self, migration: messages.MigrationStatus) -> None:
+        self._record.take(known.with_migration, migration)

@@ -1,0 +1,247 @@
+"""The source's side of a live migration: carry it out, and find out for certain whether the domain left.
+
+What this says is the truth for everybody: the domain arrives paused in the target and is released there only after ``succeeded`` was
+said here. So ``succeeded`` is said once QEMU is gone from this pod, and anything else only once the domain goes on here or has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from apiserver.apis.virt.places import layout
+from launcher.domain.states import State
+from launcher.hypervisor.port import (
+    Disks,
+    DomainNotFound,
+    Hypervisor,
+    HypervisorError,
+    MigrationAborted,
+    Observation,
+    OperationInvalid,
+    Terms,
+)
+from launcher.main.decisions.times import TIMES, Times
+from launcher.main.programs import pod_memory
+from launcher.main.programs.pod_memory import Available
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+MAX_DOWNTIME_MILLISECONDS: Final = 2_000_000
+MAX_CONNECTIONS: Final = 255
+"""Both are QEMU's limits (``migration/options.c``)."""
+MEMORY_KEPT: Final = 48 << 20
+"""Bytes of the pod's memory with fewer of which a migration is broken off, before the kernel kills QEMU for them."""
+MEMORY_ENDS: Final = (
+    "it was broken off since the memory of the guest's pod was about to end: QEMU takes more while a guest that boots moves over a slow"
+    " way; migrate again once it has booted"
+)
+
+
+class Finding(Enum):
+    """Finding of a look at the domain after the call."""
+
+    LEFT = "QEMU is gone, the domain is the target's"
+    STAYED = "the domain goes on, or has ended, here"
+    JOB_RUNS = "libvirt is still at it"
+    HELD = "libvirt left the domain paused and asks somebody to decide"
+    REMAINS = "the target has it, and QEMU is still here"
+
+
+def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
+    """Return what is so.
+
+    Args:
+        seen: the domain now, None if there is none: libvirt undefines it when it left.
+        returned: libvirt's call returned without an error: the target's libvirt had confirmed that the domain is complete there.
+        job: libvirt knows of a migration that runs.
+    """
+    if seen is None or (seen.state is State.SHUTOFF and seen.reason == "migrated"):
+        return Finding.LEFT
+    if returned:
+        return Finding.REMAINS if seen.active else Finding.LEFT
+    if not seen.active:
+        return Finding.STAYED
+    if job:
+        return Finding.JOB_RUNS
+    return Finding.HELD if seen.state is State.PAUSED and seen.reason == "migrating" else Finding.STAYED
+
+
+def outcome(error: HypervisorError | None, *, left: bool, abort_asked: bool) -> tuple[messages.MigrationState, str]:
+    """Return how a migration ended, and why.
+
+    Args:
+        error: of libvirt's call; None: it returned.
+        left: the domain is the target's, whatever libvirt said.
+        abort_asked: libvirt was asked to abort it.
+    """
+    if left:
+        return "succeeded", ""
+    return "cancelled" if abort_asked or isinstance(error, MigrationAborted) else "failed", str(error or "")
+
+
+def terms_of(request: messages.Migrate) -> Terms:
+    """Return the terms that a migration is requested with, within what QEMU takes: virt-handler may have read them in a damaged object."""
+    return Terms(
+        bandwidth_bytes=max(request.bandwidth_bytes, 0),
+        max_downtime_milliseconds=min(max(request.max_downtime_milliseconds, 0), MAX_DOWNTIME_MILLISECONDS),
+        parallel_connections=min(max(request.parallel_connections, 1), MAX_CONNECTIONS),
+        auto_converge=request.auto_converge,
+    )
+
+
+class OutgoingMigration:
+    """One outgoing migration; ``status`` is its newest state, ``report`` is called with it."""
+
+    def __init__(
+        self,
+        hypervisor: Hypervisor,
+        name: str,
+        request: messages.Migrate,
+        disks: Disks,
+        report: Callable[[messages.MigrationStatus], None],
+        times: Times = TIMES,
+        memory: Available = pod_memory.available,
+    ) -> None:
+        self._times = times
+        self._memory = memory
+        self.status = messages.MigrationStatus(request.migration_uid, "outgoing", "running", start_time=time.time())
+        self._terms = terms_of(request)
+        self._disks = disks
+        self._pausing = asyncio.Lock()
+        self._paused = False
+        """The guest was paused so that it arrives, or may have been."""
+        self._over = False
+        self._hypervisor = hypervisor
+        self._name = name
+        self._report = report
+        self._abort_asked = False
+        self._memory_ends = False
+        """It is broken off for want of memory, or soon will be."""
+        report(self.status)
+
+    async def run(self) -> messages.MigrationStatus:
+        """Migrate; return the final state, which is not reported: that is for the caller, together with what follows from it."""
+        async with asyncio.TaskGroup() as group:
+            beside = [group.create_task(each) for each in (self._report_progress(), self._watch_memory())]
+            state, message = await self._move()
+            for each in beside:
+                each.cancel()
+        await self._go_on(stayed=state != "succeeded")
+        logger.info("a migration is over", extra={"migration": self.status.uid, "state": state, "reason": message})
+        return dataclasses.replace(self.status, state=state, message=message, end_time=time.time())
+
+    async def abort(self) -> None:
+        """Ask libvirt to abort; what became of it is what ``run`` returns.
+
+        Raises:
+            HypervisorError: it could not be asked.
+        """
+        self._abort_asked = True
+        await self._hypervisor.abort_job(self._name)
+
+    async def pause(self) -> None:
+        """Pause the guest, so that it arrives; a guest that stands still already is left as it is, and so is one that is over.
+
+        Raises:
+            HypervisorError: it could not be paused, or nobody knows whether it was.
+        """
+        async with self._pausing:
+            seen = None if self._over else await self._hypervisor.observe(self._name)
+            if seen is None or seen.state is not State.RUNNING:
+                return
+            self._paused = True
+            await self._hypervisor.suspend(self._name)
+
+    async def _go_on(self, *, stayed: bool) -> None:
+        """Let a guest run again that stayed, and that nobody but this has paused."""
+        async with self._pausing:
+            self._over = True
+            while stayed and self._paused:
+                await self._hypervisor.ready()
+                try:
+                    await self._hypervisor.resume(self._name)
+                except (DomainNotFound, OperationInvalid):  # it ended
+                    return
+                except HypervisorError as error:
+                    logger.warning("the guest that stays cannot be resumed yet", extra={"error": str(error)})
+                    await asyncio.sleep(self._times.settle)
+                else:
+                    return
+
+    async def _move(self) -> tuple[messages.MigrationState, str]:
+        error: HypervisorError | None = None
+        try:
+            await self._hypervisor.migrate(
+                self._name,
+                libvirt_uri=f"qemu+unix:///session?socket={layout.RUN_DIRECTORY}/{layout.MIGRATION_LIBVIRT_SOCKET}",
+                data_uri=f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DATA_SOCKET}",
+                terms=self._terms,
+                disks=self._disks,
+            )
+        except HypervisorError as raised:
+            error = raised
+        left = await self._left(returned=error is None)
+        if not left and self._memory_ends and not self._abort_asked:
+            return "failed", MEMORY_ENDS
+        return outcome(error, left=left, abort_asked=self._abort_asked)
+
+    async def _left(self, *, returned: bool) -> bool:
+        """Look until it is certain; libvirtd may be away, and its successor cleans up before it answers."""
+        while True:
+            await self._hypervisor.ready()
+            try:
+                match await self._look(returned=returned):
+                    case Finding.LEFT:
+                        return True
+                    case Finding.STAYED:
+                        return False
+                    case Finding.JOB_RUNS:
+                        pass
+                    case Finding.HELD:
+                        # Nobody was told that it left, so nobody released it in the target: it is ours.
+                        await self._hypervisor.resume(self._name)
+                        continue
+                    case Finding.REMAINS:
+                        logger.warning("QEMU is still here although the domain left; it is ended")
+                        await self._hypervisor.destroy(self._name)
+                        continue
+            except HypervisorError as error:
+                logger.info("what became of the migration is not known yet", extra={"error": str(error)})
+            await asyncio.sleep(self._times.settle)
+
+    async def _look(self, *, returned: bool) -> Finding:
+        seen = await self._hypervisor.observe(self._name)
+        job = seen is not None and seen.active and await self._hypervisor.progress(self._name) is not None
+        return finding(seen, returned=returned, job=job)
+
+    async def _report_progress(self) -> None:
+        while True:
+            await asyncio.sleep(self._times.progress)
+            try:
+                progress = await self._hypervisor.progress(self._name)
+            except HypervisorError:
+                continue
+            if progress is not None:
+                self.status = dataclasses.replace(self.status, **dataclasses.asdict(progress))
+                self._report(self.status)
+
+    async def _watch_memory(self) -> None:
+        """Have libvirt break the migration off when the pod's memory is about to end: the guest then goes on here."""
+        while True:
+            await asyncio.sleep(self._times.memory_look)
+            left = self._memory()
+            if left is None or left >= MEMORY_KEPT:
+                continue
+            logger.warning("the pod's memory is about to end, so the migration is broken off", extra={"bytes_left": left})
+            self._memory_ends = True
+            try:
+                await self._hypervisor.abort_job(self._name)
+            except HypervisorError:  # the migration goes on, or ends for another reason; asked again at the next look
+                self._memory_ends = False

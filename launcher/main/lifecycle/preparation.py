@@ -1,0 +1,158 @@
+"""All that a domain needs before libvirt is asked to create it, and the end of one whose creation failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from launcher.domain import document, filling, passed_through
+from launcher.domain.definition import Definition, Tap
+from launcher.domain.disk_origins import Found
+from launcher.domain.values import InvalidSpecification
+from launcher.hypervisor.port import Hypervisor, HypervisorError, OperationTimeout, Unavailable
+from launcher.main.decisions.times import TIMES, Times
+from launcher.main.disks import (
+    blank_disks,
+    disk_certificates,
+    disk_secrets,
+    disk_servers,
+    file_sizes,
+    files,
+    firmware_state,
+    made_disks,
+    rbd_images,
+)
+from launcher.main.disks.disk_servers import Network
+from launcher.main.programs import passt, processors, virtiofs, zones
+from launcher.main.programs.children import Children, CommandFailed
+from launcher.main.programs.virtiofs import Filesystems
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+READY_SECONDS: Final = 60.0
+"""libvirtd asks QEMU what it can do at its first start: 0.3 s alone, several on a loaded node."""
+
+StartFailure = (
+    InvalidSpecification,
+    files.DiskUnusable,
+    made_disks.SourceUnusable,
+    firmware_state.StateUnusable,
+    virtiofs.FilesystemUnusable,
+    passt.NetworkUnusable,
+    CommandFailed,
+    HypervisorError,
+    TimeoutError,
+    OSError,
+)
+"""Every error by which a guest can fail to start."""
+
+
+class Preparation:
+    """Prepares disks, file systems, addresses and libvirtd for a domain."""
+
+    def __init__(
+        self,
+        hypervisor: Hypervisor,
+        children: Children,
+        filesystems: Filesystems,
+        guests_passt: passt.Passt,
+        serve_addresses: Callable[[messages.Machine], None],
+        network: Network,
+        times: Times = TIMES,
+    ) -> None:
+        """Do nothing yet; the arguments are those of ``ManagedDomain``, what serves file systems, and what starts passt."""
+        self._hypervisor = hypervisor
+        self._times = times
+        self._network = network
+        self._children = children
+        self._filesystems = filesystems
+        self._passt = guests_passt
+        self._serve_addresses = serve_addresses
+
+    async def prepare(self, machine: messages.Machine, *, arriving: bool = False) -> str:
+        """Make overlays, images and the state of firmware and TPM, and serve what the guest needs; return the XML once libvirtd is ready.
+
+        Args:
+            machine: the machine.
+            arriving: its guest comes from another pod, and its disks are there.
+
+        Raises:
+            StartFailure: one of these; ``files.NotReady`` before anything was made but blank disks in claims.
+        """
+        if not arriving:
+            await asyncio.to_thread(blank_disks.create, machine.domain)
+            await asyncio.to_thread(file_sizes.prepare, machine.domain)
+        found = await asyncio.to_thread(files.look, machine.domain)
+        await disk_servers.require(machine.domain, self._network)
+        await disk_certificates.prepare(self._children, machine.domain)
+        await rbd_images.look(self._children, machine.domain)
+        await asyncio.to_thread(zones.require, machine.domain)
+        own = await asyncio.to_thread(processors.look, machine.domain)
+        nodes = await asyncio.to_thread(processors.nodes, own)
+        xml = _xml(machine, found, own, nodes, pci_panic=self._hypervisor.has_pci_panic)
+        self._serve_addresses(machine)
+        await files.make_overlays(self._children, machine.domain, found)
+        await made_disks.make(self._children, machine)
+        identity = document.domain_uuid(machine.uid, machine.domain)
+        await firmware_state.prepare(self._children, machine.domain, machine.uid, identity)
+        await self._filesystems.start(machine.domain)
+        await self._passt.start(machine.domain)
+        await self._wait_ready()
+        await disk_secrets.keep(self._hypervisor, machine.domain)
+        return xml
+
+    async def undo(self, name: str) -> None:
+        """Leave no domain of that name behind, whether or not the call that failed made one."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                while True:
+                    try:
+                        await self._hypervisor.destroy(name)
+                    except (Unavailable, OperationTimeout):
+                        await asyncio.sleep(self._times.undo_retry)
+                    else:
+                        return
+        except (TimeoutError, HypervisorError) as error:
+            logger.warning("the domain may still be there; it ends with this pod", extra={"error": str(error)})
+
+    async def _wait_ready(self) -> None:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._hypervisor.ready()
+        except TimeoutError as error:
+            raise OperationTimeout(f"libvirtd was not ready within {READY_SECONDS:g} s") from error
+
+
+def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, ...], nodes: Mapping[int, int], *, pci_panic: bool) -> str:
+    """Return the XML of a machine's domain.
+
+    Args:
+        machine: the machine.
+        found: what is found at the origins of its disks.
+        own: the processors that it has for itself.
+        nodes: the NUMA nodes of these.
+        pci_panic: libvirt knows QEMU's PCI panic device.
+    """
+    taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
+    definition = Definition(
+        machine.namespace,
+        machine.name,
+        machine.uid,
+        machine.domain,
+        machine.accelerator,
+        list(taps.values()),
+        found,
+        own,
+        nodes,
+        passed_through.variables(os.environ),
+        pci_panic,
+    )
+    if machine.domain_xml:
+        return filling.fill(machine.domain_xml, definition, taps)
+    for path in document.left_out(definition):
+        logger.warning("only KVM can do this, and the machine is emulated: it is left out", extra={"field": f"spec.domain.{path}"})
+    return document.to_xml(definition)

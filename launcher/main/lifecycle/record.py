@@ -1,0 +1,68 @@
+"""The newest of what is known of the pod's domain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Concatenate, ParamSpec
+
+from launcher.main.decisions import known, life
+from launcher.main.decisions.known import Known
+from launcher.main.programs import qemu_log
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+
+
+class Record:
+    """Holds what is known, and tells who has to hear of a change."""
+
+    def __init__(self, *, qemu_log: Callable[[str], Path], status_changed: Callable[[], None]) -> None:
+        """Know nothing yet; the arguments are those of ``ManagedDomain``."""
+        self.known = Known()
+        """The present value: read it anew after every await."""
+        self.over = asyncio.Event()
+        """Set once ``known.over``."""
+        self.operation = asyncio.Lock()
+        """Held by whoever carries out a request that makes the domain, moves it or changes its state: one at a time."""
+        self._qemu_log = qemu_log
+        self._status_changed = status_changed
+
+    @property
+    def log(self) -> Path | None:
+        """Return the file with QEMU's output, None while no domain has a name."""
+        return self._qemu_log(self.known.name) if self.known.name else None
+
+    def take(self, fact: Callable[Concatenate[Known, P], Known], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Take in a fact: a function of ``launcher.main.decisions.known``, and what it needs beside what is known now."""
+        before, after = self.known, fact(self.known, *args, **kwargs)
+        if after.ended and not before.ended:
+            after = self._with_log(after)
+        self.known = after
+        _tell(before, after)
+        if after.over:
+            self.over.set()
+        if after.status is not before.status:
+            self._status_changed()
+
+    def _with_log(self, after: Known) -> Known:
+        failed = life.exit_code(after.status.ending) != 0
+        return known.with_log(after, qemu_log.last_lines(self._qemu_log(after.name))) if failed else after
+
+
+def _tell(before: Known, after: Known) -> None:
+    """Log what people who look for the reason of something want to find."""
+    was, now = before.status, after.status
+    if now.domain is not None and (was.domain is None or (now.domain.state, now.domain.reason) != (was.domain.state, was.domain.reason)):
+        logger.info("the guest is %s (%s)", now.domain.state, now.domain.detail or now.domain.reason, extra={"domain": now.domain.name})
+    if now.reboots > was.reboots:
+        logger.info("the guest rebooted")
+    if now.watchdogs > was.watchdogs:
+        logger.warning("the guest's watchdog fired")
+    if lost := [each for each in now.lost_filesystems if each not in was.lost_filesystems]:
+        logger.warning("nobody serves a file system of the guest any more", extra={"filesystems": lost})
+    if now.ending is not None and was.ending is None:
+        logger.info("the run of the domain is over", extra={"ending": now.ending.kind, "reason": now.ending.message})

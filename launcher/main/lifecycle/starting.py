@@ -1,0 +1,87 @@
+"""The start of the domain: once in the life of a pod."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from launcher.hypervisor.port import DomainExists, Hypervisor
+from launcher.main.decisions import known, requests
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.decisions.times import TIMES, Times
+from launcher.main.disks import disk_secrets, files
+from launcher.main.lifecycle.making import Making
+from launcher.main.lifecycle.preparation import StartFailure
+from launcher.main.lifecycle.watching import Watch
+from launcher.main.serving.console import Console
+from launcher.main.serving.serial_ports import SerialPorts
+from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
+
+
+class Start:
+    """Starts the domain."""
+
+    def __init__(
+        self, hypervisor: Hypervisor, watch: Watch, console: Console, ports: SerialPorts, making: Making, times: Times = TIMES
+    ) -> None:
+        self._hypervisor = hypervisor
+        self._times = times
+        self._watch = watch
+        self._record = watch.record
+        self._console = console
+        self._ports = ports
+        self._making = making
+
+    async def start(self, request: messages.Sync) -> None:
+        """Make the domain and start it, unless that was done before.
+
+        Raises:
+            RequestRefused: it cannot be started, not now, or not here.
+        """
+        async with self._record.operation:
+            if not requests.is_to_start(self._record.known, request.machine):
+                return
+            self._record.take(known.adopted, request.machine)
+            await self._start(request)
+        await self._watch.look()
+
+    async def _start(self, request: messages.Sync) -> None:
+        try:
+            async with self._making.until_abandoned():
+                await self._make(request)
+        except files.NotReady as error:
+            self._record.take(known.disowned)
+            raise RequestRefused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
+        except StartFailure as error:
+            async with self._making.until_abandoned():
+                await self._fail(error)
+            raise RequestRefused("Failed", str(error)) from error
+
+    async def _make(self, request: messages.Sync) -> None:
+        name = self._record.known.name
+        xml = await self._making.preparation.prepare(request.machine)
+        self._record.take(known.prepared, xml)
+        logins = await asyncio.to_thread(disk_secrets.logins, request.machine.domain)
+        await self._hypervisor.create(name, disk_secrets.revealed(xml, logins), validate=bool(request.machine.domain_xml))
+        self._record.take(known.created)
+        try:
+            async with asyncio.timeout(self._times.console):
+                if ports := self._record.known.serial_ports:
+                    self._console.attach()
+                    self._ports.attach(ports)
+                    await self._console.connected.wait()
+                    await self._ports.connected(ports)
+        except TimeoutError:
+            logger.warning("the serial port cannot be reached; the guest starts without its console")
+        if not request.paused:
+            self._record.take(known.set_running)
+            await self._hypervisor.resume(name)
+
+    async def _fail(self, error: BaseException) -> None:
+        """Leave no domain behind, whether or not the failed call made one, and end."""
+        if not isinstance(error, DomainExists):
+            await self._making.preparation.undo(self._record.known.name)
+        self._record.take(known.ended, "start-failed", str(error) or type(error).__name__, time.time())

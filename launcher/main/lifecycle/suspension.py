@@ -1,0 +1,54 @@
+"""Suspending and resuming the guest's processors."""
+
+from __future__ import annotations
+
+import asyncio
+
+from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.main.decisions import known, requests
+from launcher.main.decisions.times import TIMES, Times
+from launcher.main.lifecycle.watching import Watch
+
+
+class Suspension:
+    """Changes whether the guest's processors run."""
+
+    def __init__(self, hypervisor: Hypervisor, watch: Watch, times: Times = TIMES) -> None:
+        self._hypervisor = hypervisor
+        self._times = times
+        self._watch = watch
+        self._record = watch.record
+
+    async def suspend(self) -> None:
+        """Stop the processors.
+
+        Raises:
+            RequestRefused: there is no guest, it is leaving, or libvirt could not.
+        """
+        async with self._record.operation:
+            requests.require_guest_that_stays(self._record.known, "suspend")
+            try:
+                await self._hypervisor.suspend(self._record.known.name)
+            except HypervisorError as error:
+                raise requests.refusal_of(error) from error
+        await self._watch.look()
+
+    async def resume(self) -> None:
+        """Let the processors run, and see whether they go on: what stopped them may do so again at the guest's next access.
+
+        Raises:
+            RequestRefused: as ``suspend``, or they stopped again.
+        """
+        before = self._record.known.domain
+        async with self._record.operation:
+            requests.require_guest_that_stays(self._record.known, "resume")
+            self._record.take(known.set_running)
+            try:
+                await self._hypervisor.resume(self._record.known.name)
+            except HypervisorError as error:
+                raise requests.refusal_of(error) from error
+        await self._watch.look()
+        if requests.may_stop_again(before):
+            await asyncio.sleep(self._times.relapse)
+            await self._watch.look()
+            requests.require_that_it_runs(self._record.known, before)

@@ -1,0 +1,1 @@
+"""Child processes of virt-launcher, and what their container offers them."""

@@ -1,0 +1,72 @@
+"""The file with QEMU's output: its last lines, and its bound; and the bound of the pod's termination log.
+
+The guest can make QEMU complain as often as it likes, and a QEMU that it has taken over can put anything in the file's place. It can write
+to the termination log, too, a file on the node's disk that kubelets count towards no limit (kubernetes/kubernetes#122224).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from launcher.main.decisions import life
+
+TERMINATION_LOG: Final = Path("/dev/termination-log")
+MAX_BYTES: Final = 1 << 20
+"""A longer log is cut to its end. Between two looks it grows up to the size of the volume, where QEMU's writes fail and QEMU goes on."""
+KEPT_BYTES: Final = 16 << 10
+
+
+def last_lines(path: Path) -> tuple[str, ...]:
+    """Return QEMU's last words; nothing where there is no such file."""
+    try:
+        with _opened(path, os.O_RDONLY) as file:
+            return life.last_lines(_end(file))
+    except OSError:
+        return ()
+
+
+def trim_all(path: Path, termination_log: Path = TERMINATION_LOG) -> list[Path]:
+    """Cut QEMU's log and the termination log where they are too long; return which were."""
+    return [each for each in (path, termination_log) if trim(each)]
+
+
+def trim(path: Path) -> bool:
+    """Cut a log that is too long to its end; return whether it was.
+
+    libvirtd opens the file for appending, so QEMU goes on at the new end. What it writes between reading and cutting is lost.
+    """
+    try:
+        with _opened(path, os.O_RDWR) as file:
+            if file.seek(0, os.SEEK_END) <= MAX_BYTES:
+                return False
+            end = _end(file)
+            file.truncate(0)
+            file.seek(0)
+            file.write(end)
+    except OSError:
+        return False
+    return True
+
+
+def _end(file: BinaryIO) -> bytes:
+    file.seek(max(0, file.seek(0, os.SEEK_END) - KEPT_BYTES))
+    return file.read(KEPT_BYTES)
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[BinaryIO]:
+    """Open a regular file without waiting for anybody.
+
+    Raises:
+        OSError: it is absent, a link, or no regular file (a FIFO would make us wait for its other end).
+    """
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb" if flags == os.O_RDONLY else "r+b", buffering=0, closefd=True) as file:  # noqa: PTH123 - of a descriptor
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is no regular file")
+        yield file

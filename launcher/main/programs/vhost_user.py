@@ -1,0 +1,52 @@
+"""Backends of vhost-user devices: processes that serve QEMU one device each, children of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from launcher.main.programs.children import Children, terminate
+from launcher.main.programs.output_tail import OutputTail
+
+Device = TypeVar("Device")
+
+
+@dataclass(eq=False, slots=True)
+class Backend(Generic[Device]):
+    """A running backend, and the end of what it writes."""
+
+    device: Device
+    pid: int
+    exited: asyncio.Future[int]
+    tail: OutputTail
+    is_wanted: bool = True
+    """False from the moment on at which it was asked to end."""
+
+    def end(self) -> None:
+        """Kill it."""
+        self.is_wanted = False
+        if not self.exited.done():
+            terminate(self.pid, signal.SIGKILL)
+
+
+def start(children: Children, device: Device, command: Sequence[str], environment: Mapping[str, str]) -> Backend[Device]:
+    """Start the backend of a device.
+
+    Raises:
+        OSError: that cannot be.
+    """
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid, exited = children.start(command, environment, output=writer)
+    except BaseException:  # whatever it was: the descriptor is ours to close
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    tail = OutputTail(reader)
+    tail.begin()
+    return Backend(device, pid, exited, tail)
