@@ -24,8 +24,7 @@ from importer import plan
 from launcher.domain import cloud_init, disk_origins, document, filesystems, passt
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
-from launcher.main.disks import import_plans
-from launcher.main.disks import disk_servers
+from launcher.main.disks import disk_servers, import_plans
 from tests.fields import pairs
 
 ONE_WORD: Final = "there is no other word"
