@@ -1,10 +1,11 @@
-"""HTTP: verbs, negotiation, discovery, OpenAPI, patches, watches, connections. Knows nothing of virtual machines.
+"""HTTP: verbs, negotiation, discovery, OpenAPI, patches, watches and connections, without any code for virtual machines.
 
-A request goes through it in this order, which is one to read it in: ``http`` makes it of bytes, ``requestinfo`` says what it is about,
-``filters`` who it is from and whether it may, ``application`` finds what answers it, and ``verbs`` answer. What the client gave is read by
-``bodies`` (``yaml_reader``, ``duplicates``) and ``queries``, what it wants to see by ``negotiation`` and ``presenting``, and ``responses``
-says it. ``context`` is the request on its way, ``audit`` has the events about it, ``watchmeters`` counts watches. ``discovery``,
-``openapi`` and ``documents`` answer what there is.
+Read it in the order that a request takes: ``http`` parses the bytes, ``requestinfo`` derives the attributes, ``filters``
+authenticate and authorize, ``application`` routes, and ``verbs`` answer. ``bodies`` (``yaml_reader``, ``duplicates``) and
+``queries`` read the input, ``negotiation`` and ``presenting`` choose the representation, and ``responses`` writes it.
+``context`` holds one request, ``audit`` its audit events; ``watchmeters`` counts watches. ``discovery``, ``openapi`` and
+``documents`` serve the descriptions of the API.
 
-A filter knows nothing of what answers, and what answers knows no filter. Objects come from the stores of :mod:`apiserver.registry.generic`.
+Filters do not depend on verbs, and verbs do not depend on filters. Objects come from the stores of
+:mod:`apiserver.registry.generic`.
 """

@@ -1,4 +1,4 @@
-"""Routing: from what a request is about to what answers it. The chain before it has authenticated and authorized."""
+"""Routing: find the verb that answers an authenticated and authorized request."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _ACTIONS: Final = frozenset({"POST", "PUT"})
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts that an API server is made of."""
+    """Parts of an API server."""
 
     served: Mapping[Resource, Served]
     openapi: OpenAPI
     pages: Mapping[str, Page]
-    """By their whole paths; what is below a page is another one."""
+    """By exact path; a path below a page does not match it."""
     watches: Watches
     streams: connecting.Streams
     now: Callable[[], datetime]
 
 
 class Application:
-    """Answers every request that may be answered."""
+    """Routes each request to the verb or the document that answers it."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -51,7 +51,7 @@ class Application:
         self._openapi = parts.openapi.pages()
 
     def is_long_running(self, info: RequestInfo) -> bool:
-        """Return whether the request lasts as long as its client likes: a watch or a stream."""
+        """Return whether the client decides how long the request lasts: a watch or a stream."""
         if info.verb == "watch":
             return info.is_resource
         if not info.subresource:
@@ -60,10 +60,10 @@ class Application:
         return served is not None and info.subresource in served.strategy.connects
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return what answers the request: the verb's own coroutine, without any of ours around it.
+        """Return the coroutine of the verb, unwrapped.
 
         Raises:
-            StatusError: everything that is not a success; when it is awaited, too.
+            StatusError: any failure, also while the coroutine is awaited.
         """
         if context.info.is_resource and (context.info.group, context.info.version) in self._versions:
             return self._resource(context)
@@ -104,7 +104,7 @@ class Application:
         info = context.info
         served = self._by_path.get((info.group, info.version, info.resource))
         if served is None or info.rest or (info.namespace and not served.strategy.resource.namespaced):
-            raise responses.unknown_resource()  # an object of the cluster is in no namespace, whose rights do not reach it
+            raise responses.unknown_resource()  # the rights of a namespace do not cover objects of the cluster
         if info.misnamed:
             raise BadRequest(info.misnamed)
         if context.request.method not in _METHODS:
@@ -120,7 +120,7 @@ class Application:
         return self._subresource(served, context)
 
     def _watch(self, served: Served, context: RequestContext) -> Awaitable[Response]:
-        """Serve a watch: of a collection, or (the old path ``/watch/…/NAME``) of one object. Exactly what was authorized is shown."""
+        """Serve a watch of a collection or, at the old path ``/watch/…/NAME``, of one object. It shows exactly what was authorized."""
         info = context.info
         if context.request.method != "GET":
             raise responses.wrong_method()

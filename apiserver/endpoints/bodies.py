@@ -1,7 +1,7 @@
-"""Bodies of requests: read within a limit, decoded from JSON or YAML into what JSON can hold, duplicate keys noticed.
+"""Read request bodies within a limit, and decode JSON or YAML into JSON values; duplicate keys are reported.
 
-A body is hostile until it passed here: its size, depth, numbers, text and YAML aliases are bounded, and what comes out can be
-written as JSON again.
+Bodies are hostile until they pass here. This module bounds size, depth, numbers, text and YAML aliases; its results can be
+encoded as JSON again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from apiserver.endpoints.http.messages import BodyError, BodyTooLarge, Request
 from apiserver.endpoints.negotiation import JSON, YAML, body_type
 
 MAX_BYTES: Final = 3 << 20
-"""Go's limit for the body of a write."""
+"""Go's limit for the body of a write, in bytes."""
 
 
 @dataclass(slots=True)
 class Body:
-    """A decoded body; ``duplicates`` are the paths of keys that occurred twice in one map (the last one counts)."""
+    """A decoded body; ``duplicates`` are the paths of keys that one map contains twice (the last one counts)."""
 
     value: Any
     raw: bytes
@@ -33,7 +33,7 @@ class Body:
     duplicates: tuple[str, ...] = ()
 
     def afresh(self) -> Callable[[], Any]:
-        """Return a function that returns the value, which is given away, and when called again an equal one."""
+        """Return a function that yields the value itself at its first call and decodes a new copy at each later call."""
         left = [self.value]
         return lambda: left.pop() if left else _again(self.raw, self.media_type)
 
@@ -42,7 +42,7 @@ async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
     """Return the raw body.
 
     Raises:
-        RequestEntityTooLarge: it is longer than ``limit``; the rest was not read.
+        RequestEntityTooLarge: it exceeds ``limit``; the rest was not read.
         BadRequest: its chunks are malformed.
     """
     try:
@@ -54,10 +54,10 @@ async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
 
 
 async def read_object(request: Request, *, notice_duplicates: bool = True, required: bool = False) -> Body:
-    """Return the body, whose value is an object; an empty body and ``null`` are an empty object, unless one is ``required``.
+    """Read and decode a body that holds an object. Unless ``required``, an empty body or ``null`` counts as an empty object.
 
     Raises:
-        BadRequest, UnsupportedMediaType, RequestEntityTooLarge: it is none.
+        BadRequest, UnsupportedMediaType, RequestEntityTooLarge: it holds none.
     """
     raw = await read(request)
     if not raw.strip():
@@ -76,7 +76,7 @@ def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Bo
     """Decode JSON or YAML.
 
     Raises:
-        BadRequest: it is malformed, or cannot be written as JSON.
+        BadRequest: it is malformed, or JSON cannot represent it.
     """
     if media_type == YAML:
         return _from_yaml(raw)
@@ -85,31 +85,31 @@ def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Bo
     try:
         value = orjson.loads(raw)
         orjson.dumps(value)
-        json.dumps(value, allow_nan=False)  # 1e999 is no number that could be written again
-    except (ValueError, TypeError, RecursionError) as error:  # orjson's errors are the first two
+        json.dumps(value, allow_nan=False)  # 1e999 decodes to a number that JSON cannot represent
+    except (ValueError, TypeError, RecursionError) as error:  # orjson raises the first two
         raise BadRequest(f"the body of the request is not valid JSON: {str(error)[:200]}") from None
     return Body(value, raw, JSON, duplicates.in_json(raw) if notice_duplicates else ())
 
 
 def _again(raw: bytes, media_type: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Decode what was decoded before, and found right."""
+    """Decode again a body that was valid."""
     return orjson.loads(raw) if media_type == JSON else _from_yaml(raw).value
 
 
 def _plain(raw: bytes) -> dict[str, Any] | None:
-    """Return an object without duplicate keys, as most bodies are; None for whatever else, which the slower readers explain."""
+    """Decode an object without duplicate keys, the usual case. None for any other body, which the slower readers then explain."""
     try:
         value: Any = orjson.loads(raw)
         written = orjson.dumps(value)
-        if written == raw.rstrip():  # compact, as Go writes: all that was sent is in the value, so no key was there twice
+        if written == raw.rstrip():  # compact, as Go writes: the value has everything that was sent, so no key was repeated
             return value if isinstance(value, dict) else None
-        import jiter  # here, because most clients send compact JSON, which needs it not
+        import jiter  # imported late, because most clients send compact JSON and never need it
 
         value = jiter.from_json(raw, catch_duplicate_keys=True, allow_inf_nan=False)
         written = orjson.dumps(value)
     except (ValueError, TypeError):
         return None
-    # A number too large for JSON's readers would be written as a null that nobody sent.
+    # A number too large for the JSON readers would become a null that the client did not send.
     return value if isinstance(value, dict) and written.count(b"null") == raw.count(b"null") else None
 
 

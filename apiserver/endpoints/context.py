@@ -1,4 +1,4 @@
-"""One request on its way through the chain: what is known about it, and what is to be told with its answer."""
+"""The state of one request on its way through the chain, and the additions to its answer."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.registry.generic.options import Caller
 
 PATCHES: Final = "patch.webhook.admission.k8s.io/"
-"""Annotations whose keys begin so carry parts of the object."""
+"""Annotations with this key prefix carry parts of the object."""
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class RequestContext:
-    """A request, who asks, and the warnings for its answer."""
+    """A request, its user, and the warnings for its answer."""
 
-    # Values of the class stand for what most requests do not have: setting them for each would cost.
+    # Class attributes hold the defaults, because setting them for every request would cost time.
     user: User = ANONYMOUS
     warnings: dict[str, None] | None = None
     annotations: Mapping[str, str] = _NONE
     """For the audit log."""
     waited: float = 0.0
-    """Seconds in which others held it up: queues and webhooks."""
+    """Seconds spent waiting for queues and webhooks."""
     waits: dict[str, float] | None = None
-    """Causes of that wait, as the audit log names them."""
+    """The same by cause, as the audit log names it."""
     authorize: Callable[[str], Awaitable[None]] | None = None
-    """Raises Forbidden unless the caller may do a further verb to the same object; None: nobody asks."""
+    """Raises Forbidden unless the caller may also use this verb on the same object; None: no check."""
     withdrawn: Callable[[Sequence[str]], Coroutine[None, None, End]] | None = None
-    """Waits, while a stream is open, until the caller may not do one of these verbs any more; returns what to say. None: nobody asks."""
+    """Waits, while a stream is open, until the caller loses one of these verbs, and returns the end to send. None: no check."""
     record: Record | None = None
-    """Facts that the audit log keeps of it; None: nothing."""
+    """The audit log's record of the request; None if it is not recorded."""
     flow: bytes = b""
-    """Header fields of the answer that say whose limit it counted against, as they go on the wire."""
+    """Encoded response headers that name the flow schema and priority level."""
     on_start: Callable[[int], None] | None = None
     on_initialized: Callable[[], None] | None = None
 
@@ -50,59 +50,59 @@ class RequestContext:
 
     @property
     def accept(self) -> str:
-        """The whole Accept header, several lines of it joined."""
+        """The whole Accept header, with multiple lines joined."""
         return self.request.fields.accept
 
     def represent(self, *transforms: str, stream: bool = False) -> Representation:
-        """Return how the answer is to be written, among JSON, YAML and ``transforms``.
+        """Negotiate the representation of the answer: JSON, YAML or one of ``transforms``.
 
         Raises:
-            NotAcceptable: none that the client takes.
+            NotAcceptable: the client accepts none of them.
         """
         return negotiate(self.request.fields.accept, transforms, stream=stream)
 
     @property
     def caller(self) -> Caller:
-        """The client, for the store."""
+        """The client, as the store needs it."""
         return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate, self.wait)
 
     def received(self, body: Any) -> None:  # noqa: ANN401 - any JSON value, or bytes of JSON
-        """Tell the audit log what the request carries, before anything changes it: an object, or (bytes) a patch."""
+        """Give the audit log the request's object, or a patch as bytes, before anything changes it."""
         if self.record is not None:
             if isinstance(body, dict) and isinstance(metadata := body.get("metadata"), dict):
                 self.record.about(metadata)
             self.record.request(body)
 
     def started(self, code: int) -> None:
-        """Tell that the answer of a long-running request began."""
+        """Report that the answer of a long-running request began."""
         if self.on_start is not None:
             self.on_start(code)
 
     def initialized(self) -> None:
-        """Tell that a watch has sent what there was: from here on it costs little."""
+        """Report that a watch has sent its initial objects; it costs little from here on."""
         if self.on_initialized is not None:
             self.on_initialized()
 
     def annotate(self, key: str, value: str) -> None:
-        """Add an annotation to the request's audit event; the first value of a key stays. Patches are objects as far as levels go."""
+        """Add an annotation to the audit event; the first value of a key stays. Patches need level Request, like objects."""
         if key.startswith(PATCHES) and (self.record is None or self.record.verdict.level < Level.REQUEST):
             return
         if key not in self.annotations:
             self.annotations = {**self.annotations, key: value}
 
     def wait(self, whom: str, seconds: float) -> None:
-        """Note that somebody held the request up."""
+        """Add time that the request spent waiting for ``whom``."""
         self.waited += seconds
         if self.waits is None:
             self.waits = {}
         self.waits[whom] = self.waits.get(whom, 0.0) + seconds
 
     def warn(self, message: str) -> None:
-        """Tell the client something although all went well; once is enough."""
+        """Add a warning for the client, once per text."""
         if self.warnings is None:
             self.warnings = {}
         self.warnings[message] = None
 
 
 Page = Callable[[RequestContext], Awaitable[Response]]
-"""Answers a path outside of the API's resources: health, metrics, version, documents."""
+"""Answers a path outside the API's resources: health, metrics, version, documents."""

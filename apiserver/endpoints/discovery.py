@@ -1,6 +1,6 @@
-"""Discovery: the documents that say which resources there are, plain (``APIGroupList`` and below) and aggregated (v2).
+"""Discovery documents: plain (``APIGroupList`` and below) and aggregated (v2).
 
-The documents are made once: what a server offers does not change while it runs.
+They are built once, because the resources do not change while the server runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _READ: Final = ["get"]
 
 
 def subresources(strategy: Strategy) -> list[tuple[str, Resource, list[str]]]:
-    """Return (name, resource whose kind it answers with, verbs) of each subresource, by name."""
+    """Return (name, resource of the answer's kind, verbs) of each subresource, sorted by name."""
     found = [(name, strategy.resource, _READ) for name in strategy.connects]
     found += [(name, part.answers, _READ) for name, part in strategy.reads.items()]
     found += [
@@ -46,7 +46,7 @@ def api_group_list(strategies: Sequence[Strategy]) -> Object:
 
 
 def api_group(strategies: Sequence[Strategy], group: str) -> Object:
-    """Return ``GET /apis/GROUP``; its first version is the preferred one."""
+    """Return ``GET /apis/GROUP``; its first version is preferred."""
     versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in _versions(strategies, group)]
     return {"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": versions, "preferredVersion": versions[0]}
 
@@ -77,13 +77,13 @@ def aggregated(strategies: Sequence[Strategy]) -> Object:
 
 
 def storage_version_hash(resource: Resource) -> str:
-    """Return what the storage-version migrator compares."""
+    """Return the hash by which the storage-version migrator detects changes."""
     digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
 
 
 def _versions(strategies: Sequence[Strategy], group: str) -> list[str]:
-    """Return the group's versions, the preferred one first."""
+    """Return the group's versions, preferred first."""
     return sorted({each.resource.version for each in strategies if each.resource.group == group}, key=preference)
 
 

@@ -1,4 +1,4 @@
-"""Documents that are made once and served by hash: discovery and OpenAPI, with entity tags and 304."""
+"""Discovery and OpenAPI documents, encoded once and served with entity tags and 304."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apiserver.endpoints.negotiation import JSON, negotiate
 
 _YEAR: Final = 365 * 24 * 3600
 _GZIP_FROM: Final = 1400
-"""Bytes from which an OpenAPI document is compressed, as in Go: less fits into one packet."""
+"""Smallest size, in bytes, of an OpenAPI document to compress, as in Go: less fits into one packet."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Document:
 
     @cached_property
     def compressed(self) -> bytes:
-        """The body in gzip; made for the first who wants it."""
+        """The body in gzip, compressed at first use."""
         return gzip.compress(self.body, mtime=0)
 
 
 async def serve(context: RequestContext, document: Document, *, public: bool = False, packed: bool = False) -> Response:
-    """Answer with a document, or with 304 to a client that has it; ``packed``: a short one compressed, too, and none indented."""
+    """Answer with the document, or 304 if the client has it; ``packed`` compresses large documents and never indents."""
     headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
     if public:
         headers["Cache-Control"] = "public"
@@ -65,10 +65,10 @@ async def serve(context: RequestContext, document: Document, *, public: bool = F
 
 
 class OpenAPI:
-    """``/openapi/v2`` and ``/openapi/v3``."""
+    """Serves ``/openapi/v2`` and ``/openapi/v3``."""
 
     def __init__(self, v2: Object, v3: Mapping[str, Object]) -> None:
-        """Take the v2 document, and the v3 documents by their path (``apis/kubevirt.io/v1alpha1``)."""
+        """Take the v2 document, and the v3 documents by path (``apis/kubevirt.io/v1alpha1``)."""
         self._v2 = Document.of(v2)
         self._v3 = {path: Document.of(value) for path, value in v3.items()}
         self._root = Document.of(
@@ -76,9 +76,10 @@ class OpenAPI:
         )
 
     def pages(self) -> dict[str, Page]:
-        """Return what answers at which path.
+        """Return the handlers by path.
 
-        They raise NotAcceptable for clients that take no JSON (the aggregator does; kube-apiserver makes the protobuf from it).
+        They raise NotAcceptable for clients that do not accept JSON. The aggregator does; kube-apiserver converts to
+        protobuf.
         """
         groups: dict[str, Page] = {f"/openapi/v3/{path}": partial(self._by_hash, path, each) for path, each in self._v3.items()}
         return {"/openapi/v2": partial(self._whole, self._v2), "/openapi/v3": partial(self._whole, self._root), **groups}

@@ -1,4 +1,4 @@
-"""Keys that a text gives twice, by the paths of what they name: ``spec.disks[0].name``."""
+"""Find keys that a JSON or YAML text repeats, by path: ``spec.disks[0].name``."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import json
 from typing import Any, Final, TypeAlias
 
 _MOST: Final = 100
-"""As many as anybody reads, and as Go tells."""
+"""Most paths to report, as in Go."""
 _SHOWN: Final = 256
 
 Place: TypeAlias = "tuple[Place, str | int] | None"
-"""Place of a value: in what, and under which key or index. Its path is written only when it is told: a long key may hold many values."""
+"""Place of a value: its parent, and its key or index. The path is built only when reported, because a long key may hold many values."""
 
 
 class Duplicates:
-    """The first hundred of them."""
+    """Collects the first hundred duplicate paths, each once."""
 
     def __init__(self) -> None:
         self._paths: dict[str, None] = {}
 
     def add(self, place: Place) -> None:
-        """Take note of one."""
+        """Add a path."""
         if len(self._paths) < _MOST:
             self._paths[_path(place)] = None
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Each once."""
+        """The paths found."""
         return tuple(self._paths)
 
 
@@ -39,17 +39,17 @@ def _path(place: Place) -> str:
 
 
 def in_json(raw: bytes) -> tuple[str, ...]:
-    """Return the paths of keys that JSON gives twice."""
+    """Return the paths of repeated keys in JSON."""
     found = Duplicates()
     try:
         _find(json.loads(raw, object_pairs_hook=_Members), None, found)
     except (ValueError, RecursionError):
-        return ()  # orjson read it; what only Python's parser minds is no mistake
+        return ()  # orjson accepted it; errors of Python's parser alone do not matter
     return found.paths
 
 
 class _Members(list[tuple[str, Any]]):
-    """The members of one object, in the order in which they stand."""
+    """The members of one object, in order."""
 
 
 def _find(value: Any, place: Place, found: Duplicates) -> None:  # noqa: ANN401 - any JSON value

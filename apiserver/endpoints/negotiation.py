@@ -1,7 +1,7 @@
-"""Content negotiation: which representation an ``Accept`` header asks for, and what a body's ``Content-Type`` says.
+"""Content negotiation: the representation that ``Accept`` requests, and a body's ``Content-Type``.
 
-RFC 9110 §12.5.1 for the header's grammar; order is by quality, then by position. Clients that ask for protobuf name JSON behind it: the
-first alternative that can be served wins, as with custom resources.
+Grammar of RFC 9110 §12.5.1; order by quality, then by position. Clients that prefer protobuf list JSON after it, and get
+the first supported alternative, as with custom resources.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARTIAL_LIST: Final = "PartialObjectMetadataList"
 DISCOVERY: Final = "APIGroupDiscoveryList"
 _META_VERSIONS: Final = ("v1", "v1beta1")
 _REMEMBERED_LENGTH: Final = 512
-"""Characters of an Accept header; Kubernetes' clients send less than half of it, and anybody may send a megabyte."""
+"""Longest cached Accept header, in characters. Kubernetes' clients send less than half; a hostile client may send a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +35,24 @@ class MediaType:
 
     @property
     def name(self) -> str:
-        """``application/json``."""
+        """The full name, such as ``application/json``."""
         return f"{self.kind}/{self.subtype}"
 
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """Form of an answer: the encoding, and the kind that the object is turned into (empty: as it is)."""
+    """Representation of an answer: the encoding, and the kind to convert to (empty: none)."""
 
     media_type: str = JSON
     transform: str = ""
     version: str = "v1"
-    """Of ``meta.k8s.io``, for the transform."""
+    """Version of ``meta.k8s.io`` for the conversion."""
 
 
 def accepted(header: str) -> list[MediaType]:
-    """Return the alternatives of an Accept header, best first: by quality, then a type before a wildcard, then in the header's order.
+    """Return the alternatives of an Accept header, best first: by quality, then types before wildcards, then by position.
 
-    Nonsense in it is passed over.
+    Invalid alternatives are skipped.
     """
     found = [each for part in header.split(",") if (each := _media_type(part)) and each.quality > 0]
     return sorted(found, key=lambda each: (-each.quality, each.kind == "*", each.subtype == "*"))
@@ -81,7 +81,7 @@ def _encodings(alternative: MediaType) -> Iterator[str]:
 
 
 def negotiate(header: str, transforms: tuple[str, ...] = (), *, stream: bool = False) -> Representation:
-    """Return the representation for an Accept header among JSON, YAML (not for streams) and the transforms offered.
+    """Choose the representation for an Accept header: JSON, YAML (not for streams) or one of the transforms.
 
     Raises:
         NotAcceptable: none fits.
@@ -109,7 +109,7 @@ def _negotiated(header: str, transforms: tuple[str, ...], stream: bool) -> Repre
 
 
 def accepts_pretty(header: str) -> bool:
-    """Return whether the best alternative among JSON and YAML asks to be written for people (``;pretty=1``)."""
+    """Return whether the best alternative, JSON or YAML, requests indentation (``;pretty=1``)."""
     return (_accepts_pretty if len(header) <= _REMEMBERED_LENGTH else _accepts_pretty.__wrapped__)(header)
 
 
@@ -122,7 +122,7 @@ def _accepts_pretty(header: str) -> bool:
 
 
 def wants_aggregated_discovery(header: str) -> bool:
-    """Return whether the best alternative that can be served is discovery's v2 document of everything."""
+    """Return whether the best supported alternative is aggregated discovery v2."""
     for alternative in accepted(header):
         for encoding in _encodings(alternative):
             wanted = alternative.parameters.get("as", "")
@@ -135,7 +135,7 @@ def wants_aggregated_discovery(header: str) -> bool:
 
 
 def body_type(header: str | None) -> str:
-    """Return JSON or YAML for a body's Content-Type; without one it is JSON (``kubectl scale --current-replicas`` sends none).
+    """Return JSON or YAML for a body's Content-Type; JSON if missing (``kubectl scale --current-replicas`` sends none).
 
     Raises:
         UnsupportedMediaType: it is neither.
@@ -154,6 +154,6 @@ def media_name(header: str | None) -> str:
 
 
 def unsupported(types: tuple[str, ...]) -> UnsupportedMediaType:
-    """Return the error that names the types that are taken."""
+    """Return the error that lists the supported types."""
     listed = ", ".join(types)
     return UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {listed}")

@@ -1,4 +1,4 @@
-"""Objects as a client wants to see them: whole, as Table, or their metadata alone."""
+"""Convert objects to the requested form: whole, Table, or metadata only."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from apiserver.registry.generic.strategy import Strategy
 Include = Literal["None", "Metadata", "Object"]
 
 ONE: Final = (TABLE, PARTIAL)
-"""Kinds that one object can be turned into."""
+"""Kinds to which one object converts."""
 MANY: Final = (TABLE, PARTIAL_LIST)
-"""Kinds that a list can be turned into."""
+"""Kinds to which a list converts."""
 
 _NAME: Final = {
     "name": "Name",
@@ -36,10 +36,10 @@ _AGE: Final = {
 
 
 def include_of(value: str | None) -> Include:
-    """Return how much of each object a Table's rows carry.
+    """Parse ``includeObject``: how much of each object a Table's rows carry.
 
     Raises:
-        BadRequest: ``includeObject`` is none of the three words.
+        BadRequest: it is not one of the three words.
     """
     match value or "Metadata":
         case "None":
@@ -54,14 +54,14 @@ def include_of(value: str | None) -> Include:
 
 
 class Presenter:
-    """Turns objects of one strategy into what a representation asks for."""
+    """Converts the objects of one strategy to a representation."""
 
     def __init__(self, strategy: Strategy, now: Callable[[], datetime]) -> None:
         self._strategy = strategy
         self._now = now
 
     def one(self, obj: Object, representation: Representation, include: Include = "Metadata", *, columns: bool = True) -> Object:
-        """Return one object in the representation."""
+        """Convert one object."""
         match representation.transform:
             case "Table":
                 metadata = {"resourceVersion": dig(obj, "metadata", "resourceVersion") or ""}
@@ -72,7 +72,7 @@ class Presenter:
                 return obj
 
     def many(self, objects: Sequence[Object], metadata: Object, representation: Representation, include: Include) -> Object:
-        """Return a list in the representation; ``metadata`` is the list's."""
+        """Convert a list; ``metadata`` is the list's."""
         if representation.transform == TABLE:
             return self.table(objects, metadata, representation.version, include)
         if representation.transform == PARTIAL_LIST:
@@ -82,7 +82,7 @@ class Presenter:
         return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata, "items": list(objects)}
 
     def part(self, obj: Object, representation: Representation, include: Include) -> Object:
-        """Return what a list in the representation has of one object."""
+        """Convert one object of a list."""
         if representation.transform == TABLE:
             return self._row(obj, self._now(), representation.version, include)
         return partial(obj, representation.version) if representation.transform == PARTIAL_LIST else obj
@@ -90,7 +90,7 @@ class Presenter:
     def table(
         self, objects: Sequence[Object], metadata: Object, version: str = "v1", include: Include = "Metadata", *, columns: bool = True
     ) -> Object:
-        """Return a ``Table`` with a row for each object; a watch names the columns in its first event only."""
+        """Return a ``Table`` with a row per object. In a watch, only the first event has columns."""
         now = self._now()
         document: Object = {"kind": TABLE, "apiVersion": f"meta.k8s.io/{version}", "metadata": metadata}
         document["columnDefinitions"] = self.columns() if columns else None

@@ -1,4 +1,4 @@
-"""Query parameters as apimachinery decodes them: which values are true, what is a number, what is ignored.
+"""Parse query parameters with apimachinery's rules for booleans, numbers and errors.
 
 Unknown parameters are ignored, because each kubectl release adds some; a wrong value of a known one is BadRequest.
 """
@@ -28,15 +28,15 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}").fullmatch
 
 
 def truth(value: str | None) -> bool:
-    """Return whether a boolean parameter is set: any value but ``false`` and ``0`` is true, the empty one included."""
+    """Return whether a boolean parameter is set: ``false`` and ``0`` are false, any other value is true, even the empty one."""
     return value is not None and value.lower() not in {"false", "0"}
 
 
 def integer(query: Query, name: str) -> int | None:
-    """Return a number, None if it is absent.
+    """Return a number; None if it is absent.
 
     Raises:
-        BadRequest: it is no decimal 64-bit number.
+        BadRequest: it is not a decimal 64-bit number.
     """
     text = query.get(name)
     if text is None:
@@ -48,7 +48,7 @@ def integer(query: Query, name: str) -> int | None:
 
 
 def invalid_options(kind: str, *causes: Cause) -> Invalid:
-    """Return the Invalid of options (``ListOptions``), which belong to no object."""
+    """Return the Invalid error for options (``ListOptions``), which belong to no object."""
     listed = [f"{each.field}: {each.message}" for each in causes]
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     return Invalid(
@@ -59,7 +59,7 @@ def invalid_options(kind: str, *causes: Cause) -> Invalid:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """``metav1.ListOptions``, checked."""
+    """``metav1.ListOptions``, validated."""
 
     label_selector: str = ""
     field_selector: str = ""
@@ -74,10 +74,10 @@ class ListOptions:
 
 
 def list_options(query: Query, *, watch: bool) -> ListOptions:
-    """Read the parameters of list, watch and deletecollection.
+    """Parse the parameters of list, watch and deletecollection.
 
     Raises:
-        BadRequest: a value cannot be read, or contradicts ``continue``.
+        BadRequest: a value is malformed or contradicts ``continue``.
         Invalid: values contradict each other (apimachinery's ``internalversion/validation``).
     """
     initial = query.get("sendInitialEvents")
@@ -145,10 +145,10 @@ def _watch_causes(options: ListOptions) -> list[Cause]:
 
 
 def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str = "UpdateOptions", apply: bool = False) -> WriteOptions:
-    """Read the parameters of a write, of which ``kind`` names the type; ``dry_run`` holds all values of ``dryRun``.
+    """Parse the parameters of a write; ``kind`` names the options' type, ``dry_run`` has all values of ``dryRun``.
 
     Raises:
-        Invalid: a value is not known, or does not fit the kind of write.
+        Invalid: a value is unknown, or does not fit the write.
     """
     causes = list(_dry_run_causes(dry_run))
     validation = query.get("fieldValidation", "")
@@ -178,7 +178,7 @@ def _invalid(name: str, value: str, why: str) -> Cause:
 
 
 def _quoted(text: str) -> str:
-    """Return ``text`` as Go's ``%q`` writes it, as far as our texts need it."""
+    """Quote ``text`` like Go's ``%q``, sufficient for our texts."""
     return json.dumps(text[:_SHOWN], ensure_ascii=False).replace("\\u00", "\\x")
 
 
@@ -190,13 +190,13 @@ _IGNORE_READ_ERROR: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
 def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], caller: Caller = NOBODY) -> DeleteOptions:
-    """Read the options of a delete from the body, if it says anything, else from the query.
+    """Parse the options of a delete from a non-empty body, else from the query.
 
-    Go reads the query only if the body has no bytes: who sends ``{}`` there loses an object that ``?dryRun=All`` was to spare.
+    Go ignores the query if the body has any bytes: there, ``{}`` with ``?dryRun=All`` deletes the object.
 
     Raises:
-        BadRequest: the body is no DeleteOptions.
-        Invalid: values are unknown, or contradict each other.
+        BadRequest: the body is not DeleteOptions.
+        Invalid: values are unknown or contradict each other.
     """
     if body:
         options, dry_run = _from_body(body)
@@ -226,7 +226,7 @@ def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], calle
 
 
 def _contradicting(options: DeleteOptions) -> list[Cause]:
-    """Return what may not be said of an object that is deleted unread."""
+    """Return the options that are invalid when an object is deleted without being read."""
     said = {
         "dryRun": options.dry_run,
         "propagationPolicy": options.policy,
@@ -254,7 +254,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
         and isinstance(body.get(_IGNORE_READ_ERROR), bool | None)
         and all(isinstance(preconditions.get(key), str | None) for key in ("uid", "resourceVersion"))
         and isinstance(body.get("propagationPolicy"), str | None)
-        and type(body.get("gracePeriodSeconds", 0)) in {int, NoneType}  # a boolean is an int
+        and type(body.get("gracePeriodSeconds", 0)) in {int, NoneType}  # in Python a boolean is an int
     )
     if not well_typed:
         raise BadRequest("the body of the delete cannot be read as DeleteOptions: a field has a wrong type")
@@ -272,10 +272,10 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
 
 
 def timeout(query: Query, limit: float) -> float:
-    """Return the seconds that the client gives an ordinary request, at most ``limit``.
+    """Return the client's time limit for an ordinary request, in seconds, at most ``limit``.
 
     Raises:
-        BadRequest: ``timeout`` is no Go duration.
+        BadRequest: ``timeout`` is not a Go duration.
     """
     text = query.get("timeout")
     if not text:

@@ -1,4 +1,4 @@
-"""Attributes of a request, read from its method, path and query alone; authorization, metrics and routing share them.
+"""Attributes of a request, parsed from method, path and query, for authorization, metrics and routing.
 
 The grammar is that of ``k8s.io/apiserver/pkg/endpoints/request/requestinfo.go``::
 
@@ -21,15 +21,15 @@ _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update",
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _MUTATING: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 REMEMBERED_LENGTH: Final = 256
-"""Characters of the longest target of which anything is remembered by what it says: anybody may send a megabyte."""
+"""Longest target that may be a cache key, in characters, because a client may send a megabyte."""
 _NAME_FIELD: Final = "metadata.name"
 
 
-@dataclass(slots=True, unsafe_hash=True)  # frozen, each would take 2 µs more to make
+@dataclass(slots=True, unsafe_hash=True)  # freezing would add 2 µs per object
 class RequestInfo:
-    """Attributes of one request, never changed.
+    """Immutable attributes of one request.
 
-    For a non-resource path only ``path``, ``method`` and ``verb`` (the method in lower case) are set.
+    A non-resource path only sets ``path``, ``method`` and ``verb`` (the method in lower case).
     """
 
     method: str
@@ -43,29 +43,29 @@ class RequestInfo:
     subresource: str = ""
     name: str = ""
     rest: tuple[str, ...] = ()
-    """Path segments behind the subresource."""
+    """Path segments after the subresource."""
     selected_name: bool = False
-    """``name`` comes from a field selector: the request is still about the collection."""
+    """``name`` comes from a field selector; the request still concerns the collection."""
     label_selector: str = ""
     field_selector: str = ""
     misnamed: str = ""
-    """Reason why the name or the namespace can be none of an object."""
+    """Error if the name or the namespace is invalid."""
 
     @property
     def mutating(self) -> bool:
-        """True if it may change something; by this the limits of requests in flight are kept apart."""
+        """Whether it may change something; reads and writes have separate limits."""
         return self.verb in _MUTATING if self.is_resource else self.method not in {"GET", "HEAD", "OPTIONS"}
 
     @property
     def scope(self) -> str:
-        """``resource``, ``namespace`` or ``cluster``: the metrics' label."""
+        """The metrics' label: ``resource``, ``namespace`` or ``cluster``."""
         if self.name and not self.selected_name:
             return "resource"
         return "namespace" if self.namespace else "cluster" if self.is_resource else ""
 
 
 def of(request: Request) -> RequestInfo:
-    """Return what a request is about; the answer for the same method and target is the same object, while it is remembered."""
+    """Return a request's attributes. Equal methods and targets yield the same object while it is cached."""
     target = request.target
     return _remembered(request.method, target) if len(target) <= REMEMBERED_LENGTH else _of(request.method, target)
 
@@ -80,7 +80,7 @@ def _of(method: str, target: str) -> RequestInfo:
 
 
 def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Return what the request is about. ``path`` is percent-decoded; surplus slashes at its ends mean nothing."""
+    """Parse a request. ``path`` is percent-decoded; extra slashes at its ends are ignored."""
     parts = path.strip("/").split("/")
     if len(parts) < 4 or parts[0] != "apis" or "" in _without_namespace(parts):
         return _nonresource(method, path)
@@ -131,24 +131,25 @@ def _nonresource(method: str, path: str) -> RequestInfo:
 
 
 def _misnamed(what: str, text: str) -> str:
-    """Return why a path segment cannot be a key in storage (Go: ``IsValidPathSegmentName``)."""
+    """Return the error if a path segment cannot be a storage key (Go: ``IsValidPathSegmentName``)."""
     if text in {".", ".."}:
         return f"{what} parameter invalid: \"{text}\": may not be '{text}'"
     return f"{what} parameter invalid: \"{text[:REMEMBERED_LENGTH]}\": may not contain '%'" if "%" in text else ""
 
 
 def _without_namespace(parts: list[str]) -> list[str]:
-    """Return the segments but for the namespace, which alone may be empty: ``/namespaces//virtualmachines`` are those of all."""
+    """Return the segments without the namespace, the only one that may be empty: ``/namespaces//virtualmachines`` lists all."""
     place = 4 if parts[3] == "watch" else 3
     return parts[: place + 1] + parts[place + 2 :] if parts[place : place + 1] == ["namespaces"] and len(parts) > place + 2 else parts
 
 
 def _selected_name(selector: str) -> str:
-    r"""Return the name that a field selector demands, so that RBAC's resourceNames work with list and watch.
+    r"""Return the name that a field selector requires, so that RBAC's resourceNames work with list and watch.
 
-    Read by the parser that selects, because what is authorized must be what is served: ``spec.a!=x\,metadata.name=b`` demands no name.
+    It uses the selector's own parser, because authorization must match the result: ``spec.a!=x\,metadata.name=b`` requires
+    no name.
     """
     try:
         return fields.parse(selector).exact(_NAME_FIELD) or ""
     except ValueError:
-        return ""  # whoever serves it will refuse it
+        return ""  # the handler refuses it later

@@ -1,4 +1,4 @@
-"""Answers: JSON or YAML, Status objects for errors, and the headers that Go's server sets."""
+"""Responses: JSON or YAML, Status objects for errors, and the headers that Go's server sets."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from apiserver.endpoints.negotiation import JSON, YAML, accepts_pretty
 _HUMANS: Final = ("curl", "Wget", "Mozilla/5.0")
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _GZIP_LEVEL: Final = 1
-_GZIP_WINDOW: Final = 31  # zlib's way to say: with gzip's head
+_GZIP_WINDOW: Final = 31  # selects the gzip format in zlib
 LARGE: Final = 128 << 10
-"""An answer of so many bytes is compressed for a client that takes gzip, as in Go."""
+"""Smallest answer, in bytes, to compress for clients that accept gzip, as in Go."""
 NOT_CACHED: Final = b"Cache-Control: no-cache, private\r\n"
 _WARNINGS: Final = 4096
 _ONE_WARNING: Final = 256
@@ -32,14 +32,14 @@ _MOST_WARNINGS: Final = 64
 
 
 def dump(value: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes:  # noqa: ANN401 - any JSON value
-    """Return the encoded value, with a newline at its end."""
+    """Encode a value, with a newline at the end."""
     if media_type == YAML:
         return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True).encode()
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if pretty else 0))
 
 
 def is_pretty(context: RequestContext) -> bool:
-    """Return whether a person reads the answer: ``pretty`` says so (read as by Go's ``ParseBool``), else the client's name or Accept."""
+    """Return whether to indent: by ``pretty`` (as Go's ``ParseBool``), else by User-Agent or Accept."""
     request = context.request
     if "pretty" in request.target and (given := request.query.get("pretty")):
         return given in _TRUE
@@ -54,7 +54,7 @@ async def answer(
     media_type: str = JSON,
     pretty: bool = False,
 ) -> Response:
-    """Return the response that carries ``value``; bytes, whole or joined, are JSON already. ``pretty``: indented for whoever asks."""
+    """Return the response with ``value``; bytes, whole or joined, are JSON already. ``pretty`` indents for every client."""
     pretty = pretty or is_pretty(context)
     if isinstance(value, Joined) and (media_type != JSON or pretty):
         value = b"".join(value.slices(value.length))
@@ -69,7 +69,7 @@ async def answer(
 
 
 async def compressed(request: Request, response: Response) -> Response:
-    """Compress a large answer for a client that takes gzip, outside the event loop."""
+    """Compress a large answer in a thread, if the client accepts gzip."""
     if response.length >= LARGE:
         response.headers["Vary"] = "Accept-Encoding"
         if takes_gzip(request):
@@ -79,7 +79,7 @@ async def compressed(request: Request, response: Response) -> Response:
 
 
 def takes_gzip(request: Request) -> bool:
-    """Return whether the client names gzip among the encodings that it takes; one with a quality is not it, as in Go."""
+    """Return whether the client accepts gzip; with a quality it does not count, as in Go."""
     return any(each.strip() == "gzip" for each in request.headers.get("Accept-Encoding", "").split(","))
 
 
@@ -91,7 +91,7 @@ def _gzip(body: bytes | Joined) -> bytes:
 
 
 def status_of(context: RequestContext, error: StatusError) -> Response:
-    """Return the response for an error: a ``Status``, in JSON for clients that accept nothing that we can write."""
+    """Return an error's ``Status`` response, in JSON if the client accepts no supported type."""
     try:
         media_type = context.represent().media_type
     except NotAcceptable:
@@ -104,14 +104,14 @@ def status_of(context: RequestContext, error: StatusError) -> Response:
 
 
 def plain(code: int, text: str) -> Response:
-    """Return a text answer."""
+    """Return a text response."""
     response = Response(status=code, body=text.encode(), content_type="text/plain; charset=utf-8")
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
 
 
 def add_headers(context: RequestContext, response: Response) -> None:
-    """Set the headers that every answer carries; call it before the answer is prepared."""
+    """Set the headers of every answer; call it before the head is sent."""
     cached = b"" if response.sets("Cache-Control") else NOT_CACHED
     response.encoded = b"Audit-Id: %b\r\n%b%b%b" % (context.audit_id.encode(), cached, response.encoded, context.flow)
     if context.warnings:
@@ -120,9 +120,9 @@ def add_headers(context: RequestContext, response: Response) -> None:
 
 
 def warnings(texts: Iterable[str]) -> list[str]:
-    """Return the values of the ``Warning`` headers for these texts: whole while they stay below 4096 characters together, else cut.
+    """Return ``Warning`` headers for these texts, cut if they exceed 4096 characters in total.
 
-    At most 64, because some clients (Python's ``http.client``) read no answer with more than 100 headers.
+    At most 64, because some clients (Python's ``http.client``) reject answers with more than 100 headers.
     """
     listed = list(islice(filter(None, texts), _MOST_WARNINGS))
     if sum(map(len, listed)) <= _WARNINGS:
@@ -138,14 +138,14 @@ def warnings(texts: Iterable[str]) -> list[str]:
 
 
 def warning(text: str) -> str:
-    """Return a ``Warning`` header's value (RFC 7234 §5.5): kubectl prints its text. Control characters become question marks."""
+    """Return a ``Warning`` header's value (RFC 7234 §5.5), which kubectl prints. Control characters become question marks."""
     clean = "".join([each if each.isprintable() else "?" for each in text])
     escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'
 
 
 def etag_of(body: bytes) -> str:
-    """Return the entity tag of a document, made as Go makes it: the SHA-512 in upper case."""
+    """Return a document's entity tag, as in Go: SHA-512 in upper case."""
     return hashlib.sha512(body).hexdigest().upper()
 
 
@@ -155,10 +155,10 @@ def success(details: Object) -> Object:
 
 
 def unknown_resource() -> NotFound:
-    """Return the error for a resource or subresource that we do not have."""
+    """Return the error for an unknown resource or subresource."""
     return NotFound("the server could not find the requested resource")
 
 
 def wrong_method() -> MethodNotAllowed:
-    """Return the error for a method that the resource does not have."""
+    """Return the error for an unsupported method."""
     return MethodNotAllowed("the server does not allow this method on the requested resource")

@@ -1,4 +1,4 @@
-"""Metrics of watches: by the filters how many are open, by each watch what it sends."""
+"""Watch metrics: the filters count open watches, each watch its events."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class WatchMeters:
         self._meters: dict[tuple[str, str, str], WatchMeter] = {}
 
     def opened(self, info: RequestInfo, number: int) -> None:
-        """Count watches of a resource that are open."""
+        """Add ``number`` to a resource's open watches."""
         key = (info.group, info.resource)
         self._open[key] = left = self._open.get(key, 0) + number
         if not left:
             del self._open[key]
 
     def number(self, group: str, resource: str) -> int:
-        """Return how many watches of a resource are open."""
+        """Return the number of a resource's open watches."""
         return self._open.get((group, resource), 0)
 
     def watch(self, group: str, version: str, resource: str) -> WatchMeter:
-        """Return what counts the events of one resource (one that is served: they are kept), the same for all of its watches."""
+        """Return the meter that all watches of a served resource share."""
         names = (group, version, resource)
         meter = self._meters.get(names)
         if meter is None:
@@ -47,7 +47,7 @@ class WatchMeters:
         return meter
 
     def register(self, registry: Registry) -> None:
-        """Put all of it on the page."""
+        """Add all metrics to the registry."""
         registry.add(self.events, self.sizes, self.lists, self.terminated)
 
 
@@ -62,7 +62,7 @@ class WatchMeter:
     _names: tuple[str, str, str]
 
     def tally(self, frames: Sequence[bytes]) -> Tally:
-        """Return what :meth:`sent` counts of these frames."""
+        """Compute the metrics of these frames for :meth:`sent`."""
         return self._sizes.tally([len(each) for each in frames])
 
     def sent(self, tally: Tally) -> None:
@@ -71,9 +71,9 @@ class WatchMeter:
         self._sizes.add(tally)
 
     def cut(self) -> None:
-        """Count a watch that was too slow."""
+        """Count a watch cut off because it was too slow."""
         self._cut.value += 1
 
     def listed(self, seconds: float, scope: str) -> None:
-        """Count a WatchList whose initial events were sent."""
+        """Record the time to send the initial events of a WatchList."""
         self._lists.observe(seconds, *self._names, scope)

@@ -1,6 +1,6 @@
-"""YAML as Kubernetes reads it: what JSON can hold. PyYAML parses; what a scalar says is decided by Go's rules (``yaml_scalars``).
+"""Read YAML into JSON values, as Kubernetes does. PyYAML parses; ``yaml_scalars`` interprets scalars by Go's rules.
 
-A document is hostile: its size, its depth and what its aliases come to are bounded.
+Documents are hostile: size, depth and alias expansion are bounded.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _MAX_DEPTH: Final = 200
 
 
 class Reader:
-    """One document, built from the parser's events: PyYAML's own composer recurses in C, and a deep document would end the process.
+    """Builds one document from parser events, because PyYAML's composer recurses in C, and a deep document would crash the process.
 
-    Counts nodes, aliased ones as often as they are named, so that aliases cannot multiply.
+    Aliased nodes count as often as they are used, so that aliases cannot multiply.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -34,11 +34,11 @@ class Reader:
         """Return the first document; an empty one is an empty object.
 
         Raises:
-            BadRequest: it has what JSON has not, is too large, or a second document follows that is not empty.
+            BadRequest: it is too large, JSON cannot represent it, or a second, non-empty document follows.
             yaml.YAMLError, ValueError: it is malformed.
         """
         try:
-            self._next()  # the stream begins
+            self._next()  # start of the stream
             if isinstance(self._next(), yaml.StreamEndEvent):
                 return {}
             value = self._one()
@@ -51,7 +51,7 @@ class Reader:
 
     def _one(self) -> Any:  # noqa: ANN401 - any JSON value
         value = self._value(self._next(), 0, None)
-        self._next()  # the document ends
+        self._next()  # end of the document
         return value
 
     def _next(self) -> Any:  # noqa: ANN401 - the stubs know one kind of event only
@@ -112,7 +112,7 @@ class Reader:
 
 
 def _maps_of(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any JSON value
-    """Return what a merge key (https://yaml.org/type/merge.html) brings: the first of those that have a key counts."""
+    """Return the maps of a merge key (https://yaml.org/type/merge.html); earlier maps take precedence."""
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in listed):
         raise BadRequest("a YAML merge key needs a map, or a list of maps")

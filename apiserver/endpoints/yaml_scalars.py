@@ -1,6 +1,6 @@
-"""Scalars of YAML as Go's parser reads them, which is kube-apiserver's: YAML 1.1 with exceptions. Pure.
+"""Interpret YAML scalars as kube-apiserver's Go parser does: YAML 1.1 with exceptions. Pure.
 
-``tests/oracle/test_yaml.py`` compares this module with that parser (``sigs.k8s.io/yaml``) over a generated table.
+``tests/oracle/test_yaml.py`` compares it with that parser (``sigs.k8s.io/yaml``) over a generated table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Scalar = str | int | float | bool | None
 
 TAG: Final = "tag:yaml.org,2002:"
 _KINDS: Final = frozenset({"str", "bool", "int", "float", "null", "timestamp"})
-"""Tags that are held against what the text says; other tags, but binary, mean text."""
+"""Tags that the text must match; other tags, except binary, mean text."""
 _WORDS: Final = MappingProxyType(
     {
         **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -42,14 +42,14 @@ _TIME: Final = re.compile(
 _BASES: Final = (16, 2, 8, 10)
 _LOWEST: Final = -(2**63)
 _HIGHEST: Final = 2**64 - 1
-"""Without a sign; with one it is half of that."""
+"""Without a sign; with a sign, half of it."""
 _EXPONENT_FROM: Final = 6
-"""Go's format g of the fewest digits writes an exponent of so much and more."""
+"""Smallest exponent that Go's shortest format g writes."""
 _DIGITS_OF_FLOAT32: Final = 9
 
 
 def plain(text: str) -> Scalar:
-    """Return what a scalar without quotes and tag says."""
+    """Return the value of a scalar without quotes and tag."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -61,10 +61,10 @@ def plain(text: str) -> Scalar:
 
 
 def tagged(tag: str, text: str) -> Scalar:
-    """Return what a scalar with a tag says.
+    """Return the value of a tagged scalar.
 
     Raises:
-        BadRequest: the text is not of that tag.
+        BadRequest: the text does not match the tag.
     """
     kind = tag.removeprefix(TAG) if tag.startswith(TAG) else ""
     if kind == "binary":
@@ -84,7 +84,7 @@ def tagged(tag: str, text: str) -> Scalar:
 
 
 def key(scalar: Scalar) -> str:
-    """Return the JSON key for the YAML key ``scalar``.
+    """Return the JSON key for a YAML key.
 
     Raises:
         BadRequest: JSON has no such key.
@@ -101,7 +101,7 @@ def key(scalar: Scalar) -> str:
 
 
 def value(scalar: Scalar) -> Scalar:
-    """Return a scalar as it is read back from Go's JSON: ``5.0`` is 5, and of a large number the fewest digits that tell it.
+    """Return a scalar after a round trip through Go's JSON: ``5.0`` becomes 5; large numbers get the fewest distinguishing digits.
 
     Raises:
         BadRequest: JSON has no such number.
@@ -117,7 +117,7 @@ def value(scalar: Scalar) -> Scalar:
 
 
 def _integer(digits: str) -> int | None:
-    """Return what Go's ``ParseInt`` or ``ParseUint`` reads; a whole number beyond 64 bits is none."""
+    """Parse like Go's ``ParseInt`` or ``ParseUint``; None beyond 64 bits."""
     if (bits := _SIGNED_BITS.fullmatch(digits)) is not None:
         return int(bits[1], 2)
     match = _INTEGER.fullmatch(digits)
@@ -132,7 +132,7 @@ def _integer(digits: str) -> int | None:
 
 def _float(digits: str, text: str) -> float | str:
     number = float(digits)
-    return number if math.isfinite(number) else text  # as text, because Go's ParseFloat refuses what is out of range
+    return number if math.isfinite(number) else text  # as text, because Go's ParseFloat rejects numbers out of range
 
 
 def _kind_of(said: Scalar) -> str:
@@ -154,7 +154,7 @@ def _is_time(text: str) -> bool:
         return False
     year, month, day, *clock = (int(each or 0) for each in match.groups())
     try:
-        date(year or 4, month, day)  # the year 0 is none to Python, and a leap year
+        date(year or 4, month, day)  # Python lacks the year 0, a leap year
     except ValueError:
         return False
     hours, minutes, seconds = clock
@@ -162,7 +162,7 @@ def _is_time(text: str) -> bool:
 
 
 def _as_float32(number: float) -> str:
-    """Return a number as Go's ``FormatFloat(number, 'g', -1, 32)``."""
+    """Format a number as Go's ``FormatFloat(number, 'g', -1, 32)``."""
     if math.isnan(number):
         return ".nan"
     try:

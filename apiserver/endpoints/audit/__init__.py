@@ -1,1 +1,1 @@
-"""The audit log: who asked for what, when, and what came of it (``audit.k8s.io/v1``)."""
+"""The audit log (``audit.k8s.io/v1``): who requested what, when, and with which outcome."""

@@ -1,7 +1,7 @@
-"""Events as they stand in the log: ``audit.k8s.io/v1`` Event, one JSON object a line, in Go's order of fields.
+"""Encode audit events: ``audit.k8s.io/v1`` Event, one JSON object per line, fields in Go's order.
 
-Joined from pieces that are encoded once (a user, where it asks from), because a request at level Metadata makes two events: both
-together cost some 4 µs. What could be a secret never gets here: headers but the client's name are not read at all.
+A request at level Metadata makes two events, which together cost about 4 µs: repeated pieces (user, source) are encoded
+once. Of the headers, only the client's name and addresses are read, so no secret reaches the log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNKNOWN: Final = ("", "", "")
 
 
 def encoded(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a value as JSON; half a surrogate pair, which is no UTF-8, is escaped."""
+    """Return a value as JSON; a lone surrogate, which UTF-8 cannot hold, is escaped."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:
@@ -32,7 +32,7 @@ def encoded(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 class Pieces:
-    """Encoded texts that come again with every request of a client."""
+    """Caches encoded texts that a client's requests repeat."""
 
     def __init__(self) -> None:
         self._users: dict[User, str] = {}
@@ -52,7 +52,7 @@ class Pieces:
         return known
 
     def text(self, value: str) -> str:
-        """Return a JSON string that is likely to come again."""
+        """Return a JSON string, cached because it is likely to recur."""
         known = self._texts.get(value)
         if known is None:
             if len(self._texts) >= _MAX_KNOWN:
@@ -61,7 +61,7 @@ class Pieces:
         return known
 
     def reference(self, info: RequestInfo) -> tuple[str, str, str]:
-        """Return ``objectRef`` in three pieces; name and uid stand behind the first, the version behind the second."""
+        """Return ``objectRef`` in three pieces; name and uid go after the first, the version after the second."""
         if len(info.path) > REMEMBERED_LENGTH:
             return _reference(info)
         key = (info.resource, info.namespace, info.group, info.version, info.subresource)
@@ -115,16 +115,16 @@ def user_info(user: User) -> Object:
 
 
 class Record:
-    """Facts of one request that is recorded; its events are made of them."""
+    """Collects one request's data for the audit log and formats its events."""
 
-    # Values of the class stand for what most requests do not have: setting them for each would cost.
+    # Class attributes hold the defaults, because setting them for every request would cost time.
     impersonated: User | None = None
     constraint = ""
     status: Object | None = None
-    """Of an error, or of what is gone; the code alone says it for any other success."""
+    """Set for errors and deletions; for other successes the code is enough."""
     started = False
     limit = 0
-    """Bytes of request and response object together, beyond which both are left out; 0: none."""
+    """Largest size, in bytes, of request and response object together; larger ones are left out. 0: no limit."""
     _decision = ""
     _middle = ""
     _ref: tuple[str, str, str] | None = None
@@ -133,7 +133,7 @@ class Record:
     def __init__(
         self, verdict: Verdict, pieces: Pieces, audit_id: str, info: RequestInfo, received: int, uri: str, user: User | None, origin: str
     ) -> None:
-        """Take what every event of the request says; ``origin`` is of :mod:`~apiserver.endpoints.audit.sources`."""
+        """Take the data that all events of the request share; ``origin`` comes from :mod:`~apiserver.endpoints.audit.sources`."""
         self.verdict = verdict
         self.pieces = pieces
         self._info = info
@@ -145,25 +145,25 @@ class Record:
         self._where = origin
 
     def act_as(self, user: User, constraint: str) -> None:
-        """Take whom the request acts as."""
+        """Record the impersonated user and the constraint."""
         self.impersonated, self.constraint, self._middle = user, constraint, ""
 
     def about(self, metadata: Object) -> None:
-        """Take from a request's object what its address does not say: the name of what is created, uid and version of what is replaced."""
+        """Add object metadata that the URL lacks: the name of a created object, uid and version of a replaced one."""
         said = metadata.get
         self._ref = (str(said("name") or ""), str(said("uid") or ""), str(said("resourceVersion") or ""))
         self._middle = ""
 
     def decided(self, *, allowed: bool, reason: str) -> None:
-        """Take what authorization said."""
+        """Record the decision of authorization."""
         self._decision = self.pieces.decision(reason, allowed=allowed)
 
     def request(self, obj: Any) -> None:  # noqa: ANN401 - any JSON value, or bytes of JSON
-        """Keep the request's object (of a patch: its bytes), if that is wanted."""
+        """Keep the request's object (the bytes of a patch) if the level includes it."""
         self._keep("requestObject", obj, Level.REQUEST)
 
     def response(self, obj: Any) -> None:  # noqa: ANN401 - any JSON value, or bytes of JSON
-        """Keep the answer's object, if that is wanted."""
+        """Keep the response's object if the level includes it."""
         self._keep("responseObject", obj, Level.REQUEST_RESPONSE)
 
     def _keep(self, name: str, obj: Any, level: Level) -> None:  # noqa: ANN401 - as above
@@ -190,7 +190,7 @@ class Record:
         return f'{self._head}{stage}{middle}{outcome}{self._received}{self.pieces.time(nanoseconds)}"{end}'
 
     def _said(self) -> str:
-        """Return what the request itself says."""
+        """Return the part of an event that describes the request."""
         acting = "" if self.impersonated is None else self._impersonation(self.impersonated)
         return f"{self._what}{acting}{self._where}{self._reference() if self._info.is_resource else ''}"
 

@@ -1,4 +1,4 @@
-"""The identity of a request, in all logs along its way."""
+"""Audit ids: they identify a request in every log on its way."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NUMBERS: Final = count(random.getrandbits(48))
 
 
 def audit_id(given: str) -> str:
-    """Return the id that the aggregator gave the request, so that both logs join, or a new one."""
+    """Return the id that the aggregator sent, so that both logs can be joined, or a new one."""
     return given if given and len(given) <= _MAX_LENGTH and given.isprintable() else new_id()
 
 
 def new_id() -> str:
-    """Return a UUIDv4: an identity, no secret. Its last part counts, from a random number on; the rest is this process's."""
+    """Return a UUIDv4, which is not secret: a prefix per process, and a counter that starts at a random number."""
     return f"{_OURS}{next(_NUMBERS) & _LAST_PART:012x}"

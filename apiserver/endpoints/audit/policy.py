@@ -1,6 +1,6 @@
-"""The audit policy (``audit.k8s.io/v1`` Policy): how much of which request is recorded. Pure.
+"""The audit policy (``audit.k8s.io/v1`` Policy): how much to record of each request. Pure.
 
-The first rule that matches decides, and nothing is recorded of what no rule matches. Matching is that of
+The first matching rule decides; a request that no rule matches is not recorded. Matching follows
 ``k8s.io/apiserver/pkg/audit/policy/checker.go``.
 """
 
@@ -23,7 +23,7 @@ _RULE: Final = {
 
 
 class Level(IntEnum):
-    """Level of detail: each has all that the one before has."""
+    """Level of detail; each level includes the one before it."""
 
     NONE = 0
     METADATA = 1
@@ -32,7 +32,7 @@ class Level(IntEnum):
 
     @property
     def text(self) -> str:
-        """As events name it."""
+        """The name of the level in events."""
         return _TEXTS[self]
 
 
@@ -41,7 +41,7 @@ _LEVELS: Final = {text: level for level, text in _TEXTS.items()}
 
 
 class Stage:
-    """Stage at which an event is made. Plain texts: an enumeration's members are slow to hash."""
+    """Stages of a request, as plain strings because enumeration members are slow to hash."""
 
     REQUEST_RECEIVED: Final = "RequestReceived"
     RESPONSE_STARTED: Final = "ResponseStarted"
@@ -54,13 +54,13 @@ STAGES: Final = (Stage.REQUEST_RECEIVED, Stage.RESPONSE_STARTED, Stage.RESPONSE_
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Decision on what is recorded of one request."""
+    """What the policy records of one request."""
 
     level: Level
     omit_stages: frozenset[str] = frozenset()
     omit_managed_fields: bool = False
     head: str = ""
-    """Beginning of its events, up to the id."""
+    """Start of its events, up to the id."""
 
     def __post_init__(self) -> None:
         head = f'{{"kind":"Event","apiVersion":"{API_VERSION}","level":"{self.level.text}","auditID":'
@@ -72,14 +72,14 @@ NOTHING: Final = Verdict(Level.NONE)
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Resources of one group; none named means all of it."""
+    """Resources of one group; an empty list means all of them."""
 
     group: str
     resources: tuple[str, ...]
     names: tuple[str, ...]
 
     def matches(self, info: RequestInfo) -> bool:
-        """Return whether the request is about one of them."""
+        """Return whether the request concerns one of these resources."""
         if self.group not in {info.group, "*"}:
             return False
         if not self.resources:
@@ -104,7 +104,7 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     def matches(self, user: User, info: RequestInfo) -> bool:
-        """Return whether the rule is about this request."""
+        """Return whether the rule matches the request."""
         if self.users and user.name not in self.users:
             return False
         if self.groups and not any(each in self.groups for each in user.groups):
@@ -122,13 +122,13 @@ class Rule:
 
 
 class Policy:
-    """Judges requests."""
+    """An audit policy: an ordered list of rules."""
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self.rules = rules
 
     def verdict(self, user: User, info: RequestInfo) -> Verdict:
-        """Return what is recorded of this request: the verdict of the first rule that matches."""
+        """Return the verdict of the first rule that matches the request."""
         for each in self.rules:
             if each.matches(user, info):
                 return each.verdict
@@ -140,10 +140,10 @@ def _path_matches(path: str, pattern: str) -> bool:
 
 
 def parse(document: Any) -> Policy:  # noqa: ANN401 - a YAML document
-    """Return the policy that a document holds.
+    """Parse a policy document.
 
     Raises:
-        ValueError: it is no valid policy; the message names each field that is wrong.
+        ValueError: the policy is invalid; the message names each wrong field.
     """
     if not isinstance(document, dict) or document.get("kind") != "Policy" or document.get("apiVersion") != API_VERSION:
         raise ValueError(f"the audit policy must be of kind Policy in {API_VERSION}")

@@ -1,6 +1,6 @@
-"""The fields of an event that say where its request came from: ``sourceIPs`` and ``userAgent``.
+"""The event fields ``sourceIPs`` and ``userAgent``.
 
-What the headers say of the way before the last station is hearsay; only the last address is certain.
+Clients can forge the forwarding headers; only the last address is certain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REMEMBERED_LENGTH: Final = 512
 
 
 def of(request: Request) -> str:
-    """Return the fields; they come again with every request of a client, and are remembered unless they are long."""
+    """Return both fields as JSON, cached unless they are long, because each client repeats them."""
     headers = request.headers
     said = ",".join(headers.getall("X-Forwarded-For", ())), headers.get("X-Real-Ip", ""), request.remote, headers.get("User-Agent", "")
     return _remembered(*said) if sum(map(len, said)) <= _REMEMBERED_LENGTH else _fields(*said)
@@ -49,7 +49,7 @@ def _addresses(forwarded: str, real: str, remote: str) -> list[str]:
 
 
 def _is_address(text: str) -> bool:
-    if "%" in text:  # Go's net.ParseIP knows no zones
+    if "%" in text:  # Go's net.ParseIP accepts no zones
         return False
     try:
         ip_address(text)

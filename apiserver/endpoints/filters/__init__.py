@@ -1,9 +1,10 @@
 """The request chain: authentication, authorization, limits, errors.
 
-``chain`` is to be read first: it has the order, and the one place where whatever goes wrong becomes a Status. Then by step:
-``authentication`` (with ``certificates`` and ``tokens``), ``auditing``, ``origins``, ``impersonation``, ``limits`` or ``flowcontrol``,
-``authorization``, ``deadlines``. ``accounting`` and ``metering`` tell of a request that is over, ``withdrawing`` judges again whoever
-holds a stream open. ``reviewing`` asks kube-apiserver, ``expiring`` remembers its answers for a while.
+Start with ``chain``: it defines the order, and is the only place that turns exceptions into a Status. The steps are
+``authentication`` (with ``certificates`` and ``tokens``), ``auditing``, ``origins``, ``impersonation``, ``limits`` or
+``flowcontrol``, ``authorization`` and ``deadlines``. ``accounting`` and ``metering`` report finished requests;
+``withdrawing`` rechecks the rights of open streams. ``reviewing`` sends reviews to kube-apiserver; ``expiring`` caches its
+answers.
 
-A filter imports nothing of what answers: the application is given to ``chain``.
+Filters import no verbs: ``chain`` receives the application as a parameter.
 """

@@ -1,4 +1,4 @@
-"""Metrics, audit events and log lines of a request that is over."""
+"""Metrics, audit events and log lines of finished requests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from apiserver.endpoints.filters.metering import Requests
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.5
-"""From here on a request is worth a line in the log and annotations in the audit log, as in Go."""
+"""Requests slower than this, in seconds, get a log line and audit annotations, as in Go."""
 CLIENT_CLOSED: Final = 499
-"""The code under which a request counts whose client did not wait for the answer."""
+"""The code recorded for a request that its client abandoned."""
 _APPLY: Final = "application/apply-patch+"
 _OK: Final = 200
 _SERVER_ERROR: Final = 500
@@ -25,14 +25,14 @@ _SERVER_ERROR: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """Tells the metrics, the audit log (if there is one) and our own log."""
+    """Reports finished requests to the metrics, the audit log (optional) and the process log."""
 
     requests: Requests
     auditor: Auditor | None
 
     def ended(self, context: RequestContext, code: int, seconds: float, size: int, *, long_running: bool) -> None:
-        """Take note of a request that was answered, or (:data:`CLIENT_CLOSED`) was not; ``size`` is that of the answer's body."""
-        counted = _OK if long_running and code == CLIENT_CLOSED else code  # they end when their client likes
+        """Report a request that was answered, or (:data:`CLIENT_CLOSED`) abandoned; ``size`` is that of the answer's body."""
+        counted = _OK if long_running and code == CLIENT_CLOSED else code  # the client decides when these end
         self._count(context, counted, seconds, size, long_running=long_running)
         if self.auditor is not None and context.record is not None:
             _record(self.auditor, context.record, context, code, seconds, long_running=long_running)
@@ -65,7 +65,7 @@ def _record(auditor: Auditor, record: Record, context: RequestContext, code: int
 
 
 def _log(context: RequestContext, code: int, seconds: float, *, long_running: bool) -> None:
-    """Say what went wrong here, or took long; what went well is in the audit log and the metrics."""
+    """Log failures and slow requests; the audit log and the metrics cover the rest."""
     slow = seconds > SLOW_SECONDS and not long_running
     level = logging.WARNING if code >= _SERVER_ERROR else logging.INFO if slow else logging.DEBUG
     if logger.isEnabledFor(level):

@@ -1,4 +1,4 @@
-"""The filter: decides by the policy, makes the events of a request's stages and hands them to the backends."""
+"""The audit filter: applies the policy, makes an event per stage and passes it to the backends."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _NOBODY: Final = User("")
 
 
 class Backend(Protocol):
-    """Sink of events. ``add`` never waits; what waits is :meth:`room`, before a request is begun."""
+    """Sink of events. ``add`` never blocks; :meth:`room` blocks before a request starts."""
 
     name: str
 
     @property
     def full(self) -> bool:
-        """True if requests must wait for :meth:`room` first."""
+        """Whether requests must await :meth:`room` first."""
         ...
 
     def add(self, event: str) -> None:
-        """Take an event; one that there is no room for is dropped and counted."""
+        """Take an event; without room, drop and count it."""
         ...
 
     async def room(self) -> None:
-        """Wait until there is room, or (strict) until everything taken is stored.
+        """Wait until there is room or, in strict mode, until all events are stored.
 
         Raises:
-            OSError: strict, and it cannot be stored.
+            OSError: in strict mode, storing failed.
         """
         ...
 
 
 class AuditMetrics:
-    """``k8s.io/apiserver/pkg/audit/metrics.go``."""
+    """Metrics of ``k8s.io/apiserver/pkg/audit/metrics.go``."""
 
     def __init__(self) -> None:
         self.events = Counter("apiserver_audit_event_total", "Audit events made and handed to the backends.")
@@ -53,12 +53,12 @@ class AuditMetrics:
         self.level = [self.levels.cell(level.text) for level in Level]
 
     def register(self, registry: Registry) -> None:
-        """Put all of it on the page."""
+        """Add all of them to the registry."""
         registry.add(self.events, self.errors, self.levels, self.rejected)
 
 
 class Auditor:
-    """Records requests as a policy says."""
+    """Records requests according to a policy."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Auditor:
         now: Callable[[], int] = time.time_ns,
         limit: int = 0,
     ) -> None:
-        """Take the policy and where events go; ``limit`` is :attr:`Record.limit`."""
+        """Take the policy and the backends; ``limit`` is :attr:`Record.limit`."""
         self._policy = policy
         self._backends = backends
         self._metrics = metrics
@@ -79,7 +79,7 @@ class Auditor:
         self._pieces = Pieces()
 
     def received(self, context: RequestContext) -> Record | None:
-        """Make the first event of an authenticated request; None if it is not recorded."""
+        """Make the first event of an authenticated request; return None if it is not recorded."""
         verdict = self._policy.verdict(context.user, context.info)
         self._metrics.level[verdict.level].value += 1
         if verdict.level is Level.NONE:
@@ -92,7 +92,7 @@ class Auditor:
 
     @property
     def full(self) -> bool:
-        """True if a request must wait for :meth:`room`."""
+        """Whether a request must await :meth:`room`."""
         for each in self._backends:  # noqa: SIM110 - a generator for any() costs more than all that is asked here
             if each.full:
                 return True
@@ -113,22 +113,22 @@ class Auditor:
                     raise InternalError("failed to store audit event") from None
 
     def started(self, record: Record, code: int) -> None:
-        """Note that a long-running request's answer began."""
+        """Record that the answer of a long-running request began."""
         if not record.started:
             record.started = True
             self._emit(record, Stage.RESPONSE_STARTED, code)
 
     def ended(self, record: Record, code: int, annotations: Mapping[str, str]) -> None:
-        """Note that a request is over."""
+        """Record the end of a request."""
         self._emit(record, Stage.RESPONSE_COMPLETE, code, annotations)
 
     def panicked(self, record: Record, error: BaseException, annotations: Mapping[str, str]) -> None:
-        """Note that a request ended by a mistake of ours. Of the error only its kind is told: its text may hold what a client sent."""
+        """Record a request that failed by an unexpected exception. Only the exception's type, because its text may contain client data."""
         record.status = {"status": "Failure", "reason": "InternalError", "message": f"APIServer panic'd: {type(error).__name__}"}
         self._emit(record, Stage.PANIC, 500, annotations)
 
     def unauthenticated(self, context: RequestContext, code: int) -> None:
-        """Note that a request failed authentication: one event, and nobody's name in it."""
+        """Record a failed authentication: one event without a user."""
         verdict = self._policy.verdict(_NOBODY, context.info)
         self._metrics.level[verdict.level].value += 1
         if verdict.level is Level.NONE:
@@ -152,7 +152,7 @@ class Auditor:
 
 
 def _attempted(request: Request) -> str:
-    """Return Go's words for what a client showed."""
+    """Return Go's words for the credentials that a client presented."""
     kind, _, rest = request.headers.get("Authorization", "").strip().partition(" ")
     shown = [
         *(["basic"] if kind.lower() == "basic" else []),

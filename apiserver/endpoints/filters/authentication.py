@@ -1,8 +1,8 @@
-"""Authentication: the client is the aggregator's front proxy, the holder of a client certificate or of a bearer token, or nobody.
+"""Authentication by the aggregator's front proxy, a client certificate or a bearer token; otherwise anonymous.
 
-The order is Go's (``delegating.go``): a credential that is presented and wrong is 401, never anonymous. The TLS layer asked for a
-client certificate and verified it against the *union* of the authorities of front proxies and of clients; it cannot tell which of the two
-it was. That is decided here, by who issued it, because only a front proxy may say ``X-Remote-User``.
+The order is Go's (``delegating.go``): a wrong credential is 401, never anonymous. The TLS layer verifies client
+certificates against the *union* of the authorities of front proxies and of clients, and cannot tell them apart. This module
+decides by the issuer, because only a front proxy may send ``X-Remote-User``.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from apiserver.metrics.instruments import HistogramCell
 
 _WITH_ANOTHER: Final = 2
 MAX_CERTIFICATES: Final = 1024
-"""Certificates of which it is remembered what they are worth."""
+"""Size of the cache of verified certificates."""
 _CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
-"""In a user's ``extra``: with which of its certificates it came."""
+"""Key in a user's ``extra`` for the certificate that the user presented."""
 Reviewer = Callable[[str], Awaitable[User | None]]
-"""Turns a bearer token into a user; None if it is worth nothing."""
+"""Turns a bearer token into a user, or None if the token is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """``requestheader-*`` of ConfigMap ``extension-apiserver-authentication``: whom to believe about others, and in which headers."""
+    """``requestheader-*`` of ConfigMap ``extension-apiserver-authentication``: which proxies to trust, and their headers."""
 
     authorities: Authorities = frozenset()
     allowed_names: tuple[str, ...] = ()
-    """Empty: whoever holds a certificate of the authorities."""
+    """Empty: any certificate of the authorities."""
     username_headers: tuple[str, ...] = ("X-Remote-User",)
     uid_headers: tuple[str, ...] = ("X-Remote-Uid",)
     group_headers: tuple[str, ...] = ("X-Remote-Group",)
@@ -49,7 +49,7 @@ class RequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Authorities whose certificates are trusted, and for what."""
+    """Trusted authorities, by purpose."""
 
     request_header: RequestHeader = field(default_factory=RequestHeader)
     clients: Authorities = frozenset()
@@ -57,11 +57,11 @@ class Trust:
 
 
 class NoCredential(Unauthorized):
-    """None was shown, and nobody may be anonymous."""
+    """Missing credential, where anonymous requests are not allowed."""
 
 
 class Authenticator:
-    """Finds out who asks. ``trust`` may be replaced at any time."""
+    """Authenticates requests. ``trust`` may be replaced at any time."""
 
     def __init__(
         self,
@@ -73,15 +73,15 @@ class Authenticator:
         expiry: HistogramCell | None = None,
         max_certificates: int = MAX_CERTIFICATES,
     ) -> None:
-        """Take what judges.
+        """Configure authentication.
 
         Args:
-            trust: whose certificates mean what.
+            trust: the trusted authorities.
             now: the wall clock.
-            review: judges bearer tokens; None: none is worth anything.
-            anonymous: whether whoever shows no credential may be ``system:anonymous``.
-            expiry: where the remaining life of clients' certificates is counted.
-            max_certificates: of how many certificates it is remembered what they are worth.
+            review: validates bearer tokens; None rejects them all.
+            anonymous: allow ``system:anonymous`` for requests without a credential.
+            expiry: records the remaining lifetime of client certificates.
+            max_certificates: size of the cache of verified certificates.
         """
         self.trust = trust
         self._expiry = expiry
@@ -92,10 +92,10 @@ class Authenticator:
         self._anonymous = anonymous
 
     async def __call__(self, request: Request) -> User:
-        """Return who asks.
+        """Return the user of a request.
 
         Raises:
-            Unauthorized: a credential is wrong, or there is none and nobody may be anonymous.
+            Unauthorized: a credential is wrong, or there is none and anonymous requests are not allowed.
         """
         der = request.certificate
         verified = self._verify(der, request.carrier) if der else None
@@ -114,7 +114,7 @@ class Authenticator:
         return ANONYMOUS
 
     def _verify(self, der: bytes, carrier: Carrier) -> _Verified:
-        """Return what a certificate is worth by what is trusted now; looked at once."""
+        """Return the meaning of a certificate under the current trust, cached."""
         verified = self._verified.get(der)
         if verified is None or verified.trust is not self.trust:
             certificate, trust = _read(carrier), self.trust
@@ -132,7 +132,7 @@ class Authenticator:
     def _certified(self, verified: _Verified, headers: CIMultiDictProxy[str]) -> User | None:
         now = self._now().timestamp()
         if not verified.since <= now <= verified.until:
-            raise Unauthorized("Unauthorized")  # connections live longer than the handshake that looked at the dates
+            raise Unauthorized("Unauthorized")  # connections outlive the handshake that checked the dates
         user = user_in_headers(self.trust.request_header, headers) if verified.proxy else None
         if user is None and verified.user is not None:
             user = verified.user
@@ -147,9 +147,9 @@ class _Verified:
     since: float
     until: float
     proxy: bool
-    """It may speak for others."""
+    """The holder may act for other users."""
     user: User | None
-    """Whom it names itself."""
+    """The user that the certificate names."""
 
 
 def _read(carrier: Carrier) -> Certificate:
@@ -162,13 +162,13 @@ def _read(carrier: Carrier) -> Certificate:
 
 
 def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
-    """Return whether whoever holds the certificate may speak for others."""
+    """Return whether the holder of the certificate may act for other users."""
     allowed = not trust.allowed_names or certificate.common_name in trust.allowed_names
     return allowed and certificate.issuer in trust.authorities
 
 
 def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> User | None:
-    """Return whom a front proxy speaks for; None when it names nobody."""
+    """Return the user in a front proxy's headers, or None if they name none."""
     name = _first(headers, trust.username_headers)
     if not name:
         return None
@@ -177,7 +177,7 @@ def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> Use
 
 
 def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the values of the headers that begin with one of the prefixes, by what follows it."""
+    """Return the values of headers with one of the prefixes, by the rest of the header's name."""
     found: dict[str, list[str]] = {}
     for header, value in headers.items():
         lower = header.lower()
@@ -188,7 +188,7 @@ def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[st
 
 
 def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
-    """Return the user that a client certificate names: common name, organizations and uid; None when it is not for us.
+    """Return the user of a client certificate: common name, organizations and uid. None if another authority issued it.
 
     Raises:
         Unauthorized: it has several uids, or an empty one (Go: ``pkg/authentication/request/x509``).
@@ -203,18 +203,19 @@ def from_certificate(authorities: Authorities, certificate: Certificate) -> User
 
 
 def bearer_token(headers: CIMultiDictProxy[str]) -> str | None:
-    """Return the token of an ``Authorization: Bearer`` header, None without one."""
+    """Return the token of an ``Authorization: Bearer`` header, or None."""
     kind, _, token = headers.get("Authorization", "").strip().partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
 
 
 def websocket_token(request: Request) -> str | None:
-    """Return the token that a browser offered among the websocket subprotocols, where it can set no header; None without one.
+    """Return the token that a browser, which cannot set headers, offers as a websocket subprotocol, or None.
 
-    As ``k8s.io/apiserver/pkg/authentication/request/websocket``: base64url without padding, once, and beside another protocol.
+    Format of ``k8s.io/apiserver/pkg/authentication/request/websocket``: base64url without padding, once, next to another
+    protocol.
 
     Raises:
-        Unauthorized: it cannot be read.
+        Unauthorized: it cannot be decoded.
     """
     if request.fields.upgrade != "websocket":
         return None
@@ -239,7 +240,7 @@ def _first(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> str:
 
 
 def from_config_map(data: Mapping[str, str]) -> RequestHeader:
-    """Return what ConfigMap ``kube-system/extension-apiserver-authentication`` says about front proxies.
+    """Parse the front-proxy settings of ConfigMap ``kube-system/extension-apiserver-authentication``.
 
     Raises:
         ValueError: a field cannot be read.

@@ -1,4 +1,4 @@
-"""Authorization: delegated to kube-apiserver by SubjectAccessReview, with short cuts that keep us alive when it is slow."""
+"""Authorization by SubjectAccessReview to kube-apiserver, with a cache and exceptions that keep us alive when it is slow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apiserver.endpoints.filters.reviewing import FIRST_PAUSE_SECONDS, Answered,
 from apiserver.endpoints.requestinfo import RequestInfo
 
 ALWAYS_ALLOWED: Final = frozenset({"/healthz", "/livez", "/readyz"})
-"""Exactly these paths, for the kubelet; not what lies below them."""
+"""Health paths for the kubelet; only these exact paths."""
 SECONDS: Final = 10.0
 _SIZE: Final = 8192
 _MAX_CACHED: Final = 10_000
@@ -27,7 +27,7 @@ _Question: TypeAlias = tuple[User | str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """May they, and why (not)?"""
+    """Whether the user may do it, and why."""
 
     allowed: bool
     reason: str = ""
@@ -37,31 +37,31 @@ ALLOWED: Final = Decision(allowed=True)
 
 
 class Authorizer(Protocol):
-    """Decides who may what."""
+    """Decides whether a user may make a request."""
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
         """Return the decision.
 
         Raises:
-            InternalError: nobody can say.
+            InternalError: no decision is possible.
         """
         ...
 
 
 class CachingAuthorizer(Authorizer, Protocol):
-    """Decides who may what, and remembers it."""
+    """An authorizer with a cache."""
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """Return the decision of now, whatever was remembered.
+        """Return a current decision, bypassing the cache.
 
         Raises:
-            InternalError: nobody can say.
+            InternalError: no decision is possible.
         """
         ...
 
 
 class AllowAll:
-    """For development: everyone may everything."""
+    """Allows everything, for development."""
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
         """Allow."""
@@ -75,7 +75,7 @@ class AllowAll:
 
 
 class Delegated:
-    """Asks kube-apiserver, and remembers each answer, yes or no, for ten seconds or as long as it is told."""
+    """Sends reviews to kube-apiserver, and caches each answer for ten seconds or a configured time."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Delegated:
         pause_seconds: float = FIRST_PAUSE_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the client of kube-apiserver; ``seconds`` is how long a yes and a no are remembered, ``pause_seconds`` the first wait."""
+        """Take the client of kube-apiserver; ``seconds``: how long to cache allowed and denied answers, ``pause_seconds``: first retry."""
         self._pause_seconds = pause_seconds
         self._allowed_seconds, self._denied_seconds = seconds
         self._client = client
@@ -94,7 +94,7 @@ class Delegated:
         self._answers: Expiring[_Question, Decision] = Expiring(_SIZE, now)
 
     def known(self, user: User, info: RequestInfo) -> Decision | None:
-        """Return the decision if nobody needs to be asked: ``system:masters`` may always, everyone may see whether we are well."""
+        """Return a decision that needs no review: cached, ``system:masters``, or a health path. Otherwise None."""
         if MASTERS in user.groups:
             return ALLOWED
         answer = self._answers.get(_key(user, info))
@@ -110,7 +110,7 @@ class Delegated:
         return known if known is not None else await self._asked(user, info)
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """See :class:`CachingAuthorizer`; the answer is remembered for others, too."""
+        """See :class:`CachingAuthorizer`; the answer also updates the cache."""
         return ALLOWED if MASTERS in user.groups else await self._asked(user, info)
 
     async def _asked(self, user: User, info: RequestInfo) -> Decision:
@@ -138,7 +138,7 @@ def _key(user: User, info: RequestInfo) -> _Question:
 
 
 def _size(info: RequestInfo) -> int:
-    """Return the size of what the client chose: long ones could fill memory."""
+    """Return the size of the client's part of a cache key, because long ones could fill memory."""
     texts = (
         info.verb, info.path, info.group, info.version, info.namespace, info.resource, info.subresource, info.name,
         info.label_selector, info.field_selector,
@@ -170,7 +170,7 @@ def review_spec(user: User, info: RequestInfo) -> Object:
 
 
 def _selectors(info: RequestInfo) -> Object:
-    """Return the selectors of a list as requirements: an authorizer may allow what is narrow enough. Unreadable ones are not passed on."""
+    """Return the selectors of a list as requirements, because an authorizer may allow narrow ones. Invalid ones are left out."""
     found: Object = {}
     try:
         if info.label_selector and (by_label := labels.parse(info.label_selector).requirements):
@@ -191,7 +191,7 @@ def _selectors(info: RequestInfo) -> Object:
 
 
 def forbidden(user: User, info: RequestInfo, reason: str) -> Forbidden:
-    """Return the error in Go's words, which kubectl shows as they are."""
+    """Return the error in Go's words, which kubectl prints unchanged."""
     because = f": {reason}" if reason else ""
     if not info.is_resource:
         return Forbidden(f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"{because}')

@@ -1,7 +1,7 @@
-"""Client certificates, read by the OpenSSL that has verified them in the handshake.
+"""Read client certificates with the OpenSSL that verified them in the handshake.
 
-A library for certificates would bring an OpenSSL of its own, some 10 MiB, and could say no more: the chain, the dates, the constraints and
-that the certificate is for clients were judged before there is a connection. What is left is by whom it was issued.
+A certificate library would add its own OpenSSL, about 10 MiB, for nothing: the handshake already checked the chain, the
+dates, the constraints and the purpose. Only the issuer remains to be read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 Authority = tuple[bytes, bytes]
-"""Identity of an authority: its subject and its public key (DER). A renewed certificate of the same key is the same authority."""
+"""An authority: its subject and public key (DER). Renewing its certificate with the same key keeps the authority."""
 Authorities = frozenset[Authority]
 
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -33,19 +33,19 @@ class Certificate:
     until: float
     """Seconds since 1970."""
     common_name: str
-    """The last one, as Go reads it; empty: none."""
+    """The last one, as in Go; empty if missing."""
     organizations: tuple[str, ...]
     uids: tuple[str, ...]
-    """Of the attribute that Kubernetes gives to the uid of a user."""
+    """From the attribute that Kubernetes uses for a user's uid."""
     fingerprint: str
-    """Of SHA-256, in hexadecimal digits."""
+    """SHA-256, in hexadecimal."""
 
 
 def of(connection: ssl.SSLObject) -> Certificate:
-    """Return the certificate of the client at the other end, which presented one that was verified.
+    """Return the verified certificate that the client presented.
 
     Raises:
-        ValueError: a name in it is no text; or it was not verified at all.
+        ValueError: a name is not text, or the connection does not verify certificates.
     """
     if connection.context.verify_mode is ssl.CERT_NONE:
         raise ValueError("certificates of clients are not verified here")
@@ -53,7 +53,7 @@ def of(connection: ssl.SSLObject) -> Certificate:
     said: Any = connection.getpeercert()
     subject = [pair for relative in said.get("subject", ()) for pair in relative]
     return Certificate(
-        issuer=authority_of(others[0] if others else leaf),  # alone, it is trusted itself
+        issuer=authority_of(others[0] if others else leaf),  # without issuer, it is itself a trusted authority
         since=ssl.cert_time_to_seconds(said["notBefore"]),
         until=ssl.cert_time_to_seconds(said["notAfter"]),
         common_name=next((value for key, value in reversed(subject) if key == "commonName"), ""),
@@ -64,10 +64,10 @@ def of(connection: ssl.SSLObject) -> Certificate:
 
 
 def authorities_of(pem: str) -> Authorities:
-    """Return the authorities of a PEM bundle; none for an empty one.
+    """Return the authorities of a PEM bundle; empty for an empty one.
 
     Raises:
-        ValueError: it is no PEM of certificates.
+        ValueError: it contains no PEM certificate.
     """
     found = frozenset(authority_of(ssl.PEM_cert_to_DER_cert(each)) for each in _PEM.findall(pem))
     if not found and pem.strip():
@@ -76,10 +76,10 @@ def authorities_of(pem: str) -> Authorities:
 
 
 def authority_of(der: bytes) -> Authority:
-    """Return who a certificate (RFC 5280, section 4.1) makes an authority.
+    """Return the authority that a certificate (RFC 5280, section 4.1) represents.
 
     Raises:
-        ValueError: it is no certificate.
+        ValueError: it is not a certificate.
     """
     begin, end = _content(der, *_content(der, 0, len(der)))
     parts: list[bytes] = []
@@ -91,11 +91,11 @@ def authority_of(der: bytes) -> Authority:
         del parts[0]
     if len(parts) < 6:
         raise ValueError("no certificate: something is missing")
-    return parts[4], parts[5]  # after the serial number, the algorithm, the issuer and the dates
+    return parts[4], parts[5]  # after serial number, algorithm, issuer and dates
 
 
 def _content(der: bytes, begin: int, limit: int, only: int | None = _SEQUENCE) -> tuple[int, int]:
-    """Return where the content of the DER element at ``begin`` begins and ends; it must have the tag ``only`` (None: any)."""
+    """Return start and end of the content of the DER element at ``begin``, which must have the tag ``only`` (None: any)."""
     if begin + 2 > limit or only not in (None, der[begin]):
         raise ValueError("no certificate: not the element that is due")
     length, at = der[begin + 1], begin + 2
@@ -110,7 +110,7 @@ def _content(der: bytes, begin: int, limit: int, only: int | None = _SEQUENCE) -
 
 
 def _verified_chain(connection: ssl.SSLObject) -> list[bytes]:
-    """Return the certificates from the client's to that of the authority at the end, each verified by the next."""
+    """Return the certificates from the client's to the root authority's, each verified by the next."""
     if hasattr(connection, "get_verified_chain"):  # since Python 3.13
         chain: list[bytes] = connection.get_verified_chain()
         return chain

@@ -1,11 +1,11 @@
-"""The chain that every request goes through, and the boundary that turns whatever goes wrong into one Status.
+"""The chain that every request passes, and the boundary that turns each failure into a Status.
 
 ::
 
     request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ audit ─▶ origin ─▶ impersonation ─▶ flow control
     ─▶ authorization ─▶ deadline ─▶ application
 
-Authorization stands before routing: who may not, does not learn what there is.
+Authorization comes before routing, so that users without rights cannot learn which resources exist.
 """
 
 from __future__ import annotations
@@ -57,39 +57,39 @@ class Phase(Enum):
     """Phase of the server's life."""
 
     STARTING = "starting"
-    """Caches are not synced: everything but health is 503, never 404, which the namespace controller would take as "nothing there"."""
+    """Caches are not synced. Everything but health is 503; the namespace controller would take a 404 as "nothing there"."""
     SERVING = "serving"
-    """Ready, or no longer ready but still serving whoever comes."""
+    """Ready, or no longer ready but still serving."""
     DRAINING = "draining"
-    """Requests under way end; later ones are sent elsewhere."""
+    """Running requests finish; new ones are refused."""
 
 
 class Application(Protocol):
-    """Application that answers the requests that get through."""
+    """Answers the requests that pass the chain."""
 
     def is_long_running(self, info: RequestInfo) -> bool:
-        """Return whether the request lasts as long as its client likes: a watch or a stream."""
+        """Return whether the client decides how long the request lasts: a watch or a stream."""
         ...
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return what answers the request.
+        """Return the coroutine that answers the request.
 
         Raises:
-            StatusError: everything that is not a success; when it is awaited, too.
+            StatusError: any failure, also while the coroutine is awaited.
         """
         ...
 
 
 class Tracing(Protocol):
-    """Records what becomes of requests."""
+    """Traces requests."""
 
     def __call__(self, context: RequestContext, answer: Awaitable[Response]) -> Awaitable[Response]:
-        """Await the answer to an authenticated request, and return it or raise what it raises."""
+        """Await the answer to an authenticated request; return its result or raise its exception."""
 
 
 @dataclass(slots=True)
 class Chain:
-    """A handler of :mod:`apiserver.endpoints.http`. The bound of time holds while ``deadlines.run`` runs."""
+    """A handler of :mod:`apiserver.endpoints.http`. Deadlines apply while ``deadlines.run`` runs."""
 
     application: Application
     authenticator: Authenticator
@@ -102,7 +102,7 @@ class Chain:
     tracing: Tracing | None = None
     origins: Origins = field(default_factory=Origins)
     withdrawing: Withdrawing | None = None
-    """None: whoever has opened a stream keeps it."""
+    """None: streams stay open even if their user loses the rights."""
     deadlines: Deadlines = field(default_factory=lambda: Deadlines(REQUEST_SECONDS))
     phase: Phase = Phase.STARTING
     accounting: Accounting = field(init=False)
@@ -112,7 +112,7 @@ class Chain:
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request, whatever happens."""
-        started = time.perf_counter()  # uvloop's clock stands still within a turn
+        started = time.perf_counter()  # uvloop's clock stands still within one iteration
         info = requestinfo.of(request)
         context = RequestContext(request, info, audit_id(request.given_audit_id))
         long_running = self.application.is_long_running(info)
@@ -131,7 +131,7 @@ class Chain:
         return response
 
     async def _bounded(self, context: RequestContext, *, long_running: bool) -> Response:
-        """The request boundary: the one place where everything unexpected is caught."""
+        """Run the chain within the request boundary, the only place that catches every exception."""
         try:
             if self.phase is not Phase.SERVING and context.info.path not in ALWAYS_ALLOWED:
                 self._refuse(context)
@@ -143,7 +143,7 @@ class Chain:
         except RecursionError:
             return _refused(context, BadRequest("the body of the request is nested too deeply"))
         except ConnectionError:
-            raise  # the client is gone: nobody to tell
+            raise  # the client is gone, so there is no one to answer
         except Exception as error:
             logger.exception(
                 "a request failed", extra={"audit_id": context.audit_id, "method": context.info.method, "path": context.info.path}
@@ -151,7 +151,7 @@ class Chain:
             return self._failed(context, error)
 
     def _failed(self, context: RequestContext, error: Exception) -> Response:
-        """Return the answer to a request that met a mistake of ours: whoever asked learns where to look, and no more."""
+        """Return the answer for an unexpected exception. It gives the client only the audit id."""
         message = f"an error on the server prevented the request from succeeding; its log names audit id {context.audit_id}"
         if self.auditor is not None and context.record is not None:
             self.auditor.panicked(context.record, error, context.annotations)
@@ -262,8 +262,8 @@ class Chain:
                 return
 
     async def _answer_in_time(self, context: RequestContext) -> Response:
-        """Answer within the time that the client gives, or ours. Only what cancelled the answer is a Timeout, not any TimeoutError."""
-        if context.info.verb == "patch":  # applying may create, and only the store finds out
+        """Answer within the client's timeout or ours. Only our cancellation becomes a Timeout, not any other TimeoutError."""
+        if context.info.verb == "patch":  # an apply may create, which only the store finds out
             context.authorize = partial(self._authorize_also, context)
         if "timeout=" in context.request.target:
             return await self._in_its_time(context, queries.timeout(context.request.query, self.deadlines.seconds))
@@ -311,7 +311,7 @@ def _refused(context: RequestContext, error: StatusError) -> Response:
 
 
 def _keep(record: Record, context: RequestContext, response: Response) -> None:
-    """Give the audit log the answer's object, if it is to have it and there is one."""
+    """Give the audit log the response object, if the level includes it and there is one."""
     shown = context.info.is_resource or context.info.path.startswith(_DISCOVERY)
     if record.verdict.level is not Level.REQUEST_RESPONSE or not shown or isinstance(response, Stream) or record.status:
         return

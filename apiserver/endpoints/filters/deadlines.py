@@ -1,7 +1,8 @@
-"""The bound of time of ordinary requests, for less than a timer each.
+"""Time limit of ordinary requests, cheaper than one timer per request.
 
-All requests have the same bound, so the one that began first is over first: one look a second at the oldest ones is enough. A request that
-asks for less (``?timeout=``) gets a timer of its own. What is promised is that of ``asyncio.timeout``, within a second.
+All requests have the same limit, so they expire in the order in which they began, and checking the oldest ones once a
+second is enough. A request with a shorter limit (``?timeout=``) gets its own timer. Semantics are those of
+``asyncio.timeout``, precise to a second.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 class Deadline:
-    """One request's bound."""
+    """The time limit of one request."""
 
     __slots__ = ("ends", "expired", "task")
 
@@ -25,7 +26,7 @@ class Deadline:
         self.expired = False
 
     async def absorb(self) -> None:
-        """Meet the cancellation that came after the last await here, and not in the next request of the connection."""
+        """Absorb a cancellation that arrived after the last await, so that it does not hit the connection's next request."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -34,7 +35,7 @@ class Deadline:
 
 
 class Deadlines:
-    """Cancels tasks that take longer than ``seconds``. ``run`` must run."""
+    """Cancels tasks that take longer than ``seconds``, while ``run`` runs."""
 
     def __init__(self, seconds: float, *, now: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
@@ -42,7 +43,7 @@ class Deadlines:
         self._open: dict[Deadline, None] = {}
 
     def begin(self, task: asyncio.Task[Any] | None = None) -> Deadline:
-        """Bound what the task (default: the current one, which costs some microseconds to find) does from here on."""
+        """Start the limit of a task. The default is the current task; finding it costs some microseconds."""
         task = task or asyncio.current_task()
         if task is None:
             raise RuntimeError("requests are answered in tasks")
@@ -51,17 +52,17 @@ class Deadlines:
         return deadline
 
     def end(self, deadline: Deadline) -> None:
-        """Bound it no more."""
+        """Remove the limit."""
         self._open.pop(deadline, None)
 
     async def run(self) -> None:
-        """Look for what is over, until cancelled."""
+        """Cancel expired tasks until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """Cancel what is over."""
+        """Cancel the tasks that have expired."""
         now = self._now()
         for deadline in list(self._open):
             if deadline.ends > now:

@@ -17,19 +17,19 @@ def loop_time() -> float:
 
 
 class Expiring(Generic[Key, Value]):
-    """Keeps at most ``size`` values, each for a time of its own. The least recently used goes first (Go: ``LRUExpireCache``).
+    """Keeps at most ``size`` values, each with its expiry. Evicts the least recently used first (Go: ``LRUExpireCache``).
 
-    So one who asks for ever new things takes nothing from those who ask for the same all the time.
+    So a client that requests ever new keys does not evict the keys that others use all the time.
     """
 
     def __init__(self, size: int, now: Callable[[], float] = loop_time) -> None:
-        """Take the size, and the clock, in seconds."""
+        """Take the size, and a clock in seconds."""
         self._size = size
         self._now = now
         self._entries: OrderedDict[Key, tuple[float, Value]] = OrderedDict()
 
     def get(self, key: Key) -> Value | None:
-        """Return the value, if its time is not over."""
+        """Return the value, or None if it is missing or expired."""
         found = self._entries.get(key)
         if found is None or found[0] <= self._now():
             return None
@@ -37,7 +37,7 @@ class Expiring(Generic[Key, Value]):
         return found[1]
 
     def put(self, key: Key, value: Value, seconds: float) -> None:
-        """Keep a value for so long."""
+        """Keep a value for this many seconds."""
         self._entries.pop(key, None)
         while len(self._entries) >= self._size:
             self._entries.popitem(last=False)

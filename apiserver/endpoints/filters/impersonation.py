@@ -1,8 +1,8 @@
-"""``kubectl --as`` against our own address: who may act as somebody else, and from then on does.
+"""Impersonation (``kubectl --as``) for clients that connect directly to this server.
 
-The aggregator has applied these headers to the requests that it forwards, and sends none. A port of the behaviour of
-``k8s.io/apiserver/pkg/endpoints/filters/impersonation`` 1.36: constrained impersonation (KEP-5284, on by default) is tried first, from
-the narrowest mode to the widest, and the old verb ``impersonate`` last. Every check is an authorization like any other, with its cache.
+The aggregator applies these headers itself and forwards none. This ports
+``k8s.io/apiserver/pkg/endpoints/filters/impersonation`` 1.36: constrained impersonation (KEP-5284, on by default) first,
+from the narrowest mode to the widest, then the old verb ``impersonate``. Each check is a normal, cached authorization.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _MANY: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Impersonated:
-    """Whom a request acts as, and by which constrained verb (empty: the old one)."""
+    """The impersonated user, and the constrained verb (empty: the old verb)."""
 
     user: User
     constraint: str = ""
 
 
 class Impersonation:
-    """Judges the headers."""
+    """Applies the impersonation headers."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     async def __call__(self, request: Request, user: User, info: RequestInfo) -> Impersonated | None:
-        """Return whom the request acts as; None if it does not want to.
+        """Return the impersonated user; None without the headers.
 
         Raises:
-            BadRequest: it names groups, uid or extra but no user.
-            Forbidden: the user may not.
-            InternalError: nobody can say.
+            BadRequest: the headers have groups, uid or extra but no user.
+            Forbidden: the user may not impersonate.
+            InternalError: no decision is possible.
         """
         wanted = wanted_user(request.headers)
         if wanted is None:
@@ -68,7 +68,7 @@ class Impersonation:
                     refusals.append(error)
                 else:
                     return Impersonated(found, mode.verb if mode.name else "")
-        raise refusals[0]  # there is one: the last mode applies always
+        raise refusals[0]  # never empty, because the last mode always applies
 
     async def _try(self, mode: Mode, wanted: User, user: User, info: RequestInfo) -> User:
         asking = mode.requestor(user)
@@ -92,7 +92,7 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """Permissions that are asked for: all of ``ones``, or at once by ``many``."""
+    """Permissions to check: all of ``ones``, or instead the single ``many``."""
 
     ones: tuple[RequestInfo, ...]
     many: RequestInfo | None = None
@@ -100,17 +100,17 @@ class Checks:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """One way to impersonate; without a name it is the old one."""
+    """One mode of impersonation; the old one has an empty name."""
 
     name: str
 
     @property
     def verb(self) -> str:
-        """Verb that must be allowed on whoever is impersonated."""
+        """Verb to authorize on the impersonated user."""
         return f"impersonate:{self.name}" if self.name else "impersonate"
 
     def applies(self, wanted: User, requestor: User) -> bool:
-        """Return whether this mode is for such users."""
+        """Return whether this mode applies to these users."""
         bare = not wanted.groups and not wanted.uid and not wanted.extra
         node, account = node_name(wanted.name), service_account(wanted.name)
         match self.name:
@@ -127,16 +127,16 @@ class Mode:
                 return True
 
     def requestor(self, user: User) -> User:
-        """Return as whom the question is asked: the pods of a DaemonSet share their answers, whatever node they are on."""
+        """Return the requestor to authorize. Pods of a DaemonSet share answers across nodes."""
         if self.name != "associated-node":
             return user
         return User(user.name, user.groups, user.uid, {_NODE_KEYS: tuple(sorted(user.extra))})
 
     def checks(self, wanted: User, requestor: User) -> Iterator[Checks]:
-        """Yield what must be allowed to act as this user: who may not act as the name is told so, and nothing of groups and extra.
+        """Yield the required permissions, the user's name first. If that fails, the error does not reveal groups and extra.
 
         Raises:
-            Forbidden: nobody may.
+            Forbidden: this mode can never be allowed.
         """
         yield Checks((self._name(wanted.name),))
         if wanted.uid:
@@ -189,7 +189,7 @@ MODES: Final = tuple(Mode(each) for each in ("associated-node", "arbitrary-node"
 
 
 def wants(request: Request) -> bool:
-    """Return whether any of the headers is there."""
+    """Return whether the request has impersonation headers."""
     for each in request.headers:  # noqa: SIM110 - a generator for any() costs more than all that is asked here
         if each[:12].lower() == "impersonate-":
             return True
@@ -197,10 +197,10 @@ def wants(request: Request) -> bool:
 
 
 def wanted_user(headers: Mapping[str, str]) -> User | None:
-    """Return the user that the headers name, as they name it.
+    """Return the user that the headers name.
 
     Raises:
-        BadRequest: they name none, but what only a user has.
+        BadRequest: they have attributes of a user but no name.
     """
     extra: dict[str, list[str]] = {}
     groups: list[str] = []
@@ -223,7 +223,7 @@ def wanted_user(headers: Mapping[str, str]) -> User | None:
 
 
 def acting(wanted: User, *, constrained: bool) -> User:
-    """Return the user with the groups that it has by its kind."""
+    """Return the user with the groups that its kind implies."""
     groups = wanted.groups
     account = service_account(wanted.name)
     if not groups and account is not None:
@@ -238,7 +238,7 @@ def acting(wanted: User, *, constrained: bool) -> User:
 
 
 def service_account(name: str) -> tuple[str, str] | None:
-    """Return namespace and name of a service account's user name, None if it is none."""
+    """Return namespace and name of a service account's user name; None for other users."""
     parts = name.removeprefix("system:serviceaccount:").split(":")
     if not name.startswith("system:serviceaccount:") or len(parts) != 2:
         return None
@@ -246,7 +246,7 @@ def service_account(name: str) -> tuple[str, str] | None:
 
 
 def node_name(name: str) -> str | None:
-    """Return the node of a node's user name, None if it is none."""
+    """Return the node of a node's user name; None for other users."""
     node = name.removeprefix("system:node:")
     return node if name.startswith("system:node:") and _SUBDOMAIN.fullmatch(node) else None
 

@@ -1,4 +1,4 @@
-"""Limits on requests in flight: a server that takes on too much serves nobody."""
+"""Limits on requests in flight, which protect the server from overload."""
 
 from __future__ import annotations
 
@@ -13,64 +13,64 @@ RETRY_SECONDS: Final = 1
 
 
 class Seat(Protocol):
-    """A place among the requests that are being answered."""
+    """A request's place among the running ones."""
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """Headers of the answer that tell of it."""
+        """Response headers that describe the limit."""
         ...
 
     @property
     def waits(self) -> bool:
-        """True if it is not free yet: await :meth:`taken`."""
+        """Whether it is not free yet: await :meth:`taken`."""
         ...
 
     async def taken(self) -> float:
-        """Wait until it is free; return the seconds.
+        """Wait until it is free; return the seconds waited.
 
         Raises:
-            TooManyRequests: it took too long.
+            TooManyRequests: the wait took too long.
         """
         ...
 
     def initialized(self) -> None:
-        """Give it up early: a watch has sent what there was, and costs little from here on."""
+        """Release the seat early: a watch has sent its initial objects and costs little from here on."""
         ...
 
     def leave(self) -> None:
-        """Give it up; once more does no harm."""
+        """Release the seat; safe to repeat."""
         ...
 
 
 class Limiter(Protocol):
-    """Decides who is answered when there are too many."""
+    """Admits requests up to a limit."""
 
     def enter(self, user: User, info: RequestInfo, *, long_running: bool) -> Seat | None:
-        """Return the seat of a request, None if it needs none.
+        """Return the seat of a request; None if it needs none.
 
         Raises:
-            TooManyRequests: there is none, now; the body of the request was not read.
+            TooManyRequests: no seat is free; the body was not read.
         """
         ...
 
     def take_peaks(self) -> tuple[int, int]:
-        """Return the most reads and writes at once since the last call."""
+        """Return the peak numbers of running reads and writes since the last call."""
         ...
 
     def take_queued(self) -> tuple[int, int]:
-        """Return the most reads and writes that waited at once since the last call."""
+        """Return the peak numbers of waiting reads and writes since the last call."""
         ...
 
 
 class Rejected(TooManyRequests):
-    """There was no seat."""
+    """Raised when no seat is free."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """Of whose limit."""
+    """Headers that name the limit."""
 
 
 def too_many(headers: tuple[tuple[str, str], ...] = ()) -> Rejected:
-    """Return the refusal that clients understand: they come back after the header's seconds."""
+    """Return the 429 error; clients retry after the seconds in its header."""
     error = Rejected("Too many requests, please try again later.", Details(retry_after_seconds=RETRY_SECONDS))
     error.headers = headers
     return error
@@ -78,7 +78,7 @@ def too_many(headers: tuple[tuple[str, str], ...] = ()) -> Rejected:
 
 @dataclass(slots=True)
 class Watermark:
-    """Counts reads and writes apart, now and at most."""
+    """Counts running reads and writes, and their peaks."""
 
     reading: int = 0
     writing: int = 0
@@ -102,7 +102,7 @@ class Watermark:
             self.reading -= 1
 
     def take(self) -> tuple[int, int]:
-        """Return the most of both since the last call."""
+        """Return both peaks since the last call."""
         most = self.most_reading, self.most_writing
         self.most_reading, self.most_writing = self.reading, self.writing
         return most
@@ -110,7 +110,7 @@ class Watermark:
 
 @dataclass(slots=True)
 class InFlight:
-    """Go's max-in-flight limit. Watches and streams do not count, ``system:masters`` always may; 0 as a limit means none."""
+    """Go's max-in-flight limit. Watches, streams and ``system:masters`` do not count; 0 means unlimited."""
 
     max_reading: int = 400
     max_writing: int = 200
@@ -133,7 +133,7 @@ class InFlight:
         return self.watermark.take()
 
     def take_queued(self) -> tuple[int, int]:
-        """See :class:`Limiter`: nobody waits here."""
+        """See :class:`Limiter`: no request waits here."""
         return 0, 0
 
 

@@ -1,7 +1,7 @@
-"""Metrics of every request, under the names of ``k8s.io/apiserver/pkg/endpoints/metrics`` (and its labels and buckets).
+"""Request metrics with the names, labels and buckets of ``k8s.io/apiserver/pkg/endpoints/metrics``.
 
-Measured at some 1 µs a request: a request finds its series by one dictionary and adds there. ``apiserver_request_duration_seconds`` and
-``apiserver_request_sli_duration_seconds`` are one array for all requests that waited for nobody else, because their buckets nest.
+Measured cost: about 1 µs per request, one dictionary lookup and additions. ``apiserver_request_duration_seconds`` and
+``apiserver_request_sli_duration_seconds`` share one array for requests that did not wait, because their buckets nest.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from apiserver.metrics.instruments import LIMIT, OTHER, Cell, Counter, Gauge, Hi
 
 SECONDS: Final = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _SLI_FROM: Final = 2
-"""The SLI has the same buckets but the first two."""
+"""The SLI lacks the first two buckets."""
 SIZES: Final = exponential(1000, 10, 7)
 BODY_SIZES: Final = tuple(50_000 + 100_000 * each for each in range(31))
 FILTER_SECONDS: Final = exponential(0.001, 2, 15)
 COMPONENT: Final = "apiserver"
 Subresources = Mapping[tuple[str, str, str], Collection[str]]
-"""The names of the subresources of each (group, version, resource) that is served."""
+"""Names of the subresources by served (group, version, resource)."""
 LABELS: Final = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 _DRY: Final = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
 _VERBS: Final = {
@@ -32,12 +32,12 @@ _VERBS: Final = {
 }  # fmt: skip
 _SIZED: Final = frozenset({"GET", "LIST"})
 _PATHS: Final = {"/apis": "apis", **{each: each for each in ("/healthz", "/livez", "/readyz", "/metrics", "/version")}}
-"""Paths that are counted each by itself, and the label that says so: Go's."""
+"""Paths with their own label, as in Go."""
 _KNOWN_USERS: Final = frozenset({"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"})
 
 
 class Series:
-    """The counters of all requests that share their labels."""
+    """The counters of requests with equal labels."""
 
     __slots__ = (
         "bodies",
@@ -61,17 +61,17 @@ class Series:
         self.counts = [0] * (len(SECONDS) + 1)
         self.total = 0.0
         self.waited: list[int] | None = None
-        """Whole durations of requests that waited for others, and the same without the waiting."""
+        """Total durations of requests that waited; ``sli``: the same without the waiting time."""
         self.sli: list[int] | None = None
         self.waited_total = 0.0
         self.sized = labels[0] in _SIZED
         self.size_counts = [0] * (len(SIZES) + 1)
         self.size_total = 0
         self.bodies: HistogramCell | None = None
-        """Histogram of the sizes of their bodies."""
+        """Histogram of body sizes."""
 
     def ended(self, code: int, seconds: float, waited: float, size: int) -> None:
-        """Count one answer; ``waited`` of its seconds went to webhooks and queues."""
+        """Count one answer; ``waited`` is the part of ``seconds`` spent on webhooks and queues."""
         try:
             self.codes[code] += 1
         except KeyError:
@@ -93,17 +93,17 @@ class Series:
         self.waited_total += min(seconds, waited)
 
     def durations(self) -> list[int]:
-        """Return the counts by bucket of whole durations."""
+        """Return the total durations as counts per bucket."""
         return self.counts if self.waited is None else [a + b for a, b in zip(self.counts, self.waited, strict=True)]
 
     def sli_durations(self) -> list[int]:
-        """Return the counts by bucket of durations without waiting, in the SLI's buckets."""
+        """Return the durations without waiting, as counts per bucket of the SLI."""
         whole = self.counts if self.sli is None else [a + b for a, b in zip(self.counts, self.sli, strict=True)]
         return [sum(whole[: _SLI_FROM + 1]), *whole[_SLI_FROM + 1 :]]
 
 
 class Requests:
-    """Finds the series of a request. Names that are not among what is ``served`` become nobody's label: anybody can invent them."""
+    """Finds the series of a request. Names that are not ``served`` become no labels, because clients can invent any number."""
 
     def __init__(self, served: Subresources | None = None) -> None:
         self._served: dict[tuple[str, str, str], Collection[str]] = dict(served or {})
@@ -120,11 +120,11 @@ class Requests:
         self.watches = WatchMeters()
 
     def serve(self, served: Subresources) -> None:
-        """Take what is served."""
+        """Add served resources."""
         self._served.update(served)
 
     def series(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
-        """Return where a request counts."""
+        """Return the series of a request."""
         if not self._serves(info):
             key: tuple[str | bool, ...] = (*self.labels(info, apply=apply, connect=connect), dry_run)
         else:
@@ -150,7 +150,7 @@ class Requests:
         return series
 
     def labels(self, info: RequestInfo, *, apply: bool = False, connect: bool = False) -> tuple[str, ...]:
-        """Return the values of :data:`LABELS`, out of a bounded set."""
+        """Return the values of :data:`LABELS`, from a bounded set."""
         verb = "CONNECT" if connect else "APPLY" if apply else _VERBS.get(info.verb, OTHER)
         if not self._serves(info):
             return verb, "", "", "", "" if info.is_resource else _PATHS.get(info.path, ""), "", COMPONENT
@@ -161,14 +161,14 @@ class Requests:
         return subresources is not None and (not info.subresource or info.subresource in subresources)
 
     def register(self, registry: Registry) -> None:
-        """Put all of it on the page."""
+        """Add all metrics to the registry."""
         registry.add(_Total(self._series), _Durations(self._series), _Sli(self._series), _Sizes(self._series))
         registry.add(self.long_running, self.terminations, self.aborts, self.body_sizes)
         self.watches.register(registry)
 
 
 class Deciding:
-    """Authentication and authorization: how many with which result, and how long they took."""
+    """Metrics of authentication and authorization: results and durations."""
 
     def __init__(self) -> None:
         self.attempts = Counter("authentication_attempts", "Authentications by result.", ("result",))
@@ -181,7 +181,7 @@ class Deciding:
         self._users: dict[str, Cell] = {}
 
     def authenticated(self, name: str, seconds: float) -> None:
-        """Count a success."""
+        """Count a successful authentication."""
         self._success.value += 1
         self._success_seconds.observe(seconds)
         user = self._users.get(name)
@@ -192,22 +192,22 @@ class Deciding:
         user.value += 1
 
     def unauthenticated(self, result: str, seconds: float) -> None:
-        """Count a ``failure`` or an ``error``."""
+        """Count a ``failure`` or an ``error`` of authentication."""
         self.attempts.increment(result)
         self.authentications.observe(seconds, result)
 
     def allowed(self, seconds: float) -> None:
-        """Count a yes."""
+        """Count an allowed request."""
         self._allowed.value += 1
         self._allowed_seconds.observe(seconds)
 
     def refused(self, result: str, seconds: float) -> None:
-        """Count ``denied``, ``no-opinion`` or ``error``."""
+        """Count a ``denied``, ``no-opinion`` or ``error``."""
         self.decisions.increment(result)
         self.authorizations.observe(seconds, result)
 
     def register(self, registry: Registry) -> None:
-        """Put all of it on the page."""
+        """Add all metrics to the registry."""
         registry.add(self.attempts, self.authentications, self.users, self.authorizations, self.decisions)
 
 
@@ -218,7 +218,7 @@ def dry_run(query: Mapping[str, str]) -> str:
 
 
 def compressed(name: str) -> str:
-    """Return the kind of a user, for a label that may not name people."""
+    """Return the kind of a user, because labels must not name people."""
     return name if name in _KNOWN_USERS else "email_id" if "@" in name else OTHER
 
 

@@ -1,7 +1,7 @@
-"""Questions to kube-apiserver that a request waits for: bounded in time, repeated where that helps, counted.
+"""Send reviews to kube-apiserver with a time limit, retries and metrics.
 
-As ``webhook.WithExponentialBackoff`` with ``options.DefaultAuthWebhookRetryBackoff``: 500 ms, half as much again each time, at most five
-tries in all, ten seconds a try; repeated are failures of the connection and answers that ask for it.
+As ``webhook.WithExponentialBackoff`` with ``options.DefaultAuthWebhookRetryBackoff``: 500 ms, growing by half, at most five
+tries of ten seconds each. Retried are connection failures, and the codes that ask for it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ TRY_SECONDS: Final = 10.0
 _AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 
 Answered = Callable[[str, float], None]
-"""Called with the code (``<error>``: none came) and the seconds of every try."""
+"""Called with the code (``<error>``: no answer) and the seconds of every try."""
 
 
 def uncounted(code: str, seconds: float) -> None:
-    """Count nothing."""
+    """Ignore the result of a try."""
     del code, seconds
 
 
 async def ask(
     client: Client, resource: Resource, review: Object, answered: Answered, *, pause_seconds: float = FIRST_PAUSE_SECONDS
 ) -> Object:  # fmt: skip
-    """Create a review and return it with its answer; ``pause_seconds`` before the second try.
+    """Create a review and return the answered object; ``pause_seconds`` is the wait before the second try.
 
     Raises:
-        StatusError, TransportError: it was not answered, after all tries.
+        StatusError, TransportError: all tries failed.
     """
     for attempt in range(1, TRIES + 1):
         try:
@@ -49,7 +49,7 @@ async def ask(
                 raise
         await asyncio.sleep(pause_seconds * (1 + random.uniform(0, _JITTER)))  # noqa: S311 - no secret
         pause_seconds *= _FACTOR
-    raise AssertionError  # the last try returns or raises
+    raise AssertionError  # unreachable: the last try returns or raises
 
 
 async def _once(client: Client, resource: Resource, review: Object, answered: Answered) -> Object:

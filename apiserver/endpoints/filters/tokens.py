@@ -1,4 +1,4 @@
-"""Bearer tokens, judged by kube-apiserver's TokenReview."""
+"""Validate bearer tokens by kube-apiserver's TokenReview."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SIZE: Final = 4096
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _MAX_TOKEN: Final = 64 << 10
 _AT_ONCE: Final = 32
-"""Reviews under way: anybody may show tokens, and what kube-apiserver does for them it does in our name, as it does reviews of rights."""
+"""Concurrent reviews. Any client can send tokens, and kube-apiserver counts these reviews, and those of rights, as our requests."""
 
 
 class TokenCounts:
-    """Counts of tokens' reviews that were remembered (``hit``) or had to be asked for (``miss``), by outcome."""
+    """Metrics of token lookups: cached (``hit``) or reviewed (``miss``), by outcome."""
 
     def __init__(self) -> None:
         name = "authentication_token_cache_"
@@ -36,13 +36,13 @@ class TokenCounts:
         )
 
     def looked_up(self, status: str, seconds: float) -> None:
-        """Count one token."""
+        """Count one lookup."""
         self.requests.increment(status)
         self.seconds.observe(seconds, status)
 
 
 class TokenReview:
-    """Asks kube-apiserver; remembers its answers for some seconds, by the token's hash, so that no token stays in memory."""
+    """Validates tokens by TokenReview. The cache lasts some seconds and is keyed by hash, so that no token stays in memory."""
 
     def __init__(
         self, client: Client, answered: Answered = uncounted, counts: TokenCounts | None = None, *, seconds: float = SECONDS
@@ -55,10 +55,10 @@ class TokenReview:
         self._answers: Expiring[bytes, tuple[User | None]] = Expiring(_SIZE)
 
     async def __call__(self, token: str) -> User | None:
-        """Return whose token it is; None if it is worth nothing.
+        """Return the token's user; None if it is invalid.
 
         Raises:
-            InternalError: kube-apiserver cannot be asked.
+            InternalError: kube-apiserver does not answer.
         """
         if len(token) > _MAX_TOKEN:
             return None

@@ -1,13 +1,12 @@
-"""Rights of whoever holds a stream open, judged again while it lasts.
+"""Recheck the rights of a stream's user while the stream is open.
 
-A request is judged once; a stream goes on for days. So every half minute it is judged again as at its opening: the credential (a
-certificate by its date and by whom we trust now, a token by a TokenReview), the right to act as somebody else, and the rights to the
-subresource. Rights are asked for anew, whatever was remembered of them. What a front proxy says of its user was said once and stays:
-kube-apiserver does not tell us of credentials that expire.
+Streams can last for days. Every half minute, this repeats the checks of its opening: the credential (a certificate by its
+dates and the current trust, a token by a TokenReview), impersonation, and the rights to the subresource. Checks of rights
+bypass the cache. The user that a front proxy names does not change: kube-apiserver does not report expired credentials.
 
-Timing, from the loss of a right to the end of its stream, while kube-apiserver answers: an answer may be shared for
-:data:`SHARED_SECONDS`, the next question comes after at most ``CHECK_SECONDS[1]``, and is answered within :data:`ANSWER_SECONDS`: less
-than a minute. A stream about which nobody could answer for :data:`UNANSWERED_SECONDS` is ended, too.
+A stream ends less than a minute after its user lost the rights, while kube-apiserver answers: streams share an answer for
+:data:`SHARED_SECONDS`, the next check comes after at most ``CHECK_SECONDS[1]`` and takes at most :data:`ANSWER_SECONDS`. A
+stream also ends if no check succeeded for :data:`UNANSWERED_SECONDS`.
 """
 
 from __future__ import annotations
@@ -34,22 +33,22 @@ from apiserver.endpoints.requestinfo import RequestInfo
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = (20.0, 30.0)
-"""A stream is judged again after a random time in between: those that were opened together do not ask together."""
+"""Bounds of the random time between checks, which spreads streams that opened together."""
 SHARED_SECONDS: Final = 5.0
-"""Age up to which an answer is taken that another stream of the same user asked for."""
+"""Age up to which streams of one user share an answer."""
 ANSWER_SECONDS: Final = 20.0
-"""After so long a judgement counts as one that nobody could give."""
+"""Time limit of one check."""
 UNANSWERED_SECONDS: Final = 300.0
-"""Time for which a stream goes on without any answer."""
+"""Time for which a stream continues without an answer."""
 AT_ONCE: Final = 16
-"""Questions that are asked at the same time."""
+"""Concurrent checks."""
 _SIZE: Final = 8192
 
 _Key = tuple[User, RequestInfo]
 
 
 class Anew:
-    """An authorizer that asks anew; streams of the same user that ask the same at the same time share the answer."""
+    """An authorizer that bypasses the cache; equal concurrent questions share one answer."""
 
     def __init__(self, authorizer: CachingAuthorizer, shared_seconds: float = SHARED_SECONDS) -> None:
         self._authorizer = authorizer
@@ -59,10 +58,10 @@ class Anew:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """Return the decision of now, or of some seconds ago.
+        """Return a decision at most some seconds old.
 
         Raises:
-            InternalError: nobody can say.
+            InternalError: no decision is possible.
         """
         key = (user, info)
         lock = self._asking.setdefault(key, asyncio.Lock())
@@ -77,7 +76,7 @@ class Anew:
 
 
 class Withdrawing:
-    """Judges the holders of streams again."""
+    """Rechecks the users of streams."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class Withdrawing:
         self._impersonation = Impersonation(self._authorizer)
 
     async def withdrawn(self, context: RequestContext, verbs: Sequence[str]) -> End:
-        """Wait until the caller may not do one of these verbs any more, or nobody could say for too long; return what to say."""
+        """Wait until the caller loses one of these verbs, or checks fail for too long; return the end to send."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
@@ -113,10 +112,10 @@ class Withdrawing:
                 return end
 
     async def authorize(self, context: RequestContext, verbs: Sequence[str]) -> End | None:
-        """Authorize the request of a stream as if it came now; return why it is ended, None: it goes on.
+        """Check the stream's request as if it were new. Return the end to send; None: continue.
 
         Raises:
-            StatusError: nobody can say.
+            StatusError: no decision is possible.
         """
         try:
             user = await self._authenticator(context.request)

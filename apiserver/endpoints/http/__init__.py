@@ -1,14 +1,12 @@
-"""HTTP/1.1 as this server speaks it: requests in, responses and streams out, over one asyncio protocol for each connection.
+"""The HTTP/1.1 server: requests in, responses and streams out, one asyncio protocol per connection.
 
-Four layers, of which the first two know no event loop:
+* :mod:`heads` and :mod:`reading` parse strictly, without an event loop: what two parties could read differently (RFC 9112,
+  section 11.2) gets 400, and the connection closes;
+* :mod:`messages` has the requests and responses that handlers see;
+* :mod:`connection` and :mod:`server` move bytes, bound every buffer and every wait, and shut down in order;
+  :mod:`websocket` takes over a connection;
+* :mod:`hello`, :mod:`tls`, :mod:`handshakes`, :mod:`turns` and :mod:`caps` do TLS and limit unauthenticated clients;
+  :mod:`allowances` limits open connections.
 
-* :mod:`heads` and :mod:`reading` turn bytes into requests, strictly: what two parties could read differently (RFC 9112, section 11.2) is
-  refused with 400, and the connection closed;
-* :mod:`messages` is what a handler sees and returns;
-* :mod:`connection` and :mod:`server` move the bytes, keep every buffer and every wait bounded, and stop in order;
-  :mod:`websocket` takes a connection over;
-* :mod:`hello`, :mod:`tls`, :mod:`handshakes`, :mod:`turns` and :mod:`caps` stand before that: TLS, and how much those get who have not
-  shown yet who they are; :mod:`allowances` says the same of an open connection.
-
-HTTP/2 is not spoken: kubectl, client-go and the aggregator fall back to HTTP/1.1 by ALPN.
+HTTP/2 is not supported: by ALPN, kubectl, client-go and the aggregator fall back to HTTP/1.1.
 """

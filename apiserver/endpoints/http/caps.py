@@ -1,8 +1,8 @@
-"""Caps on connections, and the choice of who gives one up when there are too many.
+"""Limit the number of connections, and choose which one to close.
 
-Nobody is turned away at accept, because nobody knows yet who comes: it may be kube-apiserver. A newcomer gets in, and if that makes too
-many, whoever holds the most gives up one of its own. So one address, however fast it connects, takes places from itself alone, and
-many addresses together take them from each other before they take one from somebody who holds few.
+The server refuses no client at accept, because it could be kube-apiserver. A new connection gets in; if there are then too
+many, the holder of the most connections loses one. So an address that opens many connections only displaces its own, and
+many addresses displace each other before a holder of few.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 _NETWORK_BYTES: Final = 8
-"""Of an IPv6 address: who has one of a network has as many as it likes (RFC 4291, section 2.5.4)."""
+"""Network part of an IPv6 address; a client can use every address of its network (RFC 4291, section 2.5.4)."""
 
 
 class Member(Hashable, Protocol):
@@ -21,21 +21,21 @@ class Member(Hashable, Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """True while it waits for us, and not we for it."""
+        """Whether it waits for us rather than we for it."""
         ...
 
     def abort(self) -> None:
-        """End it."""
+        """Close it at once."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The most that there may be."""
+    """Maximum numbers of connections."""
 
     total: int
     each: int
-    """Of one holder."""
+    """Per holder."""
 
 
 Who = TypeVar("Who", bound=Hashable)
@@ -43,13 +43,13 @@ M = TypeVar("M", bound=Member)
 
 
 def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, newcomer: Who) -> Who | None:
-    """Return who has to give a place up, None if nobody has to.
+    """Return the holder that must lose a place, or None.
 
     Args:
-        caps: how many there may be.
-        held: what each holder has, the newcomer's among it; holders in the order in which they came.
-        total: how many these are.
-        newcomer: who has just taken a place.
+        caps: the limits.
+        held: places by holder, the newcomer included, in order of arrival.
+        total: number of places in ``held``.
+        newcomer: the holder that has just taken a place.
     """
     if len(held[newcomer]) > caps.each:
         return newcomer
@@ -59,25 +59,25 @@ def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, new
 
 
 class Places(Generic[M]):
-    """The places of one kind of connections, by who holds them."""
+    """The places of one kind of connection, by holder."""
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
         self.taken_away = 0
-        """Number of those that had to go for others."""
+        """Number of connections closed in favour of others."""
         self._held: dict[Hashable, dict[M, None]] = {}
         self._holders: dict[M, Hashable] = {}
 
     def __len__(self) -> int:
-        """Return the number of places that are taken."""
+        """Return the number of taken places."""
         return len(self._holders)
 
     def __iter__(self) -> Iterator[M]:
-        """Yield who has taken them, in the order in which they came."""
+        """Yield the connections in order of arrival."""
         return iter(self._holders)
 
     def take(self, member: M, holder: Hashable) -> None:
-        """Give a place; who has to go for it is ended: the oldest of those that we wait for, else the oldest."""
+        """Add a connection. If that is too many, abort the oldest idle one of the chosen holder, else its oldest."""
         self._holders[member] = holder
         self._held.setdefault(holder, {})[member] = None
         who = gives_up(self.caps, self._held, len(self._holders), holder)
@@ -90,7 +90,7 @@ class Places(Generic[M]):
         loser.abort()
 
     def leave(self, member: M) -> None:
-        """Give a place back; once more does no harm."""
+        """Remove a connection; safe to repeat."""
         if member not in self._holders:
             return
         holder = self._holders.pop(member)
@@ -101,7 +101,7 @@ class Places(Generic[M]):
 
 
 def origin(address: str) -> str:
-    """Return by what the addresses of one peer are counted: an IPv4 address, the network of an IPv6 address."""
+    """Return the key under which a peer is counted: its IPv4 address or IPv6 network."""
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address)

@@ -1,11 +1,8 @@
-"""One connection: bytes to requests, requests to the handler one after the other, its answers to bytes.
+"""One connection: parse requests, pass them to the handler one at a time, and write its answers.
 
-Every wait has an end: :attr:`Connection.deadline` is looked at by the server about once a second. Every buffer has one, too: when enough
-bytes wait for the handler the connection is not read from, and when the client does not read, whoever writes waits.
-
-When the client goes away, the handler is cancelled: nobody waits for its answer.
-
-How much of all that a client gets hangs on whether its handshake has shown a certificate (:class:`~.allowances.Allowance`).
+Every wait is bounded: the server checks :attr:`Connection.deadline` about once a second. Every buffer is bounded: reading
+pauses when enough bytes wait for the handler, and writers wait when the client does not read. When the client disconnects,
+the handler is cancelled. Limits depend on whether the handshake has shown a certificate (:class:`~.allowances.Allowance`).
 """
 
 from __future__ import annotations
@@ -35,16 +32,16 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _STATUS: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
 _REASONS: Final = {400: "BadRequest"}
-"""Of what is no request: Kubernetes has no other words for it."""
+"""Reasons for unparsable requests; Kubernetes has no others."""
 SLICE: Final = 128 << 10
-"""A long body is written in slices of about this size, each once there is room for it."""
+"""Approximate size of the slices of a long body; each is written once there is room."""
 
 
 _BODILESS: Final = frozenset({204, 304})
 
 
 class Gone(ConnectionError):
-    """The client is gone, or read nothing for so long that it was let go."""
+    """The client is gone, or was cut off because it did not read."""
 
 
 class Connection(asyncio.Protocol):
@@ -84,24 +81,24 @@ class Connection(asyncio.Protocol):
         self._request: Request | None = None
         self._answering = False
         self._began = False  # the head of the answer was sent
-        self._continue = False  # the client waits for 100 before it sends the body
-        self._ending = False  # nothing but the end is awaited
-        self._is_long = False  # the head that comes is a long one, and the server knows
+        self._continue = False  # the client awaits 100 before it sends the body
+        self._ending = False  # only the end is awaited
+        self._is_long = False  # the incoming head is long, and the server counts it
         self._paused_reading = False
-        self._wake: asyncio.Future[None] | None = None  # done when there is a request; None: nobody waits for one
+        self._wake: asyncio.Future[None] | None = None  # done when there is a request; None: not waiting
         self._more: asyncio.Future[None] | None = None  # done when more of the body came
-        self._room: asyncio.Future[None] | None = None  # done when there is room to write; None: there is
-        self._stalled = inf  # when the room was gone
+        self._room: asyncio.Future[None] | None = None  # done when there is room to write; None: there is room
+        self._stalled = inf  # since when there has been no room
         self._sink: Callable[[bytes], None] | None = None
         self.deadline = inf
         self.peer = self.remote = ""
         self.certificate: bytes | None = None
         self.tls: ssl.SSLObject | None = None
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin: the handshake is over."""
+        """Start after the handshake."""
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         if address:
@@ -116,7 +113,7 @@ class Connection(asyncio.Protocol):
         self._server.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End: cancel whoever works for nobody now."""
+        """Cancel the handler: its client is gone."""
         del exc
         self._transport = None
         self._server.closed(self)
@@ -129,7 +126,7 @@ class Connection(asyncio.Protocol):
             self.task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the client."""
+        """Receive bytes."""
         if self._sink is not None:
             self._sink(data)
             return
@@ -144,17 +141,17 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def eof_received(self) -> bool:
-        """Say that the transport may close: who sends no more, reads no more."""
+        """Let the transport close: a client that sends no more also reads no more."""
         return False
 
     def pause_writing(self) -> None:
-        """Let writers wait: the client does not read."""
+        """Block writers: the client does not read."""
         if self._room is None:
             self._room = self._server.loop.create_future()
             self._stalled = self._server.now()
 
     def resume_writing(self) -> None:
-        """Let writers go on."""
+        """Unblock writers."""
         room, self._room, self._stalled = self._room, None, inf
         if room is not None and not room.done():
             room.set_result(None)
@@ -162,7 +159,7 @@ class Connection(asyncio.Protocol):
     # Requests.
 
     def _next(self) -> None:
-        """Begin with the next request, if all of its head is there."""
+        """Start the next request if its head is complete."""
         server = self._server
         try:
             head = self._reader.head()
@@ -185,7 +182,7 @@ class Connection(asyncio.Protocol):
             server.turns.wants(origin(self.remote), partial(self._ask_in_turn, head))
 
     def _ask(self, head: Head) -> None:
-        """Let the handler answer."""
+        """Pass the request to the handler."""
         self._request = Request(head, self)
         if self._wake is not None:
             self._wake.set_result(None)
@@ -194,23 +191,23 @@ class Connection(asyncio.Protocol):
             self.task = self._server.loop.create_task(self._serve())
 
     def _ask_in_turn(self, head: Head) -> bool:
-        """Let the handler answer a client without a certificate, whose turn has come; return whether it is still there."""
+        """Start a queued request of a client without a certificate; return False if the client is gone."""
         if self._transport is None or self._ending:
             return False
         self._ask(head)
         return True
 
     def _wait_for_head(self) -> None:
-        """Give the rest of a head its time; if it is a long one, it must be one of few."""
+        """Set the deadline for the rest of a head; the server limits the number of long ones."""
         length, server = len(self._reader), self._server
         if length and self.deadline > (latest := server.now() + self._allowance.head_seconds):
-            self.deadline = latest  # the first bytes of a head: from now on it must come
+            self.deadline = latest  # the head's first bytes came
         if length > server.settings.unverified.head_bytes and not self._is_long:
             self._is_long = True
             server.lengthens(self)
 
     async def _serve(self) -> None:
-        """Answer the connection's requests, one after the other: a task for each of them would cost more than many an answer."""
+        """Answer requests one after the other, in one task because a task per request would often cost more than the answer."""
         while not self._ending:
             request = self._request
             if request is None:
@@ -219,7 +216,7 @@ class Connection(asyncio.Protocol):
                 continue
             await self._answer(request)
             if self._request is not None:
-                await asyncio.sleep(0)  # it was sent ahead: others have waited, too
+                await asyncio.sleep(0)  # it was sent ahead; let others run first
 
     async def _answer(self, request: Request) -> None:
         try:
@@ -230,10 +227,10 @@ class Connection(asyncio.Protocol):
             self._end_if(close=response.close)
         except asyncio.CancelledError:
             if self._sink is None:
-                self.abort()  # a websocket has said why it ends
+                self.abort()  # the websocket has sent its reason
             raise
         except ConnectionError:
-            self.abort()  # the answer is incomplete, and the client must see that
+            self.abort()  # incomplete answer, which the client must notice
         except Exception:
             logger.exception("the answer to a request failed", extra={"method": request.method, "path": request.path})
             self.abort()
@@ -259,9 +256,9 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
-        """Write the answer; return what of it is too long to be written at once. Sets ``response.close``."""
+        """Write the answer; return the slices that are too long to write at once. Sets ``response.close``."""
         if self._sink is not None:
-            return None  # the connection speaks another protocol, or did until its end
+            return None  # the connection speaks, or spoke, another protocol
         if not response.close:
             response.close = (
                 request.old or request.fields.close or self._server.draining or not (self._reader.complete or self._body_is_over())
@@ -291,7 +288,7 @@ class Connection(asyncio.Protocol):
         await self.room()
 
     def _body_is_over(self) -> bool:
-        """Return whether the next request can be found: what the handler did not take of the body is here, and is dropped."""
+        """Drop the unread body; return False if its end, and so the next request, cannot be found."""
         try:
             while not self._reader.complete and self._reader.body():
                 pass
@@ -300,7 +297,7 @@ class Connection(asyncio.Protocol):
         return self._reader.complete and not self._reader.broken
 
     def refuse(self, error: ProtocolError) -> None:
-        """Answer what is no request with a Status, and close."""
+        """Answer an unparsable request with a Status, and close."""
         body = json.dumps({**_STATUS, "message": str(error), "reason": _REASONS.get(error.code, ""), "code": error.code}).encode()
         response = Response(status=error.code, body=body, content_type="application/json")
         if self._transport is not None:
@@ -309,7 +306,7 @@ class Connection(asyncio.Protocol):
         self._end_if(close=True)
 
     def _end_if(self, *, close: bool) -> None:
-        """Let the connection end, once the client has read: closing with its bytes unread would take the answer from it."""
+        """Close once the client has read: closing with unread input would discard the answer."""
         if close and self._transport is not None:
             settings = self._server.settings
             self._ending = True
@@ -318,17 +315,17 @@ class Connection(asyncio.Protocol):
             )
             self._resume_reading()
             if self._reader.complete or self._reader.broken:
-                self._transport.close()  # nothing is awaited, and what was written is still sent
+                self._transport.close()  # sends pending output first
 
     @property
     def is_busy(self) -> bool:
-        """True while a request is being answered."""
+        """Whether a request is being answered."""
         return self._answering
 
-    # What requests, streams and the server need (messages.Carrier, owner.Owned).
+    # Interface to requests, streams and the server (messages.Carrier, owner.Owned).
 
     async def piece(self) -> bytes:
-        """Return the next piece of the body, nothing at its end."""
+        """Return the next piece of the body, empty at its end."""
         while True:
             try:
                 piece = self._reader.body()
@@ -360,7 +357,7 @@ class Connection(asyncio.Protocol):
         await self.send(stream.head(date_at(int(time())), close=close, framing=framing))
 
     async def send(self, data: bytes) -> None:
-        """Send bytes as they are; returns when there is room for more."""
+        """Send bytes unchanged; return when there is room for more."""
         if self._transport is None:
             raise Gone("the client is gone")
         self._transport.write(data)
@@ -375,28 +372,28 @@ class Connection(asyncio.Protocol):
                 raise Gone("the client is gone")
 
     async def finish(self, stream: Stream) -> None:
-        """Say that a stream is complete."""
+        """End a stream."""
         await stream.prepare()
         if stream.chunked:
             await self.send(_LAST_CHUNK)
 
     @property
     def has_room(self) -> bool:
-        """True if the client reads what is written to it."""
+        """Whether the client keeps up reading."""
         return self._room is None
 
     def send_now(self, data: bytes) -> bool:
-        """Send bytes as they are; return whether there is room for more: if not, await :meth:`room` before the next."""
+        """Send bytes unchanged; return whether there is room for more. If not, await :meth:`room` next."""
         if self._transport is None:
             raise Gone("the client is gone")
         self._transport.write(data)
         return self._room is None
 
     def take_over(self, sink: Callable[[bytes], None], response: Response) -> None:
-        """Send the head of a response (101) and let ``sink`` have all bytes that come; no bytes mean that the client is gone.
+        """Send the head of a response (101), then pass all input to ``sink``; empty input means that the client is gone.
 
         Raises:
-            Gone: it is gone already.
+            Gone: the client is already gone.
         """
         if self._transport is None:
             raise Gone("the client is gone")
@@ -408,24 +405,24 @@ class Connection(asyncio.Protocol):
             sink(rest)
 
     def narrow(self, size: int) -> None:
-        """Let the kernel keep about so many bytes each way: for who took the connection over."""
+        """Limit the kernel's buffers to about ``size`` bytes each way; for the protocol that took over."""
         buffers.narrow(self._transport, size)
 
     def pause(self, *, reading: bool) -> None:
-        """Read no more, or again: for who took the connection over."""
+        """Pause or resume reading; for the protocol that took over."""
         if reading:
             self._resume_reading()
         else:
             self._pause_reading()
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once."""
         self._ending = True
         if self._transport is not None:
             self._transport.abort()
 
     def check(self, now: float) -> None:
-        """End the connection if its time is over."""
+        """Close the connection if its deadline has passed."""
         if now - self._stalled > self._allowance.stall_seconds:
             self.abort()
         elif now > self.deadline:
@@ -437,7 +434,7 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
 
     def drain(self) -> None:
-        """End soon, if nothing is under way: a request that is on its way is still answered."""
+        """Close soon if idle; a request in transit is still answered."""
         if not self._answering and not self._ending:
             self.deadline = min(self.deadline, self._server.now() + self._server.settings.late_seconds)
 

@@ -1,8 +1,8 @@
-"""Connections from their first byte to what their handshake has shown: whose turn it is, and how many there may be.
+"""Order and limit TLS handshakes and the connections that result from them.
 
-Before the handshake is over nobody knows who is there, and each costs a signature. So handshakes take turns (:mod:`~.turns`), those that
-have begun before those that begin. How many there may be at once, and how many whose client showed no certificate, is bounded
-(:mod:`~.caps`); a client with a verified certificate is counted apart, by the certificate, where nobody else can take its place.
+Before its handshake ends a client is unknown, and each handshake costs a signature. So handshakes take turns
+(:mod:`~.turns`); started ones go first. :mod:`~.caps` limits concurrent handshakes and connections without a certificate.
+Clients with a verified certificate are counted by certificate, so that others cannot displace them.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from apiserver.endpoints.http.turns import Turns
 
 _ARRIVALS: Final = 64 << 10
 _STEPS: Final = 4
-"""Handshakes that go on in one turn of the event loop, of some 0.5 ms each."""
+"""Handshake steps per iteration of the event loop, about 0.5 ms each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps on connections, and the time of a handshake."""
+    """Limits on connections, and the time limit of a handshake."""
 
     seconds: float
     handshakes: Caps
     """By address."""
     unverified: Caps
-    """Of clients that showed no certificate; by address."""
+    """Connections without a certificate, by address."""
     verified: Caps
     """By certificate."""
 
 
 class Handshakes:
-    """Makes the TLS of new connections: pass it to ``loop.create_server``, without ``ssl``."""
+    """Runs TLS on new connections: pass it to ``loop.create_server``, without ``ssl``."""
 
     def __init__(self, newest: Callable[[], ssl.SSLContext], make: Callable[[], Connection], limits: Limits) -> None:
-        """Take what returns the context for one more connection, what makes its protocol, and how much there may be of what."""
+        """Take functions that return the current TLS context and a new connection's protocol, and the limits."""
         self.make = make
         self.limits = limits
         self.arrivals = memoryview(bytearray(_ARRIVALS))
-        """The buffer in which the bytes of all connections arrive."""
+        """Receive buffer shared by all connections."""
         self.few_arrivals = self.arrivals[:FEW_ARRIVALS]
-        """The same, for those that have shown no certificate."""
+        """The same, for connections without a certificate."""
         self.outgoing = ssl.MemoryBIO()
-        """Bytes that OpenSSL wrote, for whichever connection it worked last: empty whenever it does not work."""
+        """OpenSSL's output for the connection that it works on; empty in between."""
         self.under_way: Places[Tls] = Places(self.limits.handshakes)
         self.unverified: Places[Tls] = Places(self.limits.unverified)
         self.verified: Places[Tls] = Places(self.limits.verified)
         self.failures = 0
-        """Handshakes that failed."""
+        """Number of failed handshakes."""
         self.newest = newest
         self._loop = asyncio.get_running_loop()
         self.turns = Turns(_STEPS)
@@ -67,12 +67,12 @@ class Handshakes:
         return len(self.under_way)
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
-        """Take note of a handshake; return what ends it when it takes too long."""
+        """Register a handshake; return its timeout's handle."""
         self.under_way.take(tls, tls.origin)
         return self._loop.call_later(self.limits.seconds, tls.abort)
 
     def shaken(self, tls: Tls, certificate: bytes | None) -> None:
-        """Count a connection by what its handshake has shown."""
+        """Move a connection to the count that fits its handshake."""
         self.under_way.leave(tls)
         if certificate is None:
             self.unverified.take(tls, tls.origin)
@@ -80,15 +80,15 @@ class Handshakes:
             self.verified.take(tls, certificate)
 
     def ended(self, tls: Tls) -> None:
-        """Forget a connection, wherever it was counted."""
+        """Remove a connection from all counts."""
         for each in (self.under_way, self.unverified, self.verified):
             each.leave(tls)
 
     def failed(self) -> None:
-        """Count a handshake that failed."""
+        """Count a failed handshake."""
         self.failures += 1
 
     def abort(self) -> None:
-        """End all that are under way."""
+        """Abort all handshakes."""
         for each in list(self.under_way):
             each.abort()

@@ -1,11 +1,10 @@
-"""Heads of requests (RFC 9112, sections 2 to 6): strict, and quick where a client repeats itself.
+"""Parse request heads (RFC 9112, sections 2 to 6) strictly, with a cache for repeated fields.
 
-A client sends the same header fields with each of its requests, so the fields of a head are read once and found again by their bytes. But
-for three, which are cut out first: the aggregator gives each request an ``Audit-Id`` of its own and its target as ``X-Forwarded-Uri``, and
-who traces a request gives it a ``traceparent``.
+A client repeats its header fields, so parsed fields are cached by their bytes. Three fields that differ per request are cut
+out first: the aggregator's ``Audit-Id`` and ``X-Forwarded-Uri`` (the target), and ``traceparent``.
 
-What is refused although some servers take it: bare LF or CR, obs-fold, white space before a colon, absolute-form, more than one
-``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both of them together, no ``Host`` or two.
+Refused, although some servers accept it: bare LF or CR, obs-fold, white space before a colon, absolute-form, repeated
+``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both together, no ``Host`` or two.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MAX_HEAD_BYTES: Final = 1 << 20
 """Go's ``DefaultMaxHeaderBytes``."""
 MAX_FIELDS: Final = 1000
 _MAX_REMEMBERED_FIELDS: Final = 100
-"""Heads of more fields are read anew each time: a field takes some 200 bytes once it is read, so that a few bytes become many."""
+"""Heads with more fields are not cached, because a parsed field takes about 200 bytes, many times its input."""
 _MAX_LENGTH_DIGITS: Final = 18
 _METHODS: Final = {each.encode(): each for each in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -35,15 +34,17 @@ _OWN: Final = (
     ("traceparent", b"\r\ntraceparent: ", _ID),
     ("traceparent", b"\r\nTraceparent: ", _ID),
 )
-"""Header fields of which each request has its own, as Go writes them, and traceparent as its standard does, too. In other letters, or of
-another form, each is a field like any other."""
+"""Header fields that differ per request, in the exact form of Go and of the traceparent standard.
+
+Other spellings count as normal fields.
+"""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _NOT_IN_FIELDS: Final = bytes(each for each in range(32) if each not in b"\t\r\n") + b"\x7f"
 _SECRET: Final = ("Authorization", "Cookie", "Proxy-Authorization", "Sec-WebSocket-Protocol")
 
 
 class ProtocolError(ValueError):
-    """A request that is not read any further: it is answered ``code``, and the connection is closed."""
+    """An unparsable request: answered with ``code``, and the connection closes."""
 
     def __init__(self, message: str, code: int = 400) -> None:
         super().__init__(message)
@@ -51,7 +52,7 @@ class ProtocolError(ValueError):
 
 
 class Fields:
-    """The header fields of a request, and what they say about its framing. Shared by all requests that sent the same bytes."""
+    """Header fields and the framing that they define. Shared by all requests with the same bytes."""
 
     __slots__ = ("accept", "chunked", "close", "content_length", "expects_continue", "headers", "upgrade")
 
@@ -66,36 +67,36 @@ class Fields:
 
 
 class Head:
-    """A request's first line and fields."""
+    """Request line and header fields."""
 
     __slots__ = ("fields", "method", "old", "own", "target")
 
     def __init__(self, method: str, target: str, fields: Fields, *, old: bool, own: Mapping[str, str] = _NONE) -> None:
         self.method = method
         self.target = target
-        """In origin-form, as it was sent: ``/path?query``."""
+        """In origin-form, as sent: ``/path?query``."""
         self.fields = fields
         self.old = old
         """HTTP/1.0: the connection ends with the answer."""
         self.own = own
-        """The fields that were cut out: they are not among ``fields``."""
+        """The fields that were cut out; ``fields`` lacks them."""
 
 
 class Heads:
-    """Reads heads; remembers the fields that it has read, and none that hold credentials."""
+    """Parses heads, and caches header fields except those with credentials."""
 
     def __init__(self, size: int = 512, longest: int = 4096, *, max_fields: int = MAX_FIELDS) -> None:
-        """Take of how many heads the fields are remembered (0: none), of how many bytes at most, and how many fields one may have."""
+        """Take the cache's size (0: no cache), the most bytes of a cached head, and the most fields of any head."""
         self._size = size
         self._longest = longest
         self._max_fields = max_fields
         self._known: dict[bytes, Fields] = {}
 
     def read(self, raw: bytes) -> Head:
-        """Return the head; ``raw`` ends before the empty line.
+        """Parse a head; ``raw`` ends before the empty line.
 
         Raises:
-            ProtocolError: it is malformed, or ambiguous.
+            ProtocolError: it is malformed or ambiguous.
         """
         own, raw = _without_own(raw)
         line, _, block = raw.partition(b"\r\n")
@@ -116,14 +117,14 @@ class Heads:
         return fields
 
     def _is_worth_it(self, block: bytes, fields: Fields) -> bool:
-        """Return whether fields may be remembered."""
+        """Return whether to cache the fields."""
         if not self._size or len(block) > self._longest or len(fields.headers) > _MAX_REMEMBERED_FIELDS:
             return False
         return not any(each in fields.headers for each in _SECRET)
 
 
 def _without_own(raw: bytes) -> tuple[dict[str, str], bytes]:
-    """Return the fields of which each request has its own, and the head without their lines."""
+    """Return the fields that differ per request, and the head without them."""
     own: dict[str, str] = {}
     for name, line, form in _OWN:
         start = raw.find(line)
@@ -154,7 +155,7 @@ def _request_line(line: bytes) -> tuple[str, str, bool]:
 
 
 def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
-    """Return the names and values of a block of at most so many field lines."""
+    """Parse a block of at most ``most`` field lines into names and values."""
     if not block:
         return []
     if len(block.translate(None, _NOT_IN_FIELDS)) != len(block):
@@ -174,7 +175,7 @@ def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
 
 
 def _framing(headers: CIMultiDictProxy[str]) -> tuple[int, bool]:
-    """Return the length of the body (0 without one) and whether it comes in chunks."""
+    """Return the length of the body (0 without one) and whether it is chunked."""
     if len(headers.getall("Host", ())) > 1:
         raise ProtocolError("too many Host headers")
     lengths = headers.getall("Content-Length", ())

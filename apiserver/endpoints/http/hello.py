@@ -1,4 +1,4 @@
-"""The first record of TLS that a client sends, looked at before OpenSSL makes room for what it announces."""
+"""Check a client's first TLS record before OpenSSL allocates memory for the announced length."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from enum import Enum
 from typing import Final
 
 _HEADER: Final = 9
-"""Bytes of a record's header and of the header of the message in it (RFC 8446, sections 4 and 5.1)."""
+"""Header of a record plus header of its message, in bytes (RFC 8446, sections 4 and 5.1)."""
 _MESSAGE_HEADER: Final = 4
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
 _MAX_HELLO: Final = 16 << 10
-"""OpenSSL would make room for 128 KiB as soon as they are announced."""
+"""OpenSSL would allocate up to 128 KiB for an announced length."""
 
 
 class Hello(Enum):
-    """The first record of a client."""
+    """State of a client's first record."""
 
     PARTIAL = "partial"
     WHOLE = "whole"
     TOO_LONG = "too long"
-    """Or announced as too long, or cut so that what it announces stands in the next record, which nobody here looks at."""
+    """Also announced as too long, or split so that the length is in the next record, which is not checked."""
 
 
 def completeness(hello: bytes | bytearray) -> Hello:
-    """Return how much of the first record is there. What begins no handshake is whole: it is OpenSSL's to refuse."""
+    """Return the state of the first record. A record that is not a handshake counts as whole: OpenSSL refuses it."""
     if len(hello) < _HEADER:
         return Hello.WHOLE if hello and hello[0] != _HANDSHAKE else Hello.PARTIAL
     if hello[0] != _HANDSHAKE or hello[5] != _CLIENT_HELLO:

@@ -1,4 +1,4 @@
-"""HTTP as a handler sees it: the request, and the answers it can give."""
+"""HTTP requests and responses, as handlers see them."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 class BodyError(Exception):
-    """The body of a request is malformed."""
+    """A malformed request body."""
 
 
 class BodyTooLarge(Exception):
-    """The body of a request is longer than it may be; the rest of it was not read."""
+    """A request body that exceeds its limit; the rest was not read."""
 
 
 class Carrier(Protocol):
-    """Connection as a request needs it."""
+    """The connection, as a request uses it."""
 
     peer: str
     """The client's address, ``192.0.2.1:4711``."""
     remote: str
-    """The same without the port."""
+    """The address without the port."""
     certificate: bytes | None
-    """The client's certificate (DER), which the handshake verified against some authority of ours."""
+    """The client's certificate (DER), verified against one of our authorities."""
     tls: ssl.SSLObject | None
-    """The handshake."""
+    """The TLS session."""
     task: asyncio.Task[None] | None
     """Task that answers the request."""
 
     async def piece(self) -> bytes:
-        """Return the next piece of the body, nothing at its end."""
+        """Return the next piece of the body, empty at its end."""
         ...
 
     async def start(self, stream: Stream) -> None:
@@ -56,11 +56,11 @@ class Carrier(Protocol):
         ...
 
     async def send(self, data: bytes) -> None:
-        """Send bytes as they are; returns when there is room for more."""
+        """Send bytes unchanged; return when there is room for more."""
         ...
 
     def send_now(self, data: bytes) -> bool:
-        """Send bytes as they are; return whether there is room for more."""
+        """Send bytes unchanged; return whether there is room for more."""
         ...
 
     async def room(self) -> None:
@@ -68,12 +68,12 @@ class Carrier(Protocol):
         ...
 
     async def finish(self, stream: Stream) -> None:
-        """Say that a stream is complete."""
+        """End a stream."""
         ...
 
 
 class Request:
-    """One request. Its body is read at most once."""
+    """A request. Its body can be read once."""
 
     __slots__ = ("_path", "_query", "carrier", "fields", "given_audit_id", "method", "old", "own", "target")
 
@@ -81,25 +81,25 @@ class Request:
         self.carrier = carrier
         self.method = head.method
         self.target = head.target
-        """In origin-form, as it was sent."""
+        """In origin-form, as sent."""
         self.fields = head.fields
         self.own = head.own
-        """Header fields of which each request has its own: they are not among ``fields``."""
+        """Header fields that differ per request; ``fields`` lacks them."""
         self.old = head.old
         """HTTP/1.0."""
         self.given_audit_id = head.own.get(AUDIT_ID, "") or head.fields.headers.get(AUDIT_ID, "")
-        """The id by which whoever sent it knows the request."""
+        """The audit id that the sender chose."""
         self._path = ""
         self._query: MultiDictProxy[str] | None = None
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """The task that answers it: cheaper to ask for than ``asyncio.current_task``."""
+        """The task that answers it, found faster than by ``asyncio.current_task``."""
         return self.carrier.task
 
     @property
     def headers(self) -> CIMultiDictProxy[str]:
-        """The header fields, but for what is in ``own``; names in any case."""
+        """The header fields without those in ``own``; names ignore case."""
         return self.fields.headers
 
     @property
@@ -111,7 +111,7 @@ class Request:
 
     @property
     def query(self) -> MultiDictProxy[str]:
-        """The query's parameters, decoded."""
+        """The query parameters, decoded."""
         found = self._query
         if found is None:
             found = self._query = query_of(self.target)
@@ -119,12 +119,12 @@ class Request:
 
     @property
     def content_length(self) -> int | None:
-        """Bytes of the body; None if only its end will tell."""
+        """Length of the body in bytes; None if chunked."""
         return None if self.fields.chunked else self.fields.content_length
 
     @property
     def certificate(self) -> bytes | None:
-        """The client's certificate (DER), which the handshake verified."""
+        """The client's certificate (DER), verified."""
         return self.carrier.certificate
 
     @property
@@ -136,7 +136,7 @@ class Request:
         """Return the body.
 
         Raises:
-            BodyTooLarge: it is longer than ``limit`` bytes.
+            BodyTooLarge: it exceeds ``limit`` bytes.
             BodyError: it is malformed.
         """
         length = self.fields.content_length
@@ -144,7 +144,7 @@ class Request:
             raise BodyTooLarge
         first = await self.carrier.piece()
         if length and len(first) == length:
-            return first  # as most bodies come: all at once
+            return first  # the usual case: all at once
         pieces: list[bytes] = []
         size, piece = 0, first
         while piece:
@@ -163,7 +163,7 @@ def path_of(target: str) -> str:
 
 
 def query_of(target: str) -> MultiDictProxy[str]:
-    """Return the parameters of a target, decoded."""
+    """Return the query parameters of a target, decoded."""
     text = target.partition("?")[2]
     if not text:
         return _NO_QUERY
@@ -176,19 +176,19 @@ def _remembered_query(text: str) -> MultiDictProxy[str]:
 
 
 def _parse_query(text: str) -> MultiDictProxy[str]:
-    """Return the parameters; those behind the thousandth are not looked at."""
+    """Parse parameters, ignoring those after the thousandth."""
     if text.count("&") >= _MAX_PARAMETERS:
         text = "&".join(text.split("&", _MAX_PARAMETERS)[:_MAX_PARAMETERS])
     return MultiDictProxy(MultiDict(parse_qsl(text, keep_blank_values=True, errors="replace")))
 
 
 class Joined:
-    """A long body that is never whole in memory: objects in parts that others hold."""
+    """A long body that is never joined in memory; others hold its parts."""
 
     __slots__ = ("_head", "_number", "_parts", "_tail", "length")
 
     def __init__(self, head: bytes, parts: Sequence[bytes], tail: bytes, *, number: int, length: int) -> None:
-        """Take the parts of ``number`` objects, which are ``length`` bytes, and what stands around them."""
+        """Take the parts of ``number`` objects, ``length`` bytes in total, and the text around them."""
         self._head = head
         self._parts = parts
         self._tail = tail
@@ -196,10 +196,11 @@ class Joined:
         self.length = len(head) + length + len(tail)
 
     def slices(self, size: int, lead: bytes = b"") -> Iterator[bytes]:
-        """Yield all of it, behind ``lead``, in slices of about ``size`` bytes."""
+        """Yield ``lead`` and the body in slices of about ``size`` bytes."""
         parts, number = self._parts, self._number
         lead += self._head
-        # Whole objects, where they have as many parts each: slices that are now longer, now shorter are worse for records and for malloc.
+        # Cut between objects if all have the same number of parts, because uneven slices cost more in TLS records and
+        # malloc.
         step = max(1, size * number // self.length) * len(parts) // max(1, number) or 1
         for start in range(0, len(parts), step):
             end = start + step
@@ -210,11 +211,11 @@ class Joined:
 
 
 class Response:
-    """An answer with its whole body."""
+    """A response with its whole body."""
 
     __slots__ = ("_headers", "body", "close", "content_type", "encoded", "status")
     prepared: bool = False
-    """True if its head was sent: too late for headers."""
+    """Whether the head was sent, after which headers cannot change."""
 
     def __init__(
         self,
@@ -229,31 +230,31 @@ class Response:
         self.content_type = content_type
         self.close = False
         self.encoded = b""
-        """Further header fields as they go on the wire, each with its CRLF: for what every answer carries."""
+        """Encoded header fields, each with CRLF, that every answer carries."""
         self._headers = CIMultiDict(headers) if headers else None
 
     @property
     def headers(self) -> CIMultiDict[str]:
-        """The header fields to send besides ``Content-Type``, ``Content-Length``, ``Connection`` and ``Date``."""
+        """The header fields except ``Content-Type``, ``Content-Length``, ``Connection`` and ``Date``."""
         if self._headers is None:
             self._headers = CIMultiDict()
         return self._headers
 
     def sets(self, name: str) -> bool:
-        """Return whether a header field was put here."""
+        """Return whether a header field is set."""
         return self._headers is not None and name in self._headers
 
     @property
     def length(self) -> int:
-        """Bytes of the body."""
+        """Length of the body in bytes."""
         return len(self.body) if isinstance(self.body, bytes) else self.body.length
 
     def force_close(self) -> None:
-        """End the connection with this answer."""
+        """Close the connection after this answer."""
         self.close = True
 
     def head(self, date: bytes, *, close: bool, framing: bytes | None = None) -> bytes:
-        """Return the head as it goes on the wire; ``framing`` stands in place of ``Content-Length``."""
+        """Return the encoded head; ``framing`` replaces ``Content-Length``."""
         if framing is None:
             framing = b"" if self.status in _BODILESS else b"Content-Length: %d\r\n" % self.length
         fields = self.encoded
@@ -265,7 +266,7 @@ class Response:
 
 
 class Stream(Response):
-    """An answer that is written piece by piece, each sent at once; its length is not known before its end."""
+    """A response written piece by piece, of unknown length."""
 
     __slots__ = ("_carrier", "chunked", "ended", "prepared", "push")
 
@@ -273,19 +274,19 @@ class Stream(Response):
         super().__init__(status=status, content_type=content_type, headers=headers)
         self._carrier = request.carrier
         self.push: Callable[[bytes], bool] = request.carrier.send_now
-        """Sends what :meth:`coded` returned; False: await :meth:`room` before the next. Raises ConnectionError when the client is gone."""
+        """Sends a result of :meth:`coded`. False: await :meth:`room` next. Raises ConnectionError when the client is gone."""
         self.chunked = not request.old
         self.prepared = False
         self.ended = False
 
     async def prepare(self) -> None:
-        """Send the head; later calls do nothing."""
+        """Send the head, once."""
         if not self.prepared:
             self.prepared = True
             await self._carrier.start(self)
 
     async def write(self, data: bytes) -> None:
-        """Send a piece; returns when there is room for more.
+        """Send a piece; return when there is room for more.
 
         Raises:
             ConnectionError: the client is gone, or read nothing for too long.
@@ -294,7 +295,7 @@ class Stream(Response):
             await self._carrier.send(chunk(data) if self.chunked else data)
 
     def coded(self, data: bytes) -> bytes:
-        """Return a piece as it goes on the wire, the same in all answers that are equally ``chunked``; for :attr:`push`."""
+        """Return an encoded piece for :attr:`push`; equal for all answers with the same ``chunked``."""
         return chunk(data) if self.chunked else data
 
     async def room(self) -> None:
@@ -306,20 +307,20 @@ class Stream(Response):
         await self._carrier.room()
 
     async def end(self) -> None:
-        """Say that this was all."""
+        """End the response."""
         if not self.ended:
             self.ended = True
             await self._carrier.finish(self)
 
 
 def chunk(data: bytes) -> bytes:
-    """Return the data as one chunk of the chunked coding; chunks may be joined."""
+    """Encode the data as one chunk; chunks may be joined."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 @lru_cache(maxsize=256)
 def begin(status: int, content_type: str) -> bytes:
-    """Return how the head of an answer begins."""
+    """Return the start of a response head."""
     text = f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}\r\n"
     if content_type:
         text += f"Content-Type: {_checked(content_type)}\r\n"
@@ -328,7 +329,7 @@ def begin(status: int, content_type: str) -> bytes:
 
 @lru_cache(maxsize=256)
 def encoded(fields: tuple[tuple[str, str], ...]) -> bytes:
-    """Return header fields that many answers carry, for :attr:`Response.encoded`."""
+    """Encode header fields that many answers share, for :attr:`Response.encoded`."""
     return b"".join([_field(name, value) for name, value in fields])
 
 
@@ -339,10 +340,10 @@ def _field(name: str, value: str) -> bytes:
 
 
 def _checked(value: str) -> str:
-    """Return the value of a header field; whatever could end it early is an error of ours.
+    """Return a header value after a check against injection.
 
     Raises:
-        ValueError: it holds a control character.
+        ValueError: it contains a control character.
     """
     if not value.isprintable():
         raise ValueError(f"no value of a header field: {value[:64]!r}")
@@ -350,9 +351,9 @@ def _checked(value: str) -> str:
 
 
 def date_of(second: int) -> bytes:
-    """Return a moment (seconds since the epoch) as header fields say it: RFC 9110, 5.6.7, whose names are English in every locale.
+    """Format a moment (seconds since the epoch) for headers (RFC 9110, 5.6.7; names are English in every locale).
 
-    The standard library has it in ``email``, which takes 1.4 MiB.
+    The standard library's version is in ``email``, which takes 1.4 MiB.
     """
     year, month, day, hour, minute, seconds, weekday, *_ = gmtime(second)
     return f"{_DAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year:04} {hour:02}:{minute:02}:{seconds:02} GMT".encode()
@@ -360,5 +361,5 @@ def date_of(second: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def date_at(second: int) -> bytes:
-    """Return :func:`date_of` the present second."""
+    """Return :func:`date_of` the second, cached."""
     return date_of(second)

@@ -1,4 +1,4 @@
-"""The server as a connection needs it: times and bounds, what is shared, and who takes note of it."""
+"""The server as its connections see it: limits, shared state and callbacks."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.turns import Turns
 
 Handler = Callable[[Request], Awaitable[Response]]
-"""Answers a request. A stream that it returns has ended; what it raises ends the connection."""
+"""Answers a request. A returned stream has ended; an exception closes the connection."""
 
 _TICK_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times and bounds of connections."""
+    """Times and limits of connections."""
 
     unverified: Allowance = UNVERIFIED
     verified: Allowance = VERIFIED
     long_heads: int = 64
-    """Unfinished heads of verified clients that are longer than an unverified client's may be, at once."""
+    """Concurrent unfinished heads of verified clients that exceed the limit of unverified ones."""
     strange_requests: int = 8
-    """Requests of unverified clients that begin in one turn of the event loop."""
+    """Requests of unverified clients started per iteration of the event loop."""
     idle_seconds: float = 200.0
     """Between requests."""
     linger_seconds: float = 5.0
-    """For the client to close after an answer that ends the connection."""
+    """Time for the client to close after the last answer."""
     late_seconds: float = 0.5
-    """For requests that are on their way when the server begins to drain."""
+    """Grace for requests in transit when draining begins."""
     tick_seconds: float = _TICK_SECONDS
-    """Seconds between looks at the connections."""
+    """Interval of the deadline checks."""
 
 
 class Owned(Hashable, Protocol):
-    """A connection, as its server sees it."""
+    """A connection, as the server sees it."""
 
     def refuse(self, error: ProtocolError) -> None:
-        """Answer what is no request, and end."""
+        """Answer an unparsable request, and close."""
         ...
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once."""
         ...
 
     def check(self, now: float) -> None:
-        """End if its time is over."""
+        """Close if the deadline has passed."""
         ...
 
     def drain(self) -> None:
-        """End soon, if nothing is under way."""
+        """Close soon if idle."""
         ...
 
 
@@ -65,27 +65,27 @@ class Owner(Protocol):
     settings: Settings
     heads: Heads
     strange_heads: Heads
-    """For clients without a certificate: they shall neither fill what is remembered nor push others out of it."""
+    """For clients without a certificate, which must not fill the cache or evict others."""
     turns: Turns
-    """The queue of requests of clients without a certificate."""
+    """The queue of requests from clients without a certificate."""
     draining: bool
-    """Answers end their connections."""
+    """Close connections after their answers."""
     loop: asyncio.AbstractEventLoop
     now: Callable[[], float]
     """The loop's time."""
 
     def opened(self, connection: Owned) -> None:
-        """Take note of a connection."""
+        """Register a connection."""
         ...
 
     def closed(self, connection: Owned) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         ...
 
     def lengthens(self, connection: Owned) -> None:
-        """Take note of a long head that is not complete; if there are too many, the oldest is refused."""
+        """Register a long, incomplete head; if there are too many, refuse the oldest."""
         ...
 
     def shortens(self, connection: Owned) -> None:
-        """Forget a long head: it is complete."""
+        """Remove a long head: it is complete."""
         ...

@@ -1,7 +1,7 @@
-"""From the bytes of a connection to requests and their bodies, however the bytes were cut. Knows no event loop.
+"""Parse a connection's bytes into requests and bodies, without an event loop.
 
-The reader is pulled: bytes stay where they are until somebody asks for the next head or a piece of the body, so whoever does not ask
-bounds what is kept (by pausing the connection when enough of it waits). Requests that are sent ahead simply wait behind the body.
+The reader is pulled: bytes stay buffered until the caller takes the next head or a piece of the body. The caller bounds the
+buffer by pausing the connection. Requests sent ahead wait behind the body.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _EXTENSION: Final = bytes(range(32, 127)) + b"\t"
 
 
 class Reader:
-    """The requests of one connection, one after the other: a head, then its body until :attr:`complete`, then the next head."""
+    """The requests of one connection in sequence: a head, its body until :attr:`complete`, the next head."""
 
     __slots__ = ("_buffer", "_chunks", "_heads", "_left", "_most", "_searched", "broken", "complete")
 
     def __init__(self, heads: Heads, most: int = MAX_HEAD_BYTES) -> None:
-        """Take what reads heads, and of how many bytes one may be."""
+        """Take the head parser, and the most bytes of a head."""
         self._heads = heads
         self._most = most
-        self._buffer: bytes | bytearray = b""  # what came in one piece is not copied
-        self._searched = 0  # where to go on looking for the end of the head
+        self._buffer: bytes | bytearray = b""  # input that came in one piece is not copied
+        self._searched = 0  # position at which to continue looking for the end of the head
         self._left = 0
         self._chunks: _Chunks | None = None
         self.complete = True
-        """True if the body of the last head was taken to its end."""
+        """Whether the last body was read to its end."""
         self.broken = False
-        """True if what came cannot be read any further."""
+        """Whether the input is unparsable from here on."""
 
     def __len__(self) -> int:
-        """Return the number of bytes that wait."""
+        """Return the number of buffered bytes."""
         return len(self._buffer)
 
     def receive(self, data: bytes) -> None:
-        """Add what came."""
+        """Add input."""
         if not self._buffer:
             self._buffer = data
         elif isinstance(self._buffer, bytearray):
@@ -52,10 +52,10 @@ class Reader:
             self._buffer = bytearray(self._buffer) + data
 
     def head(self) -> Head | None:
-        """Return the next head if all of it is there; the body of the one before must be complete.
+        """Return the next head, or None if incomplete. The previous body must be complete.
 
         Raises:
-            ProtocolError: it is malformed, or too long.
+            ProtocolError: it is malformed or too long.
         """
         buffer = self._buffer
         end = buffer.find(_END, self._searched)
@@ -83,7 +83,7 @@ class Reader:
         return head
 
     def body(self) -> bytes:
-        """Return what is there of the body and was not taken yet: nothing means "wait" or, if :attr:`complete`, "all of it".
+        """Return the buffered part of the body. Empty means "wait", or the end if :attr:`complete`.
 
         Raises:
             ProtocolError: the chunks are malformed.
@@ -107,12 +107,12 @@ class Reader:
         return piece
 
     def rest(self) -> bytes:
-        """Return all that waits: the connection changes its protocol."""
+        """Take all buffered bytes, for another protocol."""
         rest, self._buffer = bytes(self._buffer), b""
         return rest
 
     def _take(self, count: int) -> None:
-        """Forget the first bytes of what waits; the others are not copied for each request that was sent ahead."""
+        """Drop the first bytes of the buffer, without copying the rest for each request sent ahead."""
         if count >= len(self._buffer):
             self._buffer = b""
         elif isinstance(self._buffer, bytearray):
@@ -121,7 +121,7 @@ class Reader:
             self._buffer = bytearray(self._buffer[count:])
 
     def drop(self) -> None:
-        """Forget what waits, and read no further."""
+        """Discard the buffer and stop reading."""
         self.broken = True
         self._buffer = b""
 
@@ -131,18 +131,18 @@ class Reader:
 
 
 class _Chunks:
-    """The chunked coding of one body (RFC 9112, section 7.1); extensions and trailers are read over."""
+    """Decoder of the chunked coding (RFC 9112, section 7.1); ignores extensions and trailers."""
 
     __slots__ = ("_ending", "_left", "_trailer", "complete")
 
     def __init__(self) -> None:
         self._left = 0
-        self._ending = False  # the CRLF behind a chunk's data is due
+        self._ending = False  # expecting the CRLF after a chunk's data
         self._trailer = -1  # bytes of the trailer section; -1: before it
         self.complete = False
 
     def take(self, buffer: bytearray) -> bytes:
-        """Take what can be decoded out of the buffer."""
+        """Decode and remove as much of the buffer as possible."""
         pieces = []
         while not self.complete:
             if self._left:
@@ -158,7 +158,7 @@ class _Chunks:
         return b"".join(pieces)
 
     def _framing(self, buffer: bytearray) -> bool:
-        """Read one step of what stands between the data; False if more must come."""
+        """Parse one step of the framing between data; False if more input is needed."""
         if self._ending:
             if len(buffer) < 2:
                 if buffer and buffer[0] != 13:

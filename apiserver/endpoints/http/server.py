@@ -1,4 +1,4 @@
-"""All connections of one listening socket: their clock, and their end."""
+"""All connections of one listening socket: deadlines and shutdown."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from apiserver.endpoints.http.turns import Turns
 
 
 class Server:
-    """Makes the protocols of connections: pass it to ``loop.create_server``, or to :class:`~.handshakes.Handshakes`."""
+    """Makes the protocols of connections: pass it to ``loop.create_server`` or :class:`~.handshakes.Handshakes`."""
 
     def __init__(self, handler: Handler, settings: Settings | None = None) -> None:
         self.handler = handler
         self.settings = settings or Settings()
         self.heads = Heads(max_fields=self.settings.verified.fields)
         self.strange_heads = Heads(0, max_fields=self.settings.unverified.fields)
-        """For clients without a certificate: they shall neither fill what is remembered nor push others out of it."""
+        """For clients without a certificate, which must not fill the cache or evict others."""
         self.turns = Turns(self.settings.strange_requests)
-        """The queue of requests of clients without a certificate."""
+        """The queue of requests from clients without a certificate."""
         self.draining = False
-        """Answers end their connections."""
+        """Close connections after their answers."""
         self._connections: set[Owned] = set()
-        self._long: dict[Owned, None] = {}  # whose head is long and unfinished, the oldest first
+        self._long: dict[Owned, None] = {}  # connections with a long, unfinished head, oldest first
         self._empty = asyncio.Event()
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time
@@ -39,21 +39,21 @@ class Server:
         return len(self._connections)
 
     def opened(self, connection: Owned) -> None:
-        """Take note of a connection."""
+        """Register a connection."""
         self._connections.add(connection)
         self._empty.clear()
         if self.draining:
             connection.drain()
 
     def closed(self, connection: Owned) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         self._connections.discard(connection)
         self._long.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
     def lengthens(self, connection: Owned) -> None:
-        """Take note of a long head that is not complete; if there are too many, the oldest is refused."""
+        """Register a long, incomplete head; if there are too many, refuse the oldest."""
         self._long[connection] = None
         if len(self._long) > self.settings.long_heads:
             oldest = next(iter(self._long))
@@ -61,11 +61,11 @@ class Server:
             oldest.refuse(ProtocolError("too many unfinished long heads at once", 431))
 
     def shortens(self, connection: Owned) -> None:
-        """Forget a long head: it is complete."""
+        """Remove a long head: it is complete."""
         self._long.pop(connection, None)
 
     async def shutdown(self, seconds: float) -> None:
-        """End every connection with its next answer, idle ones soon; those that last longer than ``seconds`` are cut off."""
+        """Close every connection after its next answer, idle ones soon, and abort the rest after ``seconds``."""
         self.draining = True
         for connection in self._connections:
             connection.drain()
@@ -83,7 +83,7 @@ class Server:
             self._timer = None
 
     async def _pause(self) -> None:
-        """Wait until all are gone, at most for a moment; then let those go whose time is over."""
+        """Wait briefly for all connections to close, then close those past their deadline."""
         try:
             async with asyncio.timeout(min(self.settings.tick_seconds, self.settings.late_seconds / 2)):
                 await self._empty.wait()

@@ -1,12 +1,12 @@
-"""TLS between a connection and its socket: OpenSSL over memory, with nothing in between.
+"""TLS between a connection and its socket, with OpenSSL in memory.
 
-The event loop could do it, but its transport for TLS does for each record what only the rarest ones need, some 4 µs for a request and as
-much for each event of each watch; and it is bound to one context, where a new connection should get the newest certificate.
+The event loop's TLS transport costs about 4 µs more per request and per watch event, and is bound to one context, whereas
+new connections need the newest certificate.
 
-A :class:`Tls` is the protocol of the socket's transport and the transport of a :class:`~apiserver.endpoints.http.connection.Connection`.
-What OpenSSL writes goes to the socket at once, so backpressure is that of the socket's transport, and one place between the two serves
-all connections: whoever lets OpenSSL work empties it before anything else runs. A place for each would keep the size of the most that was
-ever written at once, 128 KiB for a client that listed before it watches.
+:class:`Tls` is the protocol of the socket's transport, and the transport of a
+:class:`~apiserver.endpoints.http.connection.Connection`. OpenSSL's output goes to the socket at once, so the socket's
+transport provides the backpressure. All connections share one output buffer, which the caller of OpenSSL empties before
+other code runs. Separate buffers would keep their largest size: 128 KiB for a client that lists before it watches.
 """
 
 from __future__ import annotations
@@ -26,49 +26,52 @@ from apiserver.endpoints.http.turns import Turns
 logger = logging.getLogger(__name__)
 
 _RECORD: Final = 16 << 10
-"""The most that one record holds (RFC 8446, section 5.1)."""
+"""Largest content of a record (RFC 8446, section 5.1)."""
 FEW_ARRIVALS: Final = 16 << 10
-"""Bytes taken at once of who has shown no certificate: OpenSSL's buffer keeps the size of the most that came."""
+"""Bytes per read before a client certificate: OpenSSL's buffer keeps its largest size."""
 _MAX_HANDSHAKE: Final = 32 << 10
-"""All that a client says in its handshake, certificates and all; those of Kubernetes say some 3 KiB."""
+"""Most bytes of a client's handshake, certificates included; Kubernetes' clients send about 3 KiB."""
 _MAX_OWN: Final = 4 << 10
-"""Bytes that OpenSSL answers a client by itself: one that asks for new keys (RFC 8446, section 4.6.3) without end could leave the answers
-unread, and they would fill our memory. Clients of Kubernetes never ask; an answer has some 30 bytes."""
+"""Most bytes that OpenSSL may send on its own.
+
+A client could request new keys (RFC 8446, section 4.6.3) without end, leave the answers (about 30 bytes each) unread and
+fill our memory. Kubernetes' clients never request them.
+"""
 
 
 class Owner(Protocol):
-    """The maker of new connections' TLS, as each of them sees it."""
+    """Creates and counts connections, as their TLS sees it."""
 
     make: Callable[[], Connection]
     newest: Callable[[], ssl.SSLContext]
-    """Returns the context for one more connection."""
+    """Returns the context for the next connection."""
     arrivals: memoryview
-    """The buffer in which the bytes of all connections arrive."""
+    """Receive buffer shared by all connections."""
     few_arrivals: memoryview
-    """The same, for those that have shown no certificate."""
+    """The same, for connections without a certificate."""
     outgoing: ssl.MemoryBIO
-    """Bytes that OpenSSL wrote, for whichever connection it worked last: empty whenever it does not work."""
+    """OpenSSL's output for the connection that it works on; empty in between."""
     turns: Turns
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
-        """Take note of a handshake; return what ends it when it takes too long."""
+        """Register a handshake; return its timeout's handle."""
         ...
 
     def shaken(self, tls: Tls, certificate: bytes | None) -> None:
-        """Count a connection by what its handshake has shown."""
+        """Move a connection to the count that fits its handshake."""
         ...
 
     def ended(self, tls: Tls) -> None:
-        """Forget a connection, wherever it was counted."""
+        """Remove a connection from all counts."""
         ...
 
     def failed(self) -> None:
-        """Count a handshake that failed."""
+        """Count a failed handshake."""
         ...
 
 
 class Tls(asyncio.BufferedProtocol, asyncio.Transport):
-    """One connection's TLS, of the server's side."""
+    """The server's side of TLS on one connection."""
 
     __slots__ = (
         "_answered", "_arrivals", "_closing", "_connection", "_handshakes", "_hello", "_incoming", "_is_waiting", "_object", "_outgoing",
@@ -82,23 +85,23 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         self._handshakes = handshakes
         self._arrivals = handshakes.few_arrivals
         self._outgoing = handshakes.outgoing
-        self._hello: bytearray | None = bytearray()  # None: OpenSSL has it, and :attr:`_object` is there
-        self._connection: Connection | None = None  # None: the handshake is under way
+        self._hello: bytearray | None = bytearray()  # None: OpenSSL has it, and :attr:`_object` exists
+        self._connection: Connection | None = None  # None during the handshake
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._said = 0  # bytes of the handshake
-        self._answered = 0  # bytes of OpenSSL's own
+        self._said = 0  # bytes of the client's handshake
+        self._answered = 0  # bytes that OpenSSL sent on its own
         self._closing = False
-        self._is_waiting = False  # the handshake, for its turn
+        self._is_waiting = False  # the handshake waits for its turn
         self.origin = ""
-        """By what connections of the client's address are counted."""
+        """Key under which the client's address is counted."""
 
     @property
     def is_busy(self) -> bool:
-        """True while the client waits for us."""
+        """Whether the client waits for us."""
         return self._is_waiting if self._connection is None else self._connection.is_busy
 
-    # What the socket's transport calls.
+    # Callbacks of the socket's transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the handshake."""
@@ -108,12 +111,12 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         self._timer = self._handshakes.began(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go: one place for all connections, for they are taken from there at once."""
+        """Return the shared receive buffer, which :meth:`buffer_updated` empties at once."""
         del sizehint
         return self._arrivals
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take bytes of the client."""
+        """Receive bytes."""
         if self._hello is not None:
             self._begin(self._hello, nbytes)
             return
@@ -121,7 +124,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         connection = self._connection
         if connection is None:
             if self._incoming.pending > FEW_ARRIVALS:
-                self.pause_reading()  # until its turn has come
+                self.pause_reading()  # until its turn
             self._wait()
             return
         try:
@@ -131,7 +134,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._end()
 
     def eof_received(self) -> bool:
-        """Let the transport close: who sends no more, reads no more."""
+        """Let the transport close: a client that sends no more also reads no more."""
         return False
 
     def pause_writing(self) -> None:
@@ -140,12 +143,12 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell the connection that there is room again."""
+        """Tell the connection that the client reads again."""
         if self._connection is not None:
             self._connection.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the connection, if there was one."""
+        """Tell the connection, if it exists."""
         self._transport = None
         self._closing = True
         self._handshakes.ended(self)
@@ -155,7 +158,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.connection_lost(exc)
 
     def _begin(self, hello: bytearray, nbytes: int) -> None:
-        """Give OpenSSL what came once the whole first record is there: it makes 50 KiB of room as soon as it sees any of it."""
+        """Pass the input to OpenSSL once the first record is complete, because OpenSSL then allocates 50 KiB."""
         hello += self._arrivals[:nbytes]
         match completeness(hello):
             case Hello.PARTIAL:
@@ -171,13 +174,13 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
                 self._wait()
 
     def _wait(self) -> None:
-        """Let the handshake go on when its turn comes."""
+        """Queue the handshake's next step."""
         if not self._is_waiting:
             self._is_waiting = True
             self._handshakes.turns.wants(self.origin, self._go_on, goes_on=self._said > 0)
 
     def _go_on(self) -> bool:
-        """Go on with the handshake, and with what was sent behind it; return whether the client is still there."""
+        """Continue the handshake and process the input after it; return whether the client is still connected."""
         self._is_waiting = False
         if self.is_closing():
             return False
@@ -193,7 +196,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         return True
 
     def _shake(self) -> Connection | None:
-        """Go on with the handshake; return the connection, once it is over."""
+        """Continue the handshake; return the connection once it is complete."""
         paused = self._incoming.pending > FEW_ARRIVALS
         self._said += self._incoming.pending
         try:
@@ -215,7 +218,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         return connection
 
     def _read(self, connection: Connection) -> None:
-        """Hand on what was deciphered."""
+        """Pass decrypted input to the connection."""
         obj, incoming, outgoing = self._object, self._incoming, self._outgoing
         while not self._closing and (incoming.pending or obj.pending()):
             try:
@@ -227,7 +230,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             finally:
                 if outgoing.pending:
                     self._answered += outgoing.pending
-                    self._flush()  # OpenSSL's own answer: to a change of keys, say
+                    self._flush()  # OpenSSL's own answer, such as to a key update
                     if self._answered > _MAX_OWN:
                         self.abort()
             if not data:
@@ -247,21 +250,21 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._timer = None
 
     def _end(self) -> None:
-        """Close the socket, once what was written is sent."""
+        """Close the socket after pending output."""
         self._closing = True
         if self._transport is not None:
             self._transport.close()
 
-    # What the connection calls.
+    # Interface for the connection.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - asyncio's
-        """Return ``ssl_object`` (:class:`ssl.SSLObject`), or what the socket's transport knows."""
+        """Return ``ssl_object`` (:class:`ssl.SSLObject`), or the socket transport's information."""
         if name == "ssl_object":
             return default if self._hello is not None else self._object
         return default if self._transport is None else self._transport.get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes; after the end they are lost."""
+        """Send bytes; discard them after the end."""
         if self._transport is None or self._closing:
             return
         try:
@@ -274,34 +277,34 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._transport.write(self._outgoing.read())
 
     def is_closing(self) -> bool:
-        """Return whether the end has begun."""
+        """Return whether the connection is closing."""
         return self._closing or self._transport is None or self._transport.is_closing()
 
     def close(self) -> None:
-        """Say goodbye (``close_notify``) and close, once what was written is sent."""
+        """Send ``close_notify`` and close after pending output."""
         if self._closing:
             return
-        with suppress(ssl.SSLError):  # the client has not said goodbye, and need not
+        with suppress(ssl.SSLError):  # the client need not send close_notify
             self._object.unwrap()
         self._flush()
         self._end()
 
     def abort(self) -> None:
-        """End at once."""
+        """Close at once."""
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
 
     def pause_reading(self) -> None:
-        """Read no more from the socket."""
+        """Pause reading from the socket."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         if self._transport is not None:
             self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes the client has not taken."""
+        """Return the number of bytes not yet sent."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

@@ -1,6 +1,6 @@
-"""Work for those who have not shown who they are: a little in each turn of the event loop, for one address after the other.
+"""Run work for unauthenticated clients in small portions, fairly by address.
 
-What is done for others waits no longer than that little takes, and a flood from one address delays itself.
+Other work waits no longer than one portion, and a flood from one address delays only that address.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from collections import deque
 from collections.abc import Callable
 
 Work = Callable[[], bool]
-"""Returns whether there was anything to do."""
+"""Returns whether it had anything to do."""
 
 
 class Turns:
-    """Does ``most`` pieces of work in one turn."""
+    """Runs ``most`` pieces of work per iteration of the event loop."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._loop = asyncio.get_running_loop()
-        # By address, whose turn it is first. What goes on with something is done before what begins something.
+        # By address in order of turns. Continued work comes before new work.
         self._going_on: dict[str, deque[Work]] = {}
         self._beginning: dict[str, deque[Work]] = {}
         self._handle: asyncio.Handle | None = None
 
     def __len__(self) -> int:
-        """Return the number of pieces that wait."""
+        """Return the number of waiting pieces."""
         return sum(len(each) for waiting in (self._going_on, self._beginning) for each in waiting.values())
 
     def wants(self, address: str, work: Work, *, goes_on: bool = False) -> None:
-        """Do the work when its turn comes."""
+        """Queue the work."""
         (self._going_on if goes_on else self._beginning).setdefault(address, deque()).append(work)
         if self._handle is None:
             self._handle = self._loop.call_soon(self._turn)
@@ -45,7 +45,7 @@ class Turns:
             self._handle = self._loop.call_soon(self._turn) if self._going_on or self._beginning else None
 
     def _next(self) -> Work:
-        """Take the piece whose turn it is; its address is then behind all others."""
+        """Take the next piece, and move its address to the end of the queue."""
         turns = self._going_on or self._beginning
         address = next(iter(turns))
         waiting = turns.pop(address)

@@ -1,4 +1,4 @@
-"""Requests for a websocket (RFC 6455, section 4.2.1), what they offer, and how a websocket ends."""
+"""Websocket handshakes (RFC 6455, section 4.2.1), subprotocols and close codes."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from apiserver.endpoints.http.messages import Request
 
 _VERSION: Final = "13"
 TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the prefix of one
-"""Prefix of a subprotocol that is a bearer token and no protocol: it is never chosen, and never sent back."""
+"""Prefix of a subprotocol that carries a bearer token; the server never selects or returns it."""
 
 GOING_AWAY: Final = 1001
-"""The close code of a server that stops, or does not know any more: dial again."""
+"""Close code of a server that stops or loses its state: dial again."""
 POLICY_VIOLATION: Final = 1008
-"""The close code of a right that was withdrawn: dialling again is of no use."""
+"""Close code after a loss of rights: dialling again is useless."""
 UNAUTHORIZED: Final = 3000
-"""The close code of a credential that is worth nothing any more: dial again with another (IANA, WebSocket Close Code Number Registry)."""
+"""Close code of an expired credential: dial again with another (IANA, WebSocket Close Code Number Registry)."""
 
 
 class End(NamedTuple):
-    """The close code and reason with which we end a websocket."""
+    """The close code and reason with which the server ends a websocket."""
 
     code: int
     reason: str
-    """At most 123 bytes of it are sent (RFC 6455, section 5.5)."""
+    """Cut to 123 bytes when sent (RFC 6455, section 5.5)."""
 
 
 class Closed(Exception):
-    """The websocket has ended, for the ``code`` and ``reason`` that the client gave."""
+    """The client ended the websocket with ``code`` and ``reason``."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"websocket closed: {code} {reason}")
@@ -38,12 +38,12 @@ class Closed(Exception):
 
 
 def is_upgrade(request: Request) -> bool:
-    """Return whether the client asks for a websocket."""
+    """Return whether the client requests a websocket."""
     return request.fields.upgrade == "websocket"
 
 
 def is_well_formed(request: Request) -> bool:
-    """Return whether what it asks for is a websocket of RFC 6455."""
+    """Return whether the request is a valid handshake of RFC 6455."""
     headers = request.headers
     try:
         nonce = base64.b64decode(headers.get("Sec-WebSocket-Key", ""), validate=True)
@@ -53,5 +53,5 @@ def is_well_formed(request: Request) -> bool:
 
 
 def offered(request: Request) -> list[str]:
-    """Return the sub-protocols that the client offers, a token among them."""
+    """Return the subprotocols that the client offers, a token included."""
     return [each.strip() for line in request.headers.getall("Sec-WebSocket-Protocol", ()) for each in line.split(",") if each.strip()]

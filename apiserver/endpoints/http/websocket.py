@@ -1,7 +1,7 @@
-"""Websockets (RFC 6455) on a connection of this server; the frames are the business of ``websockets``' sans-I/O layer.
+"""Websockets (RFC 6455) on a connection of this server; the sans-I/O layer of ``websockets`` handles the frames.
 
-Import it where a websocket begins: most servers never have one. What is asked of any request is in
-:mod:`apiserver.endpoints.http.upgrade`.
+Import it late, because most servers never have a websocket. :mod:`apiserver.endpoints.http.upgrade` has the checks of
+requests.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from apiserver.endpoints.http.upgrade import TOKEN_PROTOCOL, Closed, offered
 
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _SLICE: Final = 4 << 10
-"""Bytes that are decoded at once: what a client makes of them (a message may be empty) is far less than what one read may bring."""
+"""Bytes decoded at once. Empty messages make objects far larger than their bytes."""
 _HELD: Final = 32 << 10
-"""Bytes that wait to be decoded, beyond which the connection is not read from."""
+"""Most undecoded bytes, above which reading pauses."""
 _ABNORMAL: Final = 1006
 
 
 def texts(messages: Iterable[bytes]) -> bytes:
-    """Return text messages, given in UTF-8, as the frames of any websocket of ours: servers do not mask, and no extension is offered."""
+    """Encode text messages (UTF-8) as frames for any websocket of this server: servers do not mask, and offer no extension."""
     return b"".join([Frame(Opcode.TEXT, data).serialize(mask=False) for data in messages])
 
 
 class WebSocket(Response):
-    """The server's side of one websocket, and the response that its handler returns.
+    """The server's side of a websocket, and the response of its handler.
 
-    One task receives, any may send. A client that does not read lets :meth:`send_bytes` wait. What arrives is decoded when it is received;
-    until then there are at most the messages of one slice, the part of another, and the bytes of a read or two.
+    One task receives; any task may send. :meth:`send_bytes` waits for slow clients. Input is decoded only when received.
+    Buffered are at most the messages of one slice, part of another, and the bytes of a read or two.
     """
 
     __slots__ = (
@@ -59,12 +59,12 @@ class WebSocket(Response):
         """Prepare a websocket.
 
         Args:
-            request: which asked for it.
-            protocols: sub-protocols of ours, the best first.
-            max_bytes: of a message.
-            ping_seconds: how often the client is asked whether it is there; 0: never.
-            socket_bytes: what the kernel keeps each way, about; 0: as much as it likes.
-            on_close: called once the client has ended it. With it messages are not kept, and nobody may call :meth:`receive`.
+            request: the handshake.
+            protocols: supported subprotocols, best first.
+            max_bytes: longest message.
+            ping_seconds: interval of pings; 0: none.
+            socket_bytes: approximate size of the kernel's buffers, each way; 0: the default.
+            on_close: called once the client has closed. It discards messages, so :meth:`receive` must not be called.
         """
         super().__init__(status=101)
         self._on_close = on_close
@@ -72,7 +72,7 @@ class WebSocket(Response):
         self._carrier = cast("Connection", request.carrier)
         known = offered(request)
         self.subprotocol = next((each for each in protocols if each in known and not each.startswith(TOKEN_PROTOCOL)), "")
-        """Subprotocol that both sides speak: the first of ours that the client offers."""
+        """Selected subprotocol: the first of ours that the client offers."""
         self._protocol = Protocol(SERVER, state=State.OPEN, max_size=max_bytes)
         self._ping_seconds = ping_seconds
         self._socket_bytes = socket_bytes
@@ -86,7 +86,7 @@ class WebSocket(Response):
         self._ended = False
 
     async def accept(self) -> None:
-        """Answer 101 with :attr:`headers`; from here on both sides speak in frames.
+        """Answer 101 with :attr:`headers` and switch to frames.
 
         Raises:
             ConnectionError: the client is gone.
@@ -107,7 +107,7 @@ class WebSocket(Response):
         """Return the next message.
 
         Raises:
-            Closed: the client has ended the websocket, or its connection broke.
+            Closed: the client closed the websocket, or the connection broke.
         """
         while not self._messages:
             if self._decode():
@@ -119,7 +119,7 @@ class WebSocket(Response):
         return self._messages.popleft()
 
     async def send_bytes(self, data: bytes) -> None:
-        """Send a binary message; returns when there is room for more.
+        """Send a binary message; return when there is room for more.
 
         Raises:
             ConnectionError: the client is gone, or the websocket has ended.
@@ -127,11 +127,11 @@ class WebSocket(Response):
         await self._send(Opcode.BINARY, data)
 
     async def send_text(self, data: bytes) -> None:
-        """Send a text message, given in UTF-8; as :meth:`send_bytes`."""
+        """Send a text message in UTF-8, as :meth:`send_bytes`."""
         await self._send(Opcode.TEXT, data)
 
     def push(self, frames: bytes) -> bool:
-        """Send frames as :func:`texts` returns them; return whether there is room for more: if not, await :meth:`room` before the next.
+        """Send frames of :func:`texts`; return whether there is room for more. If not, await :meth:`room` next.
 
         Raises:
             ConnectionError: the client is gone, or the websocket has ended.
@@ -145,7 +145,7 @@ class WebSocket(Response):
         await self._carrier.room()
 
     async def end(self, code: int = 1000, reason: str = "") -> None:
-        """Say why it ends and wait until the client has said so, too; the connection goes with the handler. Ending twice does no harm.
+        """Send a close frame and wait for the client's; the connection closes after the handler. Safe to repeat.
 
         Raises:
             ConnectionError: the client is gone.
@@ -171,7 +171,7 @@ class WebSocket(Response):
         await self._ready.wait()
 
     def _received(self, data: bytes) -> None:
-        """Take bytes of the connection; none: it is gone."""
+        """Receive bytes of the connection; empty: it is gone."""
         self._heard = True
         if data:
             self._held += data
@@ -186,7 +186,7 @@ class WebSocket(Response):
         self._ready.set()
 
     def _decode(self) -> bool:
-        """Decode a slice of what has arrived; return whether there was one."""
+        """Decode one slice of the input; return False if there was none."""
         if not self._held or self._ended:
             return False
         piece = bytes(self._held[:_SLICE])
@@ -200,7 +200,7 @@ class WebSocket(Response):
             self._frame(cast("Frame", event))
         answers = self._frames()
         if answers and (self._carrier.has_room or self._protocol.state is not State.OPEN):
-            self._carrier.send_now(answers)  # pongs that there is no room for are not owed (RFC 6455, 5.5.3)
+            self._carrier.send_now(answers)  # without room, drop pongs: RFC 6455, 5.5.3 allows it
         if gone or self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None:
             self._held.clear()
             self._end(gone=gone)
@@ -213,7 +213,7 @@ class WebSocket(Response):
                 self._on_close()
 
     def _frame(self, frame: Frame) -> None:
-        """Gather the parts of a message; control frames are the protocol's business."""
+        """Collect the fragments of a message; the protocol object handles control frames."""
         if frame.opcode not in {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}:
             return
         if frame.opcode is not Opcode.CONT:
@@ -230,7 +230,7 @@ class WebSocket(Response):
         return b"".join(self._protocol.data_to_send())
 
     def _beat(self) -> None:
-        """Ping, and give up a client from which nothing came since the last time, unless it is we who do not read."""
+        """Ping. Abort if the client sent nothing since the last ping, unless we stopped reading."""
         if not self._heard and len(self._held) <= _HELD:
             self._carrier.abort()
             return

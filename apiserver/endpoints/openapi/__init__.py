@@ -1,4 +1,4 @@
-"""OpenAPI: v3 (one document a group version) and v2 (one document), made from pydantic models and descriptions of resources.
+"""OpenAPI v3 (one document per group version) and v2 (one document), from pydantic models and resource descriptions.
 
 ::
 
@@ -6,11 +6,11 @@
     metatypes ──────────────────────┼─▶ version3 ─▶ version2
     descriptions ──operations─▶ paths ┘
 
-The v3 document is the source: the v2 document is converted from it, and the server's own strategic merge patch reads it
-(``apiserver.apis.meta.strategic_patch.Shape``), so that what is published is what is done. kubectl decides by it how to apply: PATCH lists
-the patch types that are served, strategic merge patch among them, because plain ``kubectl patch`` sends nothing else and ``kubectl apply``
-otherwise fetches the v2 document in protobuf. Server-side apply is listed when it is served.
+v2 is converted from v3. The server's strategic merge patch reads v3 (``apiserver.apis.meta.strategic_patch.Shape``), so
+behaviour and documentation agree. kubectl chooses its way to apply by the patch types that PATCH lists. Strategic merge
+patch is listed because plain ``kubectl patch`` sends nothing else, and ``kubectl apply`` otherwise fetches v2 in protobuf.
+Server-side apply is listed when served.
 
-The types of apimachinery carry our own names (``io.kubevirt.apimachinery…``): their texts are our own, and two different definitions of
-one name would make kube-apiserver rename one of them each time it merges.
+Types of apimachinery have our own names (``io.kubevirt.apimachinery…``) because their texts are our own: kube-apiserver
+renames one of two different definitions with the same name at each merge.
 """

@@ -20,11 +20,11 @@ class Described:
     has_status: bool = True
     has_scale: bool = False
     verbs: Mapping[str, Resource] = field(default_factory=dict)
-    """Action subresources, and what their answer is."""
+    """Action subresources, and the resource of their answer."""
     connects: Mapping[str, tuple[QueryParameter, ...]] = field(default_factory=dict)
-    """Stream subresources, and what their query may say."""
+    """Stream subresources, and their query parameters."""
     reads: Mapping[str, tuple[Resource, type[Any]]] = field(default_factory=dict)
-    """Subresources that can only be read: the kind of the answer, and its pydantic model."""
+    """Read-only subresources: the answer's resource and pydantic model."""
 
     @classmethod
     def of(cls, strategy: Strategy) -> Described:

@@ -1,4 +1,4 @@
-"""The types of apimachinery that every API uses, as OpenAPI v3 schemas, in our own words."""
+"""OpenAPI v3 schemas of apimachinery's common types, with our own texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths and operations, as data that both versions of OpenAPI can be written from."""
+"""Paths and operations as data, the common source of both OpenAPI versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.registry.generic.scaling import SCALE
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of the query, or (``place="path"``) of the path."""
+    """A parameter of the query or, with ``place="path"``, of the path."""
 
     name: str
     type: str
@@ -30,15 +30,15 @@ class Operation:
     id: str
     description: str
     action: str
-    """``x-kubernetes-action``; empty for what is no resource."""
+    """``x-kubernetes-action``; empty if it is not a resource."""
     kind: Resource | None
     parameters: tuple[Parameter, ...]
     returns: str | None
-    """The component of a successful answer; None: a stream, or bytes."""
+    """Component of a successful answer; None: a stream, or bytes."""
     body: str | None = None
-    """The component of the body."""
+    """Component of the body."""
     body_types: tuple[str, ...] = ()
-    """Its media types; empty: any that the server reads."""
+    """Media types of the body; empty: any that the server reads."""
     body_required: bool = True
     codes: tuple[int, ...] = (200,)
 
@@ -85,11 +85,11 @@ PATCH: Final = "Patch"
 RESOURCES: Final = "APIResourceList"
 SCALE_TYPE: Final = "Scale"
 META: Final = frozenset({STATUS, DELETE_OPTIONS, PATCH, RESOURCES, SCALE_TYPE})
-"""Names of :mod:`metatypes` that may stand in ``returns`` and ``body``."""
+"""Names of :mod:`metatypes` that ``returns`` and ``body`` may use."""
 
 
 def all_operations(described: Sequence[Described], patch_types: tuple[str, ...]) -> Iterator[Operation]:
-    """Return every operation of the resources of one group version."""
+    """Yield every operation of one group version's resources."""
     first = described[0].resource
     base = f"/apis/{first.group}/{first.version}"
     yield Operation(

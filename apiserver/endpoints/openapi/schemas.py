@@ -1,8 +1,8 @@
-"""From pydantic's JSON schema (2020-12) to the structural schemas of Kubernetes.
+"""Convert pydantic's JSON schemas (2020-12) to structural schemas of Kubernetes.
 
-pydantic writes an optional field as ``anyOf`` with null, refers to ``$defs``, titles everything and closes objects. Here an optional
-field is one that ``required`` does not name, references go to components and stand in ``allOf`` beside their description, and nothing
-is closed: unknown fields are the server's to judge, by ``fieldValidation``.
+pydantic writes optional fields as ``anyOf`` with null, refers to ``$defs``, adds titles and closes objects. Here
+``required`` omits optional fields, references point to components inside ``allOf`` next to their description, and objects
+stay open, because ``fieldValidation`` handles unknown fields.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ALWAYS: Final[dict[str, Schema]] = {
     "kind": {"type": "string", "description": "The kind of the object."},
     "metadata": {"allOf": [metatypes.ref("ObjectMeta")], "description": "The object's metadata."},
 }
-"""Properties that every object has, whether or not its model says so."""
+"""Properties of every object, even if its model lacks them."""
 
 
 def components(described: Described) -> dict[str, Schema]:
-    """Return the schemas of one resource by their component names, its list among them."""
+    """Return one resource's schemas by component name, its list included."""
     found = _kind(described.prefix, described.resource, described.model)
     found[f"{described.component}List"] = _list_of(described)
     for answers, model in described.reads.values():
@@ -36,7 +36,7 @@ def components(described: Described) -> dict[str, Schema]:
 
 
 def _kind(prefix: str, resource: Resource, model: type[Any]) -> dict[str, Schema]:
-    """Return the schemas of one kind by their component names."""
+    """Return the schemas of one kind by component name."""
     raw = model.model_json_schema(by_alias=True, ref_template=_LOCAL + "{model}")
     definitions = raw.get("$defs") or {}
 
@@ -52,7 +52,7 @@ def _kind(prefix: str, resource: Resource, model: type[Any]) -> dict[str, Schema
 
 
 def structural(schema: Mapping[str, Any], name_of: Callable[[str], str]) -> Schema:
-    """Return the structural form of one of pydantic's schemas; ``name_of`` names the component of a local definition."""
+    """Convert a pydantic schema; ``name_of`` names the component of a local definition."""
     schema = _without_null(schema)
     result: Schema = {}
     if meta := schema.get("x-meta"):

@@ -1,4 +1,4 @@
-"""The OpenAPI 2.0 (Swagger) document, converted from the 3.0 documents: what kube-apiserver merges into its own."""
+"""Convert the 3.0 documents to the OpenAPI 2.0 (Swagger) document, which kube-apiserver merges into its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEFINITIONS: Final = "#/definitions/"
 
 
 def convert(documents: Sequence[Document], *, title: str, version: str) -> Document:
-    """Return one document with all paths and schemas of the given 3.0 documents."""
+    """Convert 3.0 documents to one 2.0 document with all their paths and schemas."""
     paths: Document = {}
     definitions: Document = {}
     for document in documents:
@@ -62,5 +62,5 @@ def _schema(schema: Any) -> Any:  # noqa: ANN401 - any JSON value
     if reference:
         result["$ref"] = _DEFINITIONS + reference.removeprefix(metatypes.REF)
     if "oneOf" in schema:
-        result["type"] = schema["oneOf"][0]["type"]  # 2.0 knows no alternatives; the first is how we write it
+        result["type"] = schema["oneOf"][0]["type"]  # 2.0 lacks alternatives; the first is the one that we write
     return result

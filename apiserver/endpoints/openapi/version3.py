@@ -1,4 +1,4 @@
-"""The OpenAPI 3.0 document of one group version."""
+"""Build the OpenAPI 3.0 document of one group version."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Document = dict[str, Any]
 
 
 def path_of(resource: Resource) -> str:
-    """Return under which name ``/openapi/v3`` lists the document: ``apis/kubevirt.io/v1alpha1``."""
+    """Return the document's name in ``/openapi/v3``: ``apis/kubevirt.io/v1alpha1``."""
     return f"apis/{resource.group}/{resource.version}"
 
 
 def build(described: Sequence[Described], *, title: str, version: str, patch_types: tuple[str, ...] = PATCH_TYPES) -> Document:
-    """Return the document of resources that share one group version."""
+    """Build the document of resources with a common group version."""
     scales = any(each.has_scale for each in described)
     found = {metatypes.PREFIX + name: schema for name, schema in metatypes.TYPES.items() if scales or name != operations.SCALE_TYPE}
     for each in described:
@@ -47,13 +47,13 @@ def build(described: Sequence[Described], *, title: str, version: str, patch_typ
 
 
 def shape(document: Document, described: Described) -> Shape:
-    """Return the schema of a resource's objects, for strategic merge patches."""
+    """Return a resource's schema for strategic merge patches."""
     components = document["components"]["schemas"]
     return Shape(components[described.component], components)
 
 
 def component_name(name: str) -> str:
-    """Return the full name of what :class:`Operation` names."""
+    """Return the full component name for a name of :class:`Operation`."""
     return metatypes.PREFIX + name if name in operations.META else name
 
 

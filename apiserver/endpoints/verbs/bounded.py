@@ -1,7 +1,7 @@
-"""A client's websocket that keeps what its reader has not asked for as bytes, and of these no more than one read of the socket.
+"""A client websocket that buffers unread input as bytes, at most one socket read.
 
-The library decodes whatever arrives before it stops reading: of frames of two bytes, a read of 256 KiB makes objects of 30 MiB. And it
-answers each ping, though nobody takes the answers. Both would be for the other side to choose: a node that was taken over.
+The library decodes all input before it pauses reading, so a read of 256 KiB with two-byte frames becomes objects of 30 MiB.
+It also answers every ping, even if the peer reads no answers. A compromised node could exploit both.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from websockets.protocol import State
 from apiserver.client import buffers
 
 SLICE: Final = 4 << 10
-"""Bytes that are decoded at once: 2,000 frames at most, of 200 bytes each."""
+"""Bytes decoded at once: at most 2,000 frames, 200 bytes of memory each."""
 
 TLS_BYTES: Final = 32 << 10
-"""Bytes that wait to be deciphered, beyond which the socket is not read from."""
+"""Undecrypted bytes above which the socket is not read."""
 
 SOCKET_BYTES: Final = 64 << 10
 
 
 class Bounded(ClientConnection):
-    """Decodes in slices, as long as its reader takes the messages."""
+    """Decodes in slices, while its reader takes the messages."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Set the buffer's limit."""
         super().connection_made(transport)
-        if limit := getattr(transport, "set_read_buffer_limits", None):  # of TLS, in asyncio and uvloop alike: 256 KiB by itself
+        if limit := getattr(transport, "set_read_buffer_limits", None):  # of TLS transports in asyncio and uvloop, which default to 256 KiB
             limit(high=TLS_BYTES)
         buffers.narrow(transport, SOCKET_BYTES)
         self._held = bytearray()
@@ -37,23 +37,23 @@ class Bounded(ClientConnection):
         self.recv_messages.resume = self._resume
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the server."""
+        """Receive bytes of the server."""
         self._held += data
         self._decode(all_of_it=False)
 
     def eof_received(self) -> None:
-        """Decode what is there, for nothing comes after it."""
+        """Decode the remaining input."""
         self._decode(all_of_it=True)
         super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Decode what is there, for nothing comes after it."""
+        """Decode the remaining input."""
         if self.protocol.state is not State.CLOSED:
             self._decode(all_of_it=True)
         super().connection_lost(exc)
 
     def send_data(self) -> None:
-        """Send what the protocol wants sent; pongs that there is no room for are not owed (RFC 6455, 5.5.3)."""
+        """Send the protocol's output. Without room, drop pongs: RFC 6455, 5.5.3 allows it."""
         if self._decoding and self.paused and self.protocol.state is State.OPEN:
             self.protocol.data_to_send()
         else:
@@ -70,7 +70,7 @@ class Bounded(ClientConnection):
             self._decoding = False
 
     def _resume(self) -> None:
-        """Go on, once the reader has taken what there was: with what is here, then with the socket."""
+        """Continue with buffered input, then with the socket, once the reader has taken the messages."""
         self._decode(all_of_it=False)
         if not self.recv_messages.paused:
             self.transport.resume_reading()

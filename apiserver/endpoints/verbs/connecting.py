@@ -1,12 +1,12 @@
-"""Streams: a client's websocket joined to the one that a :class:`Connect` says serves the object.
+"""Streams: join a client's websocket with the one that serves the object, which a :class:`Connect` names.
 
-Whatever is wrong is answered before the upgrade, as a Status: the user may not, the object is absent, there is nothing to connect to, the
-other side does not answer, the user has too many streams (:mod:`apiserver.endpoints.verbs.streamlimits`). After it, bytes are copied both
-ways until one side ends or the user's right is withdrawn; the close code and reason are passed on. Neither side is trusted: messages are
-bounded, and a side that does not read stops the other instead of filling memory (:mod:`apiserver.endpoints.verbs.joining`).
+Errors are answered as a Status before the upgrade: no rights, no object, nothing to connect to, the other side does not
+answer, too many streams (:mod:`apiserver.endpoints.verbs.streamlimits`). Then bytes are copied both ways until one side
+ends or the user loses the right; close code and reason are passed on. Neither side is trusted: messages are bounded, and a
+side that does not read stops the other instead of filling memory (:mod:`apiserver.endpoints.verbs.joining`).
 
-A websocket begins with a GET, for which the right to ``get`` suffices. Who can type needs ``create``, too, as for ``pods/exec`` since
-Kubernetes 1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
+A websocket starts with a GET, which needs the right to ``get``. Interactive streams also need ``create``, as ``pods/exec``
+does since Kubernetes 1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from apiserver.registry.generic.strategy import Connect
 
 
 class Streams:
-    """The streams that are open; :meth:`end_all` closes them when the server stops."""
+    """The open streams; :meth:`end_all` closes them when the server stops."""
 
     def __init__(self, limits: StreamLimits) -> None:
         self.open = OpenStreams(limits)
         self._ending = asyncio.Event()
 
     def end_all(self) -> None:
-        """Tell every stream to close: the client may dial again, and meets another server."""
+        """Close every stream; clients can dial another server."""
         self._ending.set()
 
     async def ended(self) -> End:
-        """Wait until the streams are told to close."""
+        """Wait for :meth:`end_all`."""
         await self._ending.wait()
         return End(GOING_AWAY, "the server stops: dial again")
 
@@ -56,7 +56,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
         raise BadRequest("Upgrade request required")
     if not upgrade.is_well_formed(context.request):
         raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
-    from apiserver.endpoints.http.websocket import WebSocket  # here, because most servers never have one
+    from apiserver.endpoints.http.websocket import WebSocket  # late, because most servers never have one
     from apiserver.endpoints.verbs import bounded, joining
 
     client = WebSocket(
@@ -78,7 +78,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
 
 
 def _endings(context: RequestContext, stream: Connect, streams: Streams) -> list[Callable[[], Coroutine[None, None, End]]]:
-    """Return what ends a stream that neither side ends: we stop, or its user's rights to it were withdrawn."""
+    """Return the functions that wait for an end by the server: it stops, or the user loses the rights."""
     if context.withdrawn is None:
         return [streams.ended]
     verbs = (context.info.verb, "create") if stream.interactive else (context.info.verb,)

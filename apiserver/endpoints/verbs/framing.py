@@ -1,4 +1,4 @@
-"""Frames of a watch, as they reach the client: as lines of one chunked answer, or (browsers) as text messages of a websocket."""
+"""Encode a watch's frames as lines of a chunked answer or, for browsers, as text messages of a websocket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.endpoints.http.messages import Stream
 from apiserver.endpoints.negotiation import JSON
 
 _MAX_MESSAGE: Final = 4096
-"""Of what clients send, which nobody reads."""
+"""Largest message of a client; messages are ignored."""
 _PING_SECONDS: Final = 30.0
 
 
@@ -24,9 +24,9 @@ class Lines:
         self.response = stream = Stream(context.request, content_type=JSON)
         self._stream = stream
         self.coding = "chunked" if stream.chunked else "plain"
-        """Names what :meth:`encode` does: answers of one coding share its result."""
+        """Key of :meth:`encode`'s result, which answers of one coding share."""
         self.send = stream.push
-        """Sends what :meth:`encode` returned; False when the client does not read, and :meth:`room` is to be awaited."""
+        """Sends a result of :meth:`encode`; returns False if :meth:`room` must be awaited."""
         responses.add_headers(context, stream)
 
     async def begin(self) -> None:
@@ -34,7 +34,7 @@ class Lines:
         await self._stream.prepare()
 
     def encode(self, frames: Sequence[bytes]) -> bytes:
-        """Return frames, each a line, as they go on the wire."""
+        """Encode frames, one line each."""
         return self._stream.coded(b"".join(frames))
 
     async def room(self) -> None:
@@ -42,23 +42,23 @@ class Lines:
         await self._stream.room()
 
     async def end(self) -> None:
-        """End the answer cleanly."""
+        """End the answer."""
         await self._stream.end()
 
 
 class Messages:
-    """A websocket; the client's messages are ignored, its close ends the watch."""
+    """A websocket; the client's messages are ignored, and its close ends the watch."""
 
     def __init__(self, context: RequestContext) -> None:
-        """Look at the upgrade.
+        """Check the upgrade.
 
         Raises:
-            BadRequest: it is none of RFC 6455.
+            BadRequest: it does not follow RFC 6455.
         """
         request = context.request
         if not upgrade.is_well_formed(request):
             raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
-        from apiserver.endpoints.http import websocket  # here, because most servers never have one
+        from apiserver.endpoints.http import websocket  # late, because most servers never have one
 
         task = request.task
         self.response = socket = websocket.WebSocket(
@@ -71,9 +71,9 @@ class Messages:
         self._socket = socket
         self.coding = "websocket"
         self.encode = websocket.texts
-        """Returns frames, each a text message, as they go on the wire."""
+        """Encodes frames, one text message each."""
         self.send = socket.push
-        """As that of :class:`Lines`."""
+        """See :class:`Lines`."""
         responses.add_headers(context, socket)
 
     async def begin(self) -> None:
@@ -85,10 +85,10 @@ class Messages:
         await self._socket.room()
 
     async def end(self) -> None:
-        """Say goodbye."""
+        """Close the websocket."""
         await self._socket.end()
 
 
 def frames_of(context: RequestContext) -> Lines | Messages:
-    """Return what the client asked for."""
+    """Return the framing that the client requested."""
     return Messages(context) if upgrade.is_upgrade(context.request) else Lines(context)

@@ -1,6 +1,6 @@
-"""Two websockets joined: a client's, and the one of the server that has its stream.
+"""Join two websockets: a client's, and that of the server that has the stream.
 
-Import it where a stream begins: most servers never have one, and the libraries of websockets are large.
+Import it late: most servers never have a stream, and websocket libraries are large.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from apiserver.endpoints.verbs.bounded import Bounded
 from apiserver.registry.generic.strategy import Connect, Destination
 
 MAX_MESSAGE_BYTES: Final = 64 << 10
-"""Streams are bytes, which a sender may cut where it likes; a longer message ends the stream with 1009."""
+"""Longest message; a longer one ends the stream with 1009. Senders may cut streams of bytes anywhere."""
 DIAL_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
 _WINDOW_BYTES: Final = 64 << 10
 _MESSAGE_COST: Final = 128
-"""Bytes that keeping a message costs besides its own."""
+"""Overhead of a stored message, in bytes."""
 _FRAMES: Final = (1, 0)
-"""More than the first wait for the client: the server is not read from any more, until there are not more than the second."""
+"""Messages waiting for the client: above the first number reading from the server pauses, at the second it resumes."""
 _MAX_REASON_BYTES: Final = 123
 _MAX_TEXT_BYTES: Final = 512
-"""Of a refusal that is no Status, or of a dial that failed, for its message."""
+"""Longest text to quote from a refusal without Status, or a failed dial."""
 Ending = Callable[[], Coroutine[None, None, End]]
-"""Waits until the server has to end a stream; returns why."""
+"""Waits until the server must end a stream; returns the reason."""
 
 
 class _Dial(websocket):
-    """Redirects are answers: where a stream is served is not for its server to say."""
+    """Treats redirects as answers, because servers must not choose where a stream is served."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -53,12 +53,12 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
     """Open the websocket of the destination.
 
     Args:
-        destination: where.
-        stream: what.
-        holder: for whom, in the header that ``stream`` names for it.
+        destination: the server.
+        stream: the kind of stream.
+        holder: the user's token, sent in the header ``stream.holder_header``.
 
     Raises:
-        StatusError: its own answer, if it gave one; ServiceUnavailable if it cannot be reached.
+        StatusError: the server's own answer; ServiceUnavailable if it is unreachable.
     """
     dial = _Dial(
         "ws" + destination.url.removeprefix("http"),
@@ -67,7 +67,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
         ssl=destination.tls,
         server_hostname=destination.server_name,
         compression=None,
-        proxy=None,  # the environment's is not for what is in the cluster
+        proxy=None,  # the environment's proxy does not apply inside the cluster
         user_agent_header=None,
         open_timeout=DIAL_SECONDS,
         close_timeout=CLOSE_SECONDS,
@@ -82,7 +82,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
     except InvalidStatus as error:
         raise _refusal(error.response) from error
     except (InvalidHandshake, OSError, TimeoutError) as error:
-        what = one_line(str(error), _MAX_TEXT_BYTES)  # headers of an answer may be in it
+        what = one_line(str(error), _MAX_TEXT_BYTES)  # may contain headers of the answer
         why = f"the server of the stream at {destination.url.partition('/v1')[0]} cannot be reached: {what}"
         raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
     async with server:
@@ -92,10 +92,10 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
 
 @contextlib.contextmanager
 def _trusted(server: ClientConnection, destination: Destination) -> Iterator[None]:
-    """Cut the connection as soon as its server is not to be spoken to any more; whoever reads from it sees it broken.
+    """Abort the connection, which breaks reads from it, as soon as the server's certificate is no longer trusted.
 
     Raises:
-        ServiceUnavailable: it is not to be spoken to now.
+        ServiceUnavailable: it is not trusted now.
     """
     trust, certificate = destination.trust, _certificate(server)
     if trust is None:
@@ -121,7 +121,7 @@ def _certificate(server: ClientConnection) -> Mapping[str, object]:
 
 
 def _refusal(answer: Response) -> StatusError:
-    """Return why the destination refused the upgrade; an answer that is none of the API does not say that virt-api failed."""
+    """Convert a refused upgrade to an error; an answer without Status does not mean that virt-api failed."""
     try:
         status = orjson.loads(answer.body)
     except ValueError:
@@ -135,9 +135,9 @@ def _refusal(answer: Response) -> StatusError:
 
 
 async def join(client: WebSocket, server: ClientConnection, endings: Sequence[Ending]) -> None:
-    """Copy both ways until one side or one of ``endings`` ends it, then close both with the reason; nothing is copied after that.
+    """Copy both ways until one side or one of ``endings`` ends it, then close both with the reason.
 
-    A client prints the reason to a terminal, and it may be a node's.
+    Clients print the reason to a terminal, and it may come from a node.
     """
     async with asyncio.TaskGroup() as tasks:
         copies = [tasks.create_task(_upstream(client, server)), tasks.create_task(_downstream(server, client))]
@@ -148,7 +148,7 @@ async def join(client: WebSocket, server: ClientConnection, endings: Sequence[En
             each.cancel()
     code, reason = ended[0]
     if not 1000 <= code < 5000 or code in {1004, 1005, 1006, 1015}:
-        code = GOING_AWAY  # these may not be sent (RFC 6455, 7.4.1)
+        code = GOING_AWAY  # RFC 6455, 7.4.1 forbids sending these
     reason = one_line(reason, _MAX_REASON_BYTES).encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
     async with _closing():
         await client.end(code, reason)
@@ -157,10 +157,10 @@ async def join(client: WebSocket, server: ClientConnection, endings: Sequence[En
 
 
 async def _upstream(client: WebSocket, server: ClientConnection) -> End:
-    """Copy messages until the client ends; return the close code and reason to pass on.
+    """Copy messages until the client closes; return the close code and reason to pass on.
 
-    Messages are kept by the server of the stream while its guest does not read, and how many is that server's library's choice. So after a
-    window full of them we wait for the answer to a ping, which comes in their order: they were taken.
+    The server's library chooses how many messages it buffers while its guest does not read. So after each window, wait for
+    the pong of a ping, which arrives in order after them.
     """
     sent = 0
     try:
@@ -178,7 +178,7 @@ async def _upstream(client: WebSocket, server: ClientConnection) -> End:
 
 
 async def _downstream(server: ClientConnection, client: WebSocket) -> End:
-    """Copy messages until the server of the stream ends; return the close code and reason to pass on."""
+    """Copy messages until the server closes; return the close code and reason to pass on."""
     try:
         while True:
             message = await server.recv()
@@ -193,7 +193,7 @@ async def _downstream(server: ClientConnection, client: WebSocket) -> End:
 
 @contextlib.asynccontextmanager
 async def _closing() -> AsyncIterator[None]:
-    """Give a side that no longer answers a moment, then let it go."""
+    """Limit the time for closing a side that no longer answers."""
     with contextlib.suppress(ConnectionError, ConnectionClosed, TimeoutError):
         async with asyncio.timeout(CLOSE_SECONDS):
             yield

@@ -1,4 +1,4 @@
-"""Bodies of PATCH: which kind it is, and the change that it asks for."""
+"""Parse PATCH bodies into changes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
-"""Content types that are served beside :data:`APPLY_PATCH`; OpenAPI lists the same, because kubectl chooses by it."""
+"""Content types besides :data:`APPLY_PATCH`; OpenAPI lists the same, because kubectl chooses by it."""
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
-"""These name what shall be. A JSON patch may name places instead: done twice, ``remove /metadata/finalizers/0`` removes two."""
+"""Idempotent patches. A JSON patch may use positions: repeating ``remove /metadata/finalizers/0`` removes two."""
 
 
 def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[FieldError, ...]]:
-    """Return the change that a patch asks for, and what is superfluous in its text: keys given twice, members that no operation has.
+    """Parse a patch. Return the change, and the superfluous parts: repeated keys, and unknown members of operations.
 
     Raises:
-        UnsupportedMediaType: no patch of a kind that is served.
+        UnsupportedMediaType: its kind is not served.
         BadRequest: it is not JSON, or not a patch.
     """
     if media_type not in TYPES:
@@ -38,7 +38,7 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
     value = {} if body.value is None and media_type == STRATEGIC_PATCH else body.value  # as Go reads it
     if media_type != JSON_PATCH and not isinstance(value, dict):
         raise BadRequest("error decoding patch: a merge patch is an object")
-    patch = body.afresh()  # what comes of it may share parts with it
+    patch = body.afresh()  # because the result may share parts with it
     prefix = ""
     unknown: tuple[FieldError, ...] = ()
     if media_type == JSON_PATCH:
@@ -54,10 +54,10 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
 
 
 def parse_apply(raw: bytes) -> tuple[Object, tuple[str, ...]]:
-    """Return the object that is applied, YAML or JSON, and the keys that it gives twice.
+    """Return the applied object, from YAML or JSON, and its repeated keys.
 
     Raises:
-        BadRequest: it cannot be read, or is no object.
+        BadRequest: it is malformed, or not an object.
     """
     body = _json_or_yaml(raw)
     if not isinstance(body.value, dict):
@@ -66,12 +66,12 @@ def parse_apply(raw: bytes) -> tuple[Object, tuple[str, ...]]:
 
 
 def _json_or_yaml(raw: bytes) -> bodies.Body:
-    """Decode YAML; JSON, which is YAML too, and which kubectl and client-go send, by its own parser: it is fifty times quicker."""
+    """Decode YAML. kubectl and client-go send JSON, which its own parser reads fifty times faster."""
     if raw[:1] == b"{":
         try:
             return bodies.decode(raw, JSON)
         except BadRequest:
-            pass  # flow YAML, or neither: the other parser knows
+            pass  # flow YAML or an error, for the other parser
     return bodies.decode(raw, YAML)
 
 

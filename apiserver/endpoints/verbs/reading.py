@@ -21,13 +21,13 @@ from apiserver.registry.generic.listing import ListQuery, parse_revision
 from apiserver.registry.generic.strategy import Read
 
 TURN_SECONDS: Final = 0.004
-"""For objects of one answer, before others have a turn of the event loop; one of them may cost a thousand times what others do."""
+"""Time per iteration of the event loop for one answer's objects, because one object may cost a thousand times more than others."""
 MOST: Final = 128
-"""Objects that are made in one turn."""
+"""Most objects per iteration."""
 
 
 async def get(served: Served, context: RequestContext) -> Response:
-    """Answer with one object (``/status`` shows all of it, too)."""
+    """Answer with one object (``/status`` also returns all of it)."""
     representation = context.represent(*ONE)
     text = context.request.query.get("resourceVersion", "")
     item = await served.store.get(context.info.namespace, context.info.name, fresh=not text, at_least=parse_revision(text))
@@ -35,7 +35,7 @@ async def get(served: Served, context: RequestContext) -> Response:
 
 
 async def read_part(served: Served, context: RequestContext, part: Read) -> Response:
-    """Answer with what a subresource that can only be read has to say of one object."""
+    """Answer with a read-only subresource of one object."""
     media_type = context.represent().media_type
     item = await served.store.get(context.info.namespace, context.info.name)
     return await responses.answer(context, await part.read(item.object), media_type=media_type)
@@ -56,7 +56,7 @@ async def list_(served: Served, context: RequestContext) -> Response:
 
 
 async def in_pieces(served: Served, items: Sequence[Item], metadata: Object, representation: Representation, include: Include) -> Joined:
-    """Return the list in another form, made in pieces: others are served in between, and only the bytes of each object are kept."""
+    """Convert a list piece by piece, so that other requests run in between; only each object's bytes are kept."""
     presenter = served.presenter
     frame = presenter.many((), metadata, representation, include)
     parts: list[bytes] = []
@@ -68,7 +68,7 @@ async def in_pieces(served: Served, items: Sequence[Item], metadata: Object, rep
 
 
 def list_query(served: Served, context: RequestContext, options: queries.ListOptions) -> ListQuery:
-    """Return what the options ask of the collection.
+    """Build the query from the options.
 
     Raises:
         BadRequest: a selector is wrong.
@@ -95,14 +95,14 @@ def metadata_of(page: listing.Listing) -> Object:
 
 
 def _whole(served: Served, items: Sequence[Item], metadata: Object) -> Joined:
-    """Return the List, made of the bytes that the cache holds: nothing is encoded again, and they are joined while they are sent."""
+    """Return the List, joined from cached bytes while it is sent, without encoding again."""
     resource = served.strategy.resource
     head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
     return _list(head[:-1] + b',"items":[', *served.store.shown_pieces(items), len(items))
 
 
 def _list(head: bytes, parts: list[bytes], length: int, number: int) -> Joined:
-    """Return a body of parts that are ``number`` objects, each behind a comma."""
+    """Return a body whose parts are ``number`` objects, each after a comma."""
     if parts:
         parts[0] = b""
         length -= len(b",")

@@ -26,7 +26,7 @@ async def get(served: Served, context: RequestContext, scaling: Scaling) -> Resp
 
 
 async def update(served: Served, context: RequestContext, scaling: Scaling) -> Response:
-    """Set the replicas; without a ``resourceVersion`` whatever they were."""
+    """Set the replicas; without ``resourceVersion``, unconditionally."""
     options = write_options(context)
     scale = (await bodies.read_object(context.request)).value
     if not scale:
@@ -35,7 +35,7 @@ async def update(served: Served, context: RequestContext, scaling: Scaling) -> R
 
 
 async def patch(served: Served, context: RequestContext, scaling: Scaling) -> Response:
-    """Change the Scale in part: its replicas."""
+    """Patch the Scale's replicas."""
     media_type = media_name(context.request.headers.get("Content-Type"))
     raw = await bodies.read(context.request)
     if media_type == patches.APPLY_PATCH and served.store.applies("scale"):

@@ -1,4 +1,4 @@
-"""One resource as it is served."""
+"""One served resource."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apiserver.registry.generic.strategy import Strategy
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A store, and how its objects are shown."""
+    """A store, and the presentation of its objects."""
 
     store: Store
     presenter: Presenter
@@ -26,7 +26,7 @@ class Served:
 
     @property
     def strategy(self) -> Strategy:
-        """Strategy of the resource."""
+        """The resource's strategy."""
         return self.store.strategy
 
     async def answer_one(self, context: RequestContext, item: Item, representation: Representation, *, code: int = 200) -> Response:

@@ -1,7 +1,7 @@
-"""Limits of the streams that are open on one server: in all, of one user, and of one user to one stream of one object.
+"""Limits on open streams of one server: in total, per user, and per user and object's stream.
 
-Flow control knows nothing of them: a stream holds no seat while it lasts, as in Go, and costs memory and a connection on two sides. So
-they are counted here, from before the other side is dialled to the end, and what is too many is answered before the upgrade: 429.
+Flow control does not limit streams: as in Go, an open stream holds no seat, but costs memory and two connections. They
+count from before the dial to the end, and too many get 429 before the upgrade.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apiserver.apis.meta.users import User
 from apiserver.endpoints.requestinfo import RequestInfo
 
 RETRY_SECONDS: Final = 5
-"""A stream ends when a person has had enough of it; asking sooner is of no use."""
+"""Retrying sooner is useless, because people end streams."""
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 Stream = tuple[str, str, str, str, str]
@@ -27,7 +27,7 @@ Stream = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """The flags; 0 is no limit."""
+    """The flags; 0: unlimited."""
 
     max_streams: int = 256
     max_streams_per_user: int = 64
@@ -38,9 +38,10 @@ DEFAULTS: Final = StreamLimits()
 
 
 def holder_of(user: User) -> str:
-    """Return who answers for a stream of a user.
+    """Return the key under which a user's streams count.
 
-    Whoever may create service accounts in a namespace could have a user for each stream, so those of one namespace are counted together.
+    A user who may create service accounts in a namespace could have one per stream, so the accounts of a namespace count
+    together.
     """
     if user.name.startswith(_SERVICE_ACCOUNT):
         return user.name.rpartition(":")[0] + ":*"
@@ -48,19 +49,19 @@ def holder_of(user: User) -> str:
 
 
 def token_of(holder: str) -> str:
-    """Return what tells holders apart and says nothing else of them: for other processes, which need not know their names."""
+    """Return a token that identifies a holder to other processes without its name."""
     return hashlib.sha256(holder.encode()).hexdigest()[:32]
 
 
 def refusal(limits: StreamLimits, everyone: int, of_holder: int, of_object: int, stream: Stream) -> str:
-    """Return why one more stream is one too many, or an empty string.
+    """Return why another stream would exceed a limit, or an empty string.
 
     Args:
-        limits: what is allowed.
-        everyone: streams that are open now.
-        of_holder: those of who asks.
-        of_object: those of who asks to ``stream``.
-        stream: what is asked for.
+        limits: the limits.
+        everyone: all open streams.
+        of_holder: open streams of the user.
+        of_object: the user's open streams to ``stream``.
+        stream: the requested stream.
     """
     _, resource, _, name, subresource = stream
     for limit, count, of in (
@@ -74,7 +75,7 @@ def refusal(limits: StreamLimits, everyone: int, of_holder: int, of_object: int,
 
 
 class OpenStreams:
-    """The streams that are open now."""
+    """The open streams."""
 
     def __init__(self, limits: StreamLimits) -> None:
         self._limits = limits
@@ -86,10 +87,10 @@ class OpenStreams:
 
     @asynccontextmanager
     async def one(self, user: User, info: RequestInfo) -> AsyncIterator[str]:
-        """Count a stream as long as the block runs; yields its holder's token.
+        """Count a stream while the block runs; yield its holder's token.
 
         Raises:
-            TooManyRequests: it would be one too many.
+            TooManyRequests: it would exceed a limit.
         """
         holder = holder_of(user)
         stream = (info.group, info.resource, info.namespace, info.name, info.subresource)

@@ -1,7 +1,7 @@
-"""WATCH: a stream of frames, one JSON document a line.
+"""WATCH: a stream of frames, one JSON document per line.
 
-The stream begins with the objects there are (``sendInitialEvents``, or no ``resourceVersion``), goes on with their changes, and ends when
-its time is over, the server drains, or the client cannot be served any further (an ERROR frame says why; the client lists again).
+It starts with the existing objects (``sendInitialEvents``, or no ``resourceVersion``), continues with their changes, and
+ends at its timeout, when the server drains, or with an ERROR frame, after which the client must list again.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _GOODBYE_SECONDS: Final = 5.0
 
 
 class Watches:
-    """The watches that are open, so that a server that drains can end them one after the other, each cleanly."""
+    """The open watches. A draining server ends them one by one, cleanly."""
 
     def __init__(self, meters: WatchMeters | None = None) -> None:
         self.meters = meters or WatchMeters()
         self.bookmark_seconds = BOOKMARK_SECONDS
-        """Between bookmarks of a watch in which nothing happens."""
+        """Time between bookmarks of a watch without events."""
         self._limits: set[asyncio.Timeout] = set()
         self._over = False
 
@@ -60,7 +60,7 @@ class Watches:
 
     @asynccontextmanager
     async def limited(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
-        """Run the block for at most ``seconds``, or until the watches are ended; raises TimeoutError then."""
+        """Run the block for at most ``seconds`` or until :meth:`end_all`; then raise TimeoutError."""
         async with asyncio.timeout(0 if self._over else seconds) as limit:
             self._limits.add(limit)
             try:
@@ -69,7 +69,7 @@ class Watches:
                 self._limits.discard(limit)
 
     def end_all(self, *, within: float) -> None:
-        """End every watch at a moment of its own ``within`` these seconds, so that the clients do not all come back at once."""
+        """End every watch at a random moment ``within`` these seconds, so that clients do not all return at once."""
         self._over = True
         now = asyncio.get_running_loop().time()
         for limit in self._limits:
@@ -77,7 +77,7 @@ class Watches:
 
 
 async def watch(served: Served, context: RequestContext, watches: Watches, *, name: str = "") -> Response:
-    """Serve one watch from its first frame to its end: of a collection, or of the object ``name`` in it."""
+    """Serve one watch of a collection, or of the object ``name`` in it."""
     representation = context.represent(*ONE, stream=True)
     options = queries.list_options(context.request.query, watch=True)
     resource = served.strategy.resource
@@ -97,7 +97,7 @@ async def watch(served: Served, context: RequestContext, watches: Watches, *, na
 
 @dataclass(frozen=True, slots=True)
 class _Letter:
-    """Frames as they go on the wire, with what is counted of them."""
+    """Encoded frames and their metrics."""
 
     data: bytes
     tally: Tally
@@ -150,7 +150,7 @@ class _Stream:
         self._since = parse_revision(options.resource_version)
         self._columns = True
         self._form = f"{served.store.resource.api_version} {representation.transform} {representation.version}"
-        self._is_shared = representation.transform != TABLE  # a Table is of its own moment, and the first has columns
+        self._is_shared = representation.transform != TABLE  # a Table depends on its time, and the first one has columns
         self._sink = sink = frames_of(context)
         self._send = sink.send
         self._coded_form = f"{sink.coding} {self._form}"
@@ -160,17 +160,17 @@ class _Stream:
         self._began = time.perf_counter()
 
     async def run(self) -> None:
-        """Write frames until cancelled, or until an ERROR frame was the last."""
+        """Write frames until cancelled or until an ERROR frame."""
         try:
             await self._serve()
         except (Expired, Timeout) as error:
             if self._revision and isinstance(error, Expired):
                 self._meter.cut()
-            # A server of Kubernetes says these two inside of a stream, also when nothing was sent before.
+            # Kubernetes' server sends these two inside the stream, even as the first frame.
             await self._write([_frame("ERROR", orjson.dumps(error.to_json()))])
 
     def say_goodbye(self) -> None:
-        """Write a last bookmark, so that the client goes on from here and not from its last event."""
+        """Write a last bookmark, so that the client resumes here rather than at its last event."""
         if self._options.bookmarks and self._revision:
             self._post([self._bookmark(self._revision)])
 
@@ -182,7 +182,7 @@ class _Stream:
 
     @staticmethod
     async def _bounded(writing: Awaitable[None]) -> None:
-        """Give a client that no longer reads a moment, then let it go."""
+        """Limit the time for a client that no longer reads."""
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await writing
@@ -216,10 +216,10 @@ class _Stream:
             self._events = events
             await events.tell(self)
 
-    # What the watch cache needs (changes.Receiver): events go out in its own turn, without waking this watch's task.
+    # Interface for the watch cache (changes.Receiver): it sends events itself, without waking this watch's task.
 
     def receive(self, batch: EventBatch) -> bool:
-        """Send events; all watches of one form that are told the same send the same bytes, made once."""
+        """Send events; watches with the same form and batch share the encoded bytes."""
         letter = batch.written(self._coded_form, self._letter_of) if self._is_shared else self._letter_of(batch.events)
         self._meter.sent(letter.tally)
         return self._send(letter.data)
@@ -233,11 +233,11 @@ class _Stream:
 
     @property
     def _revision(self) -> int:
-        """Revision that the client knows; 0 until it knows what there was in the beginning."""
+        """Revision that the client has; 0 until it has the initial state."""
         return self._events.revision if self._events is not None else 0
 
     async def _beginning(self) -> tuple[bool, int]:
-        """Return whether the objects there are come first, and the revision after which changes are told otherwise.
+        """Return whether existing objects come first, and the revision after which changes follow.
 
         ===================== ================== ====================== ========================
         ``sendInitialEvents`` no revision        ``0``                  N
@@ -262,7 +262,7 @@ class _Stream:
         return event.framed(self._form, self._encode) if self._is_shared else self._encode(event)
 
     def _encode(self, event: Event) -> bytes:
-        """Return the event's frame, which all watches of the same form send, but for Tables."""
+        """Return the event's frame, shared by watches of the same form, except Tables."""
         return b"" if event.item is None else self._object(event.type.value, event.item)
 
     def _object(self, kind: str, item: Item) -> bytes:
@@ -284,7 +284,7 @@ class _Stream:
         return _frame("BOOKMARK", orjson.dumps(obj))
 
     def _table_bookmark(self, obj: Object) -> Object:
-        """Return a bookmark as Table: one row whose object is the bookmark; a Table's own metadata have no annotations."""
+        """Return a bookmark as Table: its only row holds the bookmark, because a Table's metadata has no annotations."""
         version = self._representation.version
         row = {"cells": [], "object": {**obj, "kind": PARTIAL, "apiVersion": f"meta.k8s.io/{version}"}}
         return {
@@ -296,7 +296,7 @@ class _Stream:
         }
 
     async def _write_all(self, snapshot: Sequence[Item]) -> None:
-        """Write the objects there are, in pieces."""
+        """Write the existing objects, in slices."""
         turn, frames = Turn(TURN_SECONDS, most=_SLICE), list[bytes]()
         for item in snapshot:
             if turn.is_over():

@@ -46,7 +46,7 @@ async def update(served: Served, context: RequestContext) -> Response:
 
 
 async def patch(served: Served, context: RequestContext) -> Response:
-    """Patch an object, or its status; applied anew when somebody else wrote in between."""
+    """Patch an object, or its status; retry after conflicting writes."""
     representation = context.represent(*ONE)
     media_type = media_name(context.request.headers.get("Content-Type"))
     if media_type == patches.APPLY_PATCH and served.store.applies(_part(context)):
@@ -71,7 +71,7 @@ async def patch(served: Served, context: RequestContext) -> Response:
 
 
 async def _apply(served: Served, context: RequestContext, representation: Representation) -> Response:
-    """Merge what one manager applies into the object, or its status; 201 when that made the object."""
+    """Merge an applied configuration into the object, or its status; answer 201 if that created the object."""
     options = write_options(context, "PatchOptions", apply=True)
     applied, duplicates = patches.parse_apply(await bodies.read(context.request))
     context.received(applied)
@@ -103,7 +103,7 @@ async def act(served: Served, context: RequestContext, verb: Verb) -> Response:
 async def act_by_creating(
     served: Served, context: RequestContext, verb: CreatingVerb, everything: Mapping[Resource, Served], now: Callable[[], datetime]
 ) -> Response:
-    """Create the object that a verb makes of another one."""
+    """Create the object that a verb derives from another one."""
     representation = context.represent(*ONE)
     options = write_options(context, "CreateOptions")
     body = (await bodies.read_object(context.request)).value
@@ -113,13 +113,13 @@ async def act_by_creating(
     made = verb.make(codec.copy(item.object), body, now())
     try:
         made_item = await created.store.create(context.info.namespace, made, options)
-    except LockTaken as taken:  # of an object that its caller knows nothing of
+    except LockTaken as taken:  # on an object that the caller cannot see
         raise LockTaken(served.strategy.resource, context.info.name, taken.why) from taken
     return await created.answer_one(context, made_item, representation, code=201)
 
 
 def write_options(context: RequestContext, kind: str = "UpdateOptions", *, apply: bool = False) -> WriteOptions:
-    """Return the checked options of a write."""
+    """Parse and check the options of a write."""
     query = context.request.query
     if not query and not apply:
         return WriteOptions(caller=context.caller)

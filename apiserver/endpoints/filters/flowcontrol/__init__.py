@@ -1,7 +1,8 @@
-"""API priority and fairness (KEP-1040): requests get seats by priority level, and within a level every flow gets its share.
+"""API priority and fairness (KEP-1040): priority levels have seats, and the flows of a level share them fairly.
 
-* :mod:`configuration`: FlowSchemas and PriorityLevelConfigurations of the cluster, as data, and which of them a request belongs to;
-* :mod:`borrowing`: how many seats each level has, from its demand;
-* :mod:`levels`: the seats of one level, and the fair queues for them;
-* :mod:`control`: the limiter that the chain asks.
+* :mod:`configuration`: the cluster's FlowSchemas and PriorityLevelConfigurations as data, and which of them match a
+  request;
+* :mod:`borrowing`: the number of seats of each level, from its demand;
+* :mod:`levels`: the seats and the fair queues of one level;
+* :mod:`control`: the limiter that the chain uses.
 """

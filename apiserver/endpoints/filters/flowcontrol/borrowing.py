@@ -1,6 +1,6 @@
-"""Seats of each priority level: its share of the server's, and what others lend it, by demand. Pure.
+"""Seats of each priority level: its share of the server's seats, and seats borrowed according to demand. Pure.
 
-As ``apf_controller.go`` and ``conc_alloc.go``: every ten seconds, from the demand of the last ten.
+As ``apf_controller.go`` and ``conc_alloc.go``: recomputed every ten seconds, from the demand of the last ten.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Seats of a level: its own, and how few and how many it may come to have."""
+    """Seats of a level: its nominal number, and the fewest and most that it may get."""
 
     nominal: int
     lower: int
@@ -38,7 +38,7 @@ def bounds(levels: Mapping[str, Level], total: int) -> dict[str, Bounds]:
 
 
 class Demand:
-    """Seats that a level could use, in use and waited for, over one period of time."""
+    """Demand of a level for seats, in use and waited for, over one period."""
 
     __slots__ = ("_area", "_began", "_last", "_seats", "_squares", "most", "smoothed")
 
@@ -50,7 +50,7 @@ class Demand:
         self.smoothed = 0.0
 
     def set(self, seats: int, now: float) -> None:
-        """Note what is wanted from now on."""
+        """Set the demand from ``now`` on."""
         passed = now - self._last
         before = self._seats
         if before and passed > 0:
@@ -62,7 +62,7 @@ class Demand:
             self.most = seats
 
     def close(self, now: float) -> int:
-        """End the period and begin the next; return the most seats that were wanted in it."""
+        """End the period and begin the next; return the largest demand of the ended period."""
         self.set(self._seats, now)
         passed = now - self._began
         if passed > 0:
@@ -76,7 +76,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class AllocationItem:
-    """Demand of a level for seats: at least ``lower``, at most ``upper``, in proportion to ``target``."""
+    """Request of a level for seats: from ``lower`` to ``upper``, in proportion to ``target``."""
 
     lower: float
     upper: float
@@ -84,15 +84,16 @@ class AllocationItem:
 
 
 def allocation_item(level: Bounds, most: int, smoothed: float) -> AllocationItem:
-    """Return what a level asks for, from its demand."""
+    """Return the request of a level, from its demand."""
     lower = max(level.lower, min(level.nominal, most))
     return AllocationItem(lower, max(lower, level.upper), max(lower, smoothed))
 
 
 def allocate(total: float, items: Sequence[AllocationItem]) -> tuple[list[float], float]:
-    """Share ``total`` out: to each its target times one common fraction, within its bounds; return that fraction, too.
+    """Divide ``total``: each item gets its target times one common fraction, within its bounds. Return the shares and the fraction.
 
-    Where the bounds allow no such fraction (the lower ones are too high in sum, or the upper ones too low), each gets that bound.
+    If the bounds allow no such fraction (the sum of the lower ones is too high, or that of the upper ones too low), each
+    gets that bound.
     """
 
     def share(fraction: float) -> list[float]:

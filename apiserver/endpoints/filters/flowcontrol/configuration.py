@@ -1,7 +1,7 @@
-"""FlowSchemas and PriorityLevelConfigurations (``flowcontrol.apiserver.k8s.io/v1``) as data; which of them a request belongs to. Pure.
+"""FlowSchemas and PriorityLevelConfigurations (``flowcontrol.apiserver.k8s.io/v1``) as data, and their match with requests. Pure.
 
-What cannot be read is left out, with the reason: one broken object takes nothing from the others. The two mandatory levels and schemas
-(``exempt``, ``catch-all``) are there even where the cluster has lost them.
+An invalid object is skipped with a reason and does not affect the others. The mandatory levels and schemas (``exempt``,
+``catch-all``) always exist, even if the cluster lost them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ACCOUNT: Final = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class Queuing:
-    """Queues in which a level's requests wait."""
+    """The queues of a level."""
 
     queues: int = 64
     hand_size: int = 8
     length: int = 50
-    """Requests that may wait in one queue."""
+    """Most requests that wait in one queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Level:
     shares: int = 30
     lendable_percent: int = 0
     borrowing_percent: int | None = None
-    """None: as much as there is."""
+    """None: unlimited."""
     queuing: Queuing | None = None
-    """None: requests beyond the limit are refused at once."""
+    """None: refuse requests beyond the limit at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Subjects, and what they ask for."""
+    """Subjects, and the requests that the rule covers."""
 
     subjects: tuple[tuple[str, str, str], ...]
     """Kind, namespace, name."""
@@ -54,7 +54,7 @@ class Rule:
     paths: tuple[Mapping[str, Any], ...] = ()
 
     def matches(self, user: User, info: RequestInfo) -> bool:
-        """Return whether the rule is about this request."""
+        """Return whether the rule matches the request."""
         if not any(_is(user, *each) for each in self.subjects):
             return False
         if info.is_resource:
@@ -71,11 +71,11 @@ class Schema:
     uid: str = ""
     precedence: int = 1000
     distinguisher: str = ""
-    """``ByUser``, ``ByNamespace``, or all requests are one flow."""
+    """``ByUser``, ``ByNamespace``, or empty: a single flow."""
     rules: tuple[Rule, ...] = ()
 
     def flow(self, user: User, info: RequestInfo) -> str:
-        """Return which of the schema's flows a request belongs to."""
+        """Return the flow of a request."""
         match self.distinguisher:
             case "ByUser":
                 return user.name
@@ -97,7 +97,7 @@ MANDATORY_SCHEMAS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Everything that is configured. Schemas are in the order in which they are asked."""
+    """All levels, and the schemas in order of precedence."""
 
     levels: Mapping[str, Level] = field(default_factory=lambda: {each.name: each for each in MANDATORY_LEVELS})
     schemas: tuple[Schema, ...] = MANDATORY_SCHEMAS
@@ -112,7 +112,7 @@ class Configuration:
 
 
 def read(schemas: Iterable[Object], levels: Iterable[Object]) -> tuple[Configuration, list[str]]:
-    """Return the configuration that the objects make, and what was left out of it, with reasons."""
+    """Parse the objects. Return the configuration, and the skipped parts with reasons."""
     wrong: list[str] = []
     known = {each.name: each for each in MANDATORY_LEVELS}
     for obj in levels:

@@ -1,6 +1,6 @@
-"""The limiter: which level and flow a request is of, how many seats it needs, and what is counted of it.
+"""The limiter: finds a request's level, flow and number of seats, and counts metrics.
 
-As long as the cluster's configuration is not known the fallback decides, which is max-in-flight.
+Until the cluster's configuration is loaded, the fallback (max-in-flight) decides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from apiserver.metrics.instruments import Cell, Counter, Gauge, Histogram, Histo
 logger = logging.getLogger(__name__)
 
 WAIT_SECONDS: Final = 15.0
-"""A quarter of a request's time, as in Go."""
+"""A quarter of a request's time limit, as in Go."""
 ADJUST_SECONDS: Final = 10.0
 SCHEMA_HEADER: Final = "X-Kubernetes-PF-FlowSchema-UID"
 LEVEL_HEADER: Final = "X-Kubernetes-PF-PriorityLevel-UID"
@@ -33,7 +33,7 @@ TIMED_OUT: Final = "time-out"
 CANCELLED: Final = "cancelled"
 BYTES_PER_SEAT: Final = 100_000
 LIST_BYTES: Final = 1_000_000
-"""A list from the cache is written in slices: more than this is not in memory at once."""
+"""Most bytes of a cached list in memory at once; it is written in slices."""
 WATCHES_PER_SEAT: Final = 10
 EVENT_SECONDS: Final = 0.005
 MOST_MUTATING_SEATS: Final = 10
@@ -55,16 +55,16 @@ def _no_watches(group: str, resource: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Estimates of what a list or a write will cost, as far as it can be told in advance. Each function takes group and resource."""
+    """Cost estimates of lists and writes. Each function takes group and resource."""
 
     objects: Callable[[str, str], tuple[int, int]] = _no_objects
     """Number of objects, and their average size in bytes."""
     watches: Callable[[str, str], int] = _no_watches
-    """Number of watches of them."""
+    """Number of watches."""
 
 
 class FlowMetrics:
-    """``k8s.io/apiserver/pkg/util/flowcontrol/metrics``."""
+    """Metrics of ``k8s.io/apiserver/pkg/util/flowcontrol/metrics``."""
 
     def __init__(self) -> None:
         name = "apiserver_flowcontrol_"
@@ -88,7 +88,7 @@ class FlowMetrics:
         self.fraction = Gauge(f"{name}seat_fair_frac", "Seats for each one that is wanted.")
 
     def register(self, registry: Registry) -> None:
-        """Put all of it on the page."""
+        """Add all of them to the registry."""
         registry.add(self.rejected, self.dispatched, self.executing, self.executing_seats, self.inqueue, self.inqueue_seats)
         registry.add(self.waited, self.executed, self.seats, self.nominal, self.lower, self.upper, self.current)
         registry.add(self.most, self.smoothed, self.target, self.fraction)
@@ -96,7 +96,7 @@ class FlowMetrics:
 
 @dataclass(slots=True)
 class _Flow:
-    """One flow of one schema, with what its requests count in."""
+    """One flow of a schema, with its metrics."""
 
     schema: Schema
     seats: Seats
@@ -111,7 +111,7 @@ class _Flow:
     watermark: Watermark
 
     def begin(self, *, writes: bool) -> bool:
-        """Take a seat if one is free and nobody waits; then :meth:`end` follows."""
+        """Take a seat if one is free and no request waits; call :meth:`end` later."""
         if not self.seats.take():
             return False
         self.estimated.observe(1)
@@ -123,7 +123,7 @@ class _Flow:
         return True
 
     def end(self, seconds: float, *, writes: bool) -> None:
-        """Give the seat back after so long."""
+        """Return the seat after ``seconds``."""
         self.executing.value -= 1
         self.executing_seats.value -= 1
         self.executed.observe(seconds)
@@ -132,7 +132,7 @@ class _Flow:
 
 
 class PriorityAndFairness:
-    """See :class:`~apiserver.endpoints.filters.limits.Limiter`. ``run`` must run, or no level lends to another."""
+    """See :class:`~apiserver.endpoints.filters.limits.Limiter`. Levels lend seats only while ``run`` runs."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class PriorityAndFairness:
         now: Callable[[], float] = time.monotonic,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
-        """Take the number of seats of the server, and who decides before :meth:`configure`."""
+        """Take the server's number of seats, and the limiter to use before :meth:`configure`."""
         self.load = load or Load()
         self.watermark = Watermark()
         self.queued = Watermark()
@@ -159,7 +159,7 @@ class PriorityAndFairness:
         self._flows: dict[tuple[User | str, ...], _Flow] = {}
 
     def configure(self, schemas: Iterable[Object], levels: Iterable[Object]) -> None:
-        """Take the cluster's FlowSchemas and PriorityLevelConfigurations; none of either: fall back."""
+        """Take the cluster's FlowSchemas and PriorityLevelConfigurations. Without either, use the fallback."""
         listed = list(schemas), list(levels)
         if not all(listed):
             self._configuration = None
@@ -186,13 +186,13 @@ class PriorityAndFairness:
         self.adjust()
 
     async def run(self) -> None:
-        """Let levels lend to each other, until cancelled."""
+        """Reassign seats between levels until cancelled."""
         while True:
             await asyncio.sleep(ADJUST_SECONDS)
             self.adjust()
 
     def adjust(self) -> None:
-        """Share the seats out by the demand since the last time."""
+        """Divide the seats by the demand since the last call."""
         now, left = self._now(), float(self._total)
         items = {}
         for name, seats in self._levels.items():
@@ -271,7 +271,7 @@ class PriorityAndFairness:
         )
 
     def _width(self, flow: _Flow, info: RequestInfo) -> tuple[int, float]:
-        """Return the seats of a request, and for how many seconds it keeps them after its answer."""
+        """Return a request's seats, and the seconds for which it keeps them after its answer."""
         if not info.is_resource or flow.seats.exempt:
             return 1, 0.0
         if info.verb in {"list", "watch"} and not info.selected_name:
@@ -289,7 +289,7 @@ class PriorityAndFairness:
         return max(1, min(wide, math.ceil(self._bounds[flow.schema.level].nominal * _PART_OF_LEVEL)))
 
     async def wait(self, flow: _Flow, waiter: Waiter) -> float:
-        """Wait for the seats; return the seconds."""
+        """Wait for the seats; return the seconds waited."""
         names = (flow.schema.level, flow.schema.name)
         inqueue, inqueue_seats = self._metrics.inqueue.cell(*names), self._metrics.inqueue_seats.cell(*names)
         free = asyncio.get_running_loop().create_future()
@@ -316,7 +316,7 @@ class PriorityAndFairness:
 
 
 class _OneSeat:
-    """The seat of a request that needs one and found it free, as most do."""
+    """The seat of a request that needs one and found it free, the usual case."""
 
     __slots__ = ("_began", "_flow", "_left", "_now", "_writes", "headers")
     waits = False
@@ -342,7 +342,7 @@ class _OneSeat:
 
 
 class _Seat:
-    """A request's seats."""
+    """The seats of a request."""
 
     __slots__ = ("_after", "_control", "_flow", "_left", "_running", "_waiter", "_writes", "waits")
 

@@ -1,11 +1,11 @@
-"""The seats of one priority level, and the queues for them.
+"""The seats of one priority level, and its fair queues.
 
-Fairness is start-time fair queueing (Goyal et al., 1996) over seat-seconds: a queue's tag is the work that its requests were given,
-finished and under way; the queue with the lowest tag is next; a queue that was idle begins at the tag of the last one that was served, so
-that nobody saves up. Flows are dealt to queues by shuffle sharding: one flow can fill its hand of queues, and another is unlikely to have
-the same hand.
+Fairness is start-time fair queueing (Goyal et al., 1996) over seat-seconds. A queue's tag is the work of its requests,
+finished and running; the queue with the lowest tag is next. An idle queue restarts at the tag of the queue served last, so
+that idling earns no credit. Shuffle sharding assigns flows to queues: one flow can fill its hand of queues, and another
+flow is unlikely to have the same hand.
 
-While nobody waits a request costs a comparison and an addition, and nothing is tagged.
+While no request waits, a request costs a comparison and an addition, and no tag is computed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_SEAT: Final = "concurrency-limit"
 
 
 class Full(Exception):
-    """There is no seat and no place to wait; ``reason`` is the metric's."""
+    """Raised when neither a seat nor a place in a queue is free; ``reason`` is the metric's label."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -31,7 +31,7 @@ class Full(Exception):
 
 
 class Waiter:
-    """A request that has its seats, or waits for them."""
+    """A request that has its seats or waits for them."""
 
     __slots__ = ("began", "dispatched", "queue", "width")
 
@@ -40,7 +40,7 @@ class Waiter:
         self.began = -1.0
         self.queue: Queue | None = None
         self.dispatched: Callable[[], None] | None = None
-        """Called when it gets them; None once it has."""
+        """Called when the request gets its seats; None afterwards."""
 
 
 class Queue:
@@ -56,16 +56,16 @@ class Queue:
 
     @property
     def seats(self) -> int:
-        """Seats that its requests have and want."""
+        """Seats that its requests hold or wait for."""
         return self._executing + sum(each.width for each in self.waiting)
 
     @property
     def idle(self) -> bool:
-        """True if it has no request at all."""
+        """Whether it has no requests."""
         return not self.waiting and not self._executing
 
     def position(self, now: float) -> float:
-        """Return the work given to it so far, that under way included."""
+        """Return its work up to ``now``, including running requests."""
         return self.tag + self._executing * now - self._weighted
 
     def begin(self, waiter: Waiter, now: float) -> None:
@@ -74,7 +74,7 @@ class Queue:
         self._weighted += waiter.width * now
 
     def end(self, waiter: Waiter, now: float) -> None:
-        """Count a request that gave them back."""
+        """Count a request that returned its seats."""
         self._executing -= waiter.width
         self._weighted -= waiter.width * waiter.began
         self.tag += waiter.width * (now - waiter.began)
@@ -98,7 +98,7 @@ class Seats:
         self._set(queuing)
 
     def configure(self, limit: int, queuing: Queuing | None) -> None:
-        """Take new numbers. Who waits goes on waiting, unless there are no queues any more: then it is served as seats come free."""
+        """Change the limit and the queues. Waiting requests keep waiting; if queuing was turned off, they run as seats become free."""
         self.limit = limit
         if queuing is not None and queuing != self._queuing:
             self._set(queuing)
@@ -110,10 +110,10 @@ class Seats:
             self._queues += [Queue() for _ in range(queuing.queues - len(self._queues))]
 
     def enter(self, flow: int, width: int) -> Waiter:
-        """Give a request its seats, or a place in a queue; the waiter's ``began`` is negative as long as it waits.
+        """Give a request its seats or a place in a queue. While it waits, the waiter's ``began`` is negative.
 
         Raises:
-            Full: neither.
+            Full: neither is free.
         """
         waiter = Waiter(width)
         if self.exempt or (not self.waiting and (self.in_use + width <= self.limit or not self.in_use)):
@@ -136,7 +136,7 @@ class Seats:
         return waiter
 
     def take(self) -> bool:
-        """Give one seat to whoever comes and goes in a moment, if nobody waits for it; :meth:`give` follows."""
+        """Take one seat for a short request, unless others wait; call :meth:`give` later."""
         if not self.exempt and (self.waiting or 0 < self.in_use >= self.limit):
             return False
         self.in_use += 1
@@ -144,14 +144,14 @@ class Seats:
         return True
 
     def give(self) -> None:
-        """Take such a seat back."""
+        """Return the seat that :meth:`take` gave."""
         self.in_use -= 1
         self.demand.set(self.in_use + self.waiting_seats, self._now())
         if self.waiting:
             self._dispatch()
 
     def leave(self, waiter: Waiter) -> None:
-        """Take the seats back, or the place in the queue."""
+        """Return the seats, or leave the queue."""
         now = self._now()
         if waiter.began >= 0:
             self.in_use -= waiter.width
@@ -176,7 +176,7 @@ class Seats:
             queue = self._choose(now)
             waiter = queue.waiting[0]
             if self.in_use and self.in_use + waiter.width > self.limit:
-                return  # it is next, even if a narrower one would fit: it would wait for ever
+                return  # wait for this one, even if a narrower one would fit: otherwise it could starve
             queue.waiting.popleft()
             self._virtual = max(self._virtual, queue.position(now))
             self.waiting -= 1
@@ -187,7 +187,7 @@ class Seats:
                 waiter.dispatched()
 
     def _choose(self, now: float) -> Queue:
-        """Return the queue with the lowest position; among equals, each in its turn."""
+        """Return the queue with the lowest position; equal ones take turns."""
         count = len(self._queues)
         order = [(self._next + each) % count for each in range(count)]
         index = min((each for each in order if self._queues[each].waiting), key=lambda each: self._queues[each].position(now))
@@ -196,12 +196,12 @@ class Seats:
 
 
 def flow_of(schema: str, distinguisher: str) -> int:
-    """Return the number of a flow."""
+    """Return the hash of a flow."""
     return int.from_bytes(hashlib.sha256(f"{schema}\0{distinguisher}".encode()).digest()[:8])
 
 
 def deal(flow: int, queues: int, hand: int) -> list[int]:
-    """Return the hand of queues that a flow is dealt: different ones, each hand as likely as any other."""
+    """Return a flow's hand of distinct queues, uniformly distributed."""
     dealt: list[int] = []
     for index in range(hand):
         flow, card = divmod(flow, queues - index)
