@@ -1,7 +1,7 @@
-"""The guest's DHCP server (RFC 2131, RFC 2132): on each bridge one client, one address, a lease without end.
+"""The guest's DHCP server (RFC 2131, RFC 2132): one client, one address and an infinite lease per bridge.
 
-It stands in virt-launcher because its input is the guest's: the pod has no capabilities, no credentials, and nothing that is not the
-guest's already, so whoever breaks it has what whoever breaks QEMU has. It lives and ends with the pod, needs no process of its own, and
-goes on while virt-handler is down. ``message`` reads and writes packets, ``answers`` decides (both pure), ``lease`` finds out what to
-offer, ``server`` has the socket. How many packets arrive at all is bounded by virt-handler's filter on the guest's tap.
+It runs in virt-launcher because it parses the guest's input. The pod has no capabilities, no credentials, and only data of the guest, so an
+exploit gains no more than an exploit of QEMU. It ends with the pod, and works while virt-handler is down. ``message`` reads and writes
+packets, ``answers`` decides (both pure), ``lease`` collects the offer, ``server`` has the socket. virt-handler's filter on the guest's tap
+limits the packet rate.
 """

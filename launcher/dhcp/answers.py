@@ -15,7 +15,7 @@ EVERYBODY: Final = "255.255.255.255"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The one client and what it is given. Addresses are IPv4, dotted."""
+    """The only client and its settings. Addresses are dotted IPv4."""
 
     mac: str
     address: str
@@ -29,19 +29,19 @@ class Lease:
     router: str | None = None
     """None: the server; empty: there is none."""
     routes: tuple[tuple[str, str], ...] = ()
-    """Destination and gateway of all routes, where the router alone does not say them; the gateway is empty for those on the link."""
+    """Destination and gateway of all routes, if there are more than the router's. The gateway is empty for destinations on the link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A packet and the address it goes to: the client's or everybody's, never one that the client chose."""
+    """A packet and its destination: the client's address or broadcast, never one that the client chose."""
 
     data: bytes
     destination: str
 
 
 def answer(data: bytes, lease: Lease) -> Answer | None:
-    """Return what is said to a packet, or None where nothing is: it is malformed, somebody else's, or needs no answer."""
+    """Return the answer to a packet, or None if it is malformed, for another server, or needs no answer."""
     request = message.parse(data)
     if request is None or request.mac != bytes.fromhex(lease.mac.replace(":", "")):
         return None
@@ -58,7 +58,7 @@ def answer(data: bytes, lease: Lease) -> Answer | None:
 
 def _requested(request: Request, lease: Lease) -> Answer | None:
     if request.options.get(message.SERVER_ID, _packed(lease.server)) != _packed(lease.server):
-        return None  # it chose another server's offer
+        return None  # the client accepted another server's offer
     wanted = request.options.get(message.REQUESTED_ADDRESS, request.ciaddr)
     if wanted == _packed(lease.address):
         return _granted(request, lease, message.ACK)
@@ -89,7 +89,7 @@ def _head(kind: int, lease: Lease) -> list[tuple[int, bytes]]:
 def _parameters(lease: Lease) -> list[tuple[int, bytes]]:
     found = [
         (message.SUBNET_MASK, _packed(lease.netmask)),
-        # RFC 3442: whoever reads the routes does not read the router, and they come first where there is little room.
+        # RFC 3442: clients that read the routes ignore the router, so the routes come first in case of little room.
         (message.CLASSLESS_ROUTES, message.classless_routes(lease.routes)),
         (message.ROUTER, _packed(router) if (router := lease.server if lease.router is None else lease.router) else b""),
         (message.DNS_SERVERS, b"".join(map(_packed, lease.dns))),

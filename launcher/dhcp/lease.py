@@ -1,4 +1,4 @@
-"""Leases that the guest is given by DHCP: the pod's own resolver, the bridge's MTU, the machine's name; addresses of IPAM."""
+"""DHCP leases: the pod's resolver, the bridge's MTU, the machine's name, addresses of IPAM."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _MTU_BYTES: Final = 0xFFFF
 
 
 def with_dhcp(machine: messages.Machine) -> tuple[messages.Interface, ...]:
-    """Return the interfaces on which virt-launcher is asked for addresses: the pod's own network with IPv4, others that gave it one."""
+    """Return the interfaces that need DHCP: the pod's own network with IPv4, and networks with a lease."""
     return tuple(each for each in machine.interfaces if (each.tap == network.TAP and each.ipv4) or each.lease is not None)
 
 
 def not_migratable(machine: messages.Machine) -> str:
-    """Return why a guest cannot move to another pod, or an empty string: there, IPAM gives another address to the pod."""
+    """Return why a guest cannot move to another pod, or an empty string: IPAM would give that pod another address."""
     found = next((each for each in machine.interfaces if each.lease is not None and each.tap != network.TAP), None)
     return (
         f"interface {found.name!r} has an address that IPAM gave to its pod, and the pod in another place has another one" if found else ""
@@ -43,15 +43,15 @@ def not_migratable(machine: messages.Machine) -> str:
 
 
 def bridge_of(interface: messages.Interface) -> str:
-    """Return the name of the bridge on which the guest asks."""
+    """Return the bridge on which the guest sends requests."""
     return network.BRIDGE if interface.tap == network.TAP else attachments.bridge(interface.name)
 
 
 def mtu_of_bridge(any_socket: socket.socket, bridge: str = network.BRIDGE) -> int:
-    """Return the MTU of the guest's network; ``any_socket``: of the pod's network namespace.
+    """Return the MTU of the guest's network; ``any_socket`` is of the pod's network namespace.
 
     Raises:
-        OSError: there is no bridge.
+        OSError: the bridge does not exist.
     """
     found = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16si20x", bridge.encode(), 0))
     return int(struct.unpack("16si20x", found)[1])
@@ -68,17 +68,17 @@ def of(
     resolv_conf: Path = RESOLV_CONF,
     mtu: Mtu = mtu_of_bridge,
 ) -> Lease:
-    """Return the lease of one of the guest's interfaces; on a further network without what is the pod's own: name, resolver.
+    """Return the lease of one interface. Only the pod's own network gets host name and resolver.
 
     Args:
         machine: the guest's.
         interface: one of :func:`with_dhcp`.
         any_socket: of the pod's network namespace.
         resolv_conf: the pod's.
-        mtu: returns that of a bridge.
+        mtu: returns a bridge's MTU.
 
     Raises:
-        OSError: there is no bridge.
+        OSError: the bridge does not exist.
     """
     behind = Lease(interface.mac, network.GUEST, network.GATEWAY, network.NETMASK, 0)
     found = behind if interface.lease is None else of_pod(interface.mac, interface.lease)
@@ -95,15 +95,15 @@ def of(
 
 
 def hostname(name: str) -> str:
-    """Return the host name of a machine: the first label of its name, as Kubernetes does it for pods; empty where that is too long."""
+    """Return a machine's host name: the first label of its name, as Kubernetes does for pods; empty if that is too long."""
     label = name.partition(".")[0]
     return label if _HOST.fullmatch(label) else ""
 
 
 def of_pod(mac: str, given: messages.Lease) -> Lease:
-    """Return the lease of a guest that has the pod's own address, without what the pod itself knows.
+    """Return the lease of a guest with the pod's address, without the settings that only the pod has.
 
-    A gateway outside of the address's network is reached by a route of its own, which a client must be told before the one through it.
+    A gateway outside of the address's network needs its own route, which must come before the route through it.
     """
     own = ipaddress.IPv4Interface(given.address)
     router = next((each.gateway for each in given.routes if each.destination == "0.0.0.0/0"), "")
@@ -113,7 +113,7 @@ def of_pod(mac: str, given: messages.Lease) -> Lease:
 
 
 def resolver(text: str, family: socket.AddressFamily = socket.AF_INET) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return servers of one family, and search domains, of a resolv.conf(5); what no guest could use (loopback, no names) is left out."""
+    """Return servers of one family and search domains of a resolv.conf(5), without those no guest can use (loopback, invalid names)."""
     servers: list[str] = []
     search: list[str] = []
     for line in text.splitlines():
@@ -140,7 +140,7 @@ def _is_reachable(address: str, family: socket.AddressFamily) -> bool:
 
 
 def read(path: Path) -> str:
-    """Return what a resolv.conf says, cut to its bound; nothing where there is none."""
+    """Return a resolv.conf, cut at its size limit; empty if it does not exist."""
     try:
         with path.open("rb") as file:
             return file.read(_RESOLV_CONF_BYTES).decode(errors="replace")

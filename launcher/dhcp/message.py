@@ -13,9 +13,9 @@ BOOTREPLY: Final = 2
 ETHERNET: Final = 1
 MAC_BYTES: Final = 6
 MIN_REPLY: Final = 300
-"""Some clients drop anything shorter (RFC 1542, section 2.1)."""
+"""Some clients drop shorter replies (RFC 1542, section 2.1)."""
 MIN_MAX_SIZE: Final = 576
-"""Bytes of an IP datagram that every client takes (RFC 2131, section 2)."""
+"""Bytes of an IP datagram that every client accepts (RFC 2131, section 2)."""
 IP_AND_UDP: Final = 28
 
 DISCOVER, OFFER, REQUEST, DECLINE, ACK, NAK, RELEASE, INFORM = range(1, 9)
@@ -41,24 +41,24 @@ class Request:
     xid: int
     flags: int
     ciaddr: bytes
-    """The address that the client says it has; zeros for none."""
+    """The client's current address; zeros for none."""
     mac: bytes
     options: dict[int, bytes]
 
     @property
     def wants_broadcast(self) -> bool:
-        """The client cannot be sent to by its address yet."""
+        """Return whether the client cannot receive unicast yet."""
         return bool(self.flags & 0x8000)
 
     @property
     def max_size(self) -> int:
-        """Return how many bytes of DHCP an answer may have (RFC 2132, section 9.10)."""
+        """Return the most bytes of DHCP in an answer (RFC 2132, section 9.10)."""
         said = self.options.get(MAX_SIZE, b"")
         return max(int.from_bytes(said, "big") if len(said) == 2 else 0, MIN_MAX_SIZE) - IP_AND_UDP
 
 
 def parse(data: bytes) -> Request | None:
-    """Return the request of an Ethernet client on the same link, or None for anything else, however malformed."""
+    """Return the request of an Ethernet client on the same link; None for anything else or malformed data."""
     if len(data) < _OPTIONS:
         return None
     op, hardware, length, _, xid, _, flags, ciaddr, _, _, giaddr, chaddr = _HEADER.unpack_from(data)
@@ -79,13 +79,13 @@ def _options(data: bytes) -> dict[int, bytes] | None:
             continue
         if position + 1 >= len(data) or (end := position + 2 + data[position + 1]) > len(data):
             return None
-        found[code] = found.get(code, b"") + data[position + 2 : end]  # RFC 3396: what comes in parts is one
+        found[code] = found.get(code, b"") + data[position + 2 : end]  # RFC 3396: join split options
         position = end
     return found
 
 
 def encode(request: Request, yiaddr: bytes, options: Iterable[tuple[int, bytes]]) -> bytes:
-    """Return the reply with as many of the options, in their order, as the client has room for."""
+    """Return the reply with as many options, in order, as fit the client's size limit."""
     header = _HEADER.pack(
         BOOTREPLY, ETHERNET, MAC_BYTES, 0, request.xid, 0, request.flags, _NO_ADDRESS, yiaddr, _NO_ADDRESS, _NO_ADDRESS, request.mac
     )
@@ -99,13 +99,13 @@ def encode(request: Request, yiaddr: bytes, options: Iterable[tuple[int, bytes]]
 
 
 def option(code: int, value: bytes) -> bytes:
-    """Return an option, in parts where it is longer than one can be (RFC 3396)."""
+    """Return an option, split if it is too long (RFC 3396)."""
     parts = [value[start : start + 255] for start in range(0, len(value), 255)]
     return b"".join(bytes((code, len(part))) + part for part in parts)
 
 
 def classless_routes(routes: Iterable[tuple[str, str]]) -> bytes:
-    """Return the value of the option Classless Static Route: destinations (10.96.0.0/12) and gateways (RFC 3442)."""
+    """Return the value of Classless Static Route: destinations (10.96.0.0/12) and gateways (RFC 3442)."""
     found = b""
     for destination, gateway in routes:
         network = ipaddress.IPv4Network(destination)
@@ -115,7 +115,7 @@ def classless_routes(routes: Iterable[tuple[str, str]]) -> bytes:
 
 
 def domain_search(domains: Iterable[str]) -> bytes:
-    """Return the value of the option Domain Search: names as in DNS, repeated ends by reference (RFC 3397, RFC 1035 section 4.1.4)."""
+    """Return the value of Domain Search: DNS names, compressed (RFC 3397, RFC 1035 section 4.1.4)."""
     found = bytearray()
     places: dict[tuple[bytes, ...], int] = {}
     for domain in domains:

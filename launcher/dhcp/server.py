@@ -1,4 +1,4 @@
-"""The sockets on which the guest's DHCP requests arrive, one for each bridge on which it is told an address."""
+"""The sockets for the guest's DHCP requests, one per bridge."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 PACKET_BYTES: Final = 2048
-"""More than any client sends (Ethernet); what is longer is cut, and then malformed."""
+"""More than any client sends (Ethernet). Longer packets are cut, and malformed."""
 TURN_PACKETS: Final = 16
-"""Read before others have their turn in the event loop."""
+"""Packets read before other tasks of the event loop get their turn."""
 _NAME_BYTES: Final = 16
 """IFNAMSIZ"""
 
@@ -38,13 +38,13 @@ PORTS: Final = Ports()
 
 @dataclass(frozen=True, slots=True)
 class _Listener:
-    """A socket that hears the guest on a bridge."""
+    """A socket that receives the guest's requests on a bridge."""
 
     socket: socket.socket
     descriptor: int
     bridge: str
     index: int
-    """Of the bridge: another one with its name is not heard."""
+    """The bridge's interface index: the socket does not receive from a new bridge of the same name."""
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self.descriptor)
@@ -52,7 +52,7 @@ class _Listener:
 
 
 class Server:
-    """DHCP for the pod's guest, from :meth:`serve` on; a context manager that ends it."""
+    """DHCP server for the pod's guest, started by :meth:`serve`; a context manager that ends it."""
 
     def __init__(
         self,
@@ -60,18 +60,18 @@ class Server:
         bridge: Callable[[messages.Interface], str] = lease.bridge_of,
         ports: Ports = PORTS,
     ) -> None:
-        """Do nothing yet.
+        """Only store the settings.
 
         Args:
             find: returns the lease of an interface.
-            bridge: returns the name of the bridge on which the guest asks for it.
+            bridge: returns the name of an interface's bridge.
             ports: of server and guest.
         """
         self._find = find
         self._bridge = bridge
         self._ports = ports
         self._listeners: dict[str, _Listener] = {}
-        """By name of the interface."""
+        """By the interface's name."""
         self._machine: messages.Machine | None = None
         self._status = messages.DhcpStatus()
 
@@ -84,10 +84,10 @@ class Server:
         self._machine = None
 
     def serve(self, machine: messages.Machine) -> None:
-        """Answer the guest from now on; nothing to do for interfaces that are told no address, or the second time.
+        """Start to answer the guest, on interfaces with DHCP that are not served yet.
 
         Raises:
-            OSError: virt-handler has not prepared the pod's network, or somebody else serves DHCP there.
+            OSError: virt-handler has not prepared the pod's network, or another server has the port.
         """
         self._machine = machine
         for each in lease.with_dhcp(machine):
@@ -95,14 +95,14 @@ class Server:
                 self._listeners[each.name] = self._listen(machine, each)
 
     def mend(self) -> messages.DhcpStatus:
-        """Begin anew on each bridge where nobody is heard any more; return how it is.
+        """Restart the server on each bridge where it stopped receiving, and return its status.
 
-        A guest keeps its lease, which has no end: it notices nothing unless it asks while nobody answers.
+        A guest keeps its infinite lease. It notices only if it sends a request meanwhile.
         """
         machine = self._machine
         if machine is None:
             return self._status
-        self._close_dead()  # all of them first: one that was taken off its bridge is in the way of every other
+        self._close_dead()  # close all first: a socket that lost its bridge blocks every other one
         restarts, problems = self._status.restarts, []
         for each in lease.with_dhcp(machine):
             if each.name in self._listeners:
@@ -127,7 +127,7 @@ class Server:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            # Needs no privilege (Linux 5.7): requests of the guest alone, and answers to it, whatever the routes say.
+            # Needs no privilege (Linux 5.7). Receives only the guest's requests, and sends only to it, regardless of routes.
             made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, bridge.encode())
             made.bind(("", self._ports.server))
             listener = _Listener(made, made.fileno(), bridge, socket.if_nametoindex(bridge))
@@ -140,7 +140,7 @@ class Server:
 
 
 def _dead(listener: _Listener, server_port: int) -> str:
-    """Return why nothing that the guest sends is heard any more, or an empty string."""
+    """Return why the listener receives nothing any more, or an empty string."""
     try:
         index = socket.if_nametoindex(listener.bridge)
     except OSError:
@@ -162,11 +162,11 @@ def _answer_some(server: socket.socket, given: Lease, client_port: int) -> None:
     for _ in range(TURN_PACKETS):
         try:
             data = server.recv(PACKET_BYTES)
-        except OSError:  # no more for now (EAGAIN), or the bridge went down
+        except OSError:  # no more packets (EAGAIN), or the bridge went down
             return
         if (said := answer(data, given)) is None:
             continue
         try:
             server.sendto(said.data, (said.destination, client_port))
-        except OSError as error:  # as if it were lost on the way: the guest asks again
+        except OSError as error:  # like a lost packet: the guest repeats its request
             logger.debug("a DHCP answer was not sent", extra={"error": str(error)})

@@ -1,4 +1,4 @@
-"""The chassis that the machine says it is in: ``<sysinfo>``."""
+"""SMBIOS strings of the machine's chassis: ``<sysinfo>``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from launcher.domain.definition import Definition, Tree
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append what is given of the chassis."""
+    """Append the chassis strings that the specification has."""
     given = definition.specification.get("chassis") or {}
     smbios.append(tree, "chassis", values.smbios(given, hardware.FIELDS, "chassis"))

@@ -16,7 +16,7 @@ def append(tree: Tree, definition: Definition) -> None:
     clock = SubElement(tree.domain, "clock", _offset(definition.specification))
     said = hardware.timers(definition.specification)
     _append_rtc(clock, said.get("rtc") or {}, definition)
-    if definition.accelerator == "kvm":  # the emulator knows neither tick policies nor a need for them, nor the other two
+    if definition.accelerator == "kvm":  # the emulator has no tick policies and needs none, nor the other two timers
         policy = word((said.get("pit") or {}).get("tickPolicy") or "delay", "clock.timer.pit.tickPolicy")
         SubElement(clock, "timer", name="pit", tickpolicy=policy)
         for name, timer in (("kvm", "kvmclock"), ("hyperv", "hypervclock")):
@@ -26,10 +26,10 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def zone(specification: Mapping[str, Any]) -> str:
-    """Return the time zone that the clock shows, which is no path upwards; empty for UTC.
+    """Return the guest's time zone, checked to be no path out of the zone directory; empty for UTC.
 
     Raises:
-        InvalidSpecification: what is given is none.
+        InvalidSpecification: the value is not a time zone.
     """
     given = (specification.get("clock") or {}).get("timezone")
     if given is not None and (not isinstance(given, str) or not hardware.ZONE.fullmatch(given)):

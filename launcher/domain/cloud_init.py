@@ -1,7 +1,7 @@
-"""Files of a disk for cloud-init, and the public keys among them.
+"""Files of a cloud-init disk, and the public keys in them.
 
 The formats are those of cloud-init's data sources NoCloud and ConfigDrive
-(https://docs.cloud-init.io/en/latest/reference/datasources.html). No message here repeats what the files hold.
+(https://docs.cloud-init.io/en/latest/reference/datasources.html). No message repeats the files' content, because it may be secret.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from apiserver.apis.virt.hardware import cloud_init
 from launcher.domain.values import InvalidSpecification
 
 MAX_KEYS: Final = 64
-"""Public keys of a machine."""
+"""Most public keys per machine."""
 MAX_KEY: Final = 4 << 10
-"""Bytes of a public key: one for RSA of 16384 bits, the largest there is, has 2800."""
+"""Most bytes of a public key. The largest RSA key, of 16384 bits, has 2800."""
 
 _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
     cloud_init.NO_CLOUD: {"userData": "user-data", "networkData": "network-config", "metaData": "meta-data"},
@@ -29,16 +29,16 @@ _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], machine: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the files of a disk for cloud-init by their paths in it.
+    """Return the files of a cloud-init disk by their paths on it.
 
     Args:
         kind: the disk's type, one of ``cloud_init.TYPES``.
         source: the disk's source.
-        mounted: what the kubelet mounted of Secrets, by datum.
-        machine: what meta data is made of, where none are given: see :func:`meta_data`.
+        mounted: content that the kubelet mounted from Secrets, by datum.
+        machine: arguments of :func:`meta_data`, for a disk without meta data.
 
     Raises:
-        InvalidSpecification: naming the field.
+        InvalidSpecification: names the field.
     """
     found: dict[str, bytes] = {}
     for datum, place in _PLACES[kind].items():
@@ -51,18 +51,18 @@ def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], ma
         if data is None and datum == "metaData":
             data = meta_data(kind, **machine)
         if data is None and (kind, datum) == (cloud_init.NO_CLOUD, "userData"):
-            data = b""  # cloud-init takes no disk for one of its own that lacks the file
+            data = b""  # cloud-init ignores a disk without this file
         if data is not None:
             found[place] = data
     return found
 
 
 def meta_data(kind: str, uid: str, hostname: str, keys: Sequence[str]) -> bytes:
-    """Return meta data, as JSON: NoCloud reads YAML, of which that is a part.
+    """Return meta data as JSON. NoCloud reads YAML, and JSON is a subset of it.
 
     Args:
         kind: one of ``cloud_init.TYPES``.
-        uid: the machine's. A guest does again what it does at its first boot when it finds another one.
+        uid: the machine's. A guest that finds a different one repeats its first boot.
         hostname: the guest's.
         keys: lines of authorized_keys.
     """
@@ -76,10 +76,10 @@ def meta_data(kind: str, uid: str, hostname: str, keys: Sequence[str]) -> bytes:
 
 
 def public_keys(secret: Mapping[str, bytes], path: str) -> tuple[str, ...]:
-    """Return the public keys in a Secret, each once: every line of every value is one, but for empty ones and comments.
+    """Return the public keys in a Secret without duplicates: each line of each value, except empty lines and comments.
 
     Raises:
-        InvalidSpecification: a line cannot be one, or there are too many of them; ``path`` is of the field that names the Secret.
+        InvalidSpecification: a line is not a key, or there are too many keys; ``path`` is the field that names the Secret.
     """
     found: list[str] = []
     for name in sorted(secret):
@@ -90,10 +90,10 @@ def public_keys(secret: Mapping[str, bytes], path: str) -> tuple[str, ...]:
 
 
 def counted(keys: Sequence[str], path: str) -> tuple[str, ...]:
-    """Return public keys, each once.
+    """Return public keys without duplicates.
 
     Raises:
-        InvalidSpecification: there are too many of them; ``path`` is of the field that brings them.
+        InvalidSpecification: there are too many; ``path`` is the field that provides them.
     """
     found = tuple(dict.fromkeys(keys))
     if len(found) > MAX_KEYS:

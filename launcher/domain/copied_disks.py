@@ -1,4 +1,4 @@
-"""Disks that exist in the pod only: overlays and blank disks, which are copied along when the guest migrates."""
+"""Disks that exist in the pod only: overlays and blank disks. A migration copies them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from apiserver.apis.virt.hardware import disks
 from launcher.domain.disk_origins import origins
 
 MAX_COPIED: Final = 8
-"""Disks that are copied at once, each by a connection of its own: a relay carries no more of a migration."""
+"""Most disks copied in one migration. Each takes one connection of the migration's relay."""
 _DIGEST: Final = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 
 def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the disks of ``spec.domain`` whose data the pod alone has.
+    """Return the names of the disks in ``spec.domain`` that keep data in the pod only.
 
     Raises:
         InvalidSpecification: as ``origins``.
@@ -24,15 +24,16 @@ def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_shallow(specification: Mapping[str, Any]) -> bool:
-    """Return whether only what the guest wrote has to be copied: whatever lies below its overlays is the same at the target.
+    """Return whether a migration copies only what the guest wrote, because the data below the overlays is the same at the target.
 
-    A claim is, and an image that is named by its digest. A tag may be another image by now, so with one all of these disks is copied.
+    It is the same for claims, and for images named by digest. A tag may point to another image by now; with a tag, all of the disks is
+    copied.
     """
     return all(_is_pinned(each) for each in disks.defaulted(specification) if disks.is_overlaid(each) and each.get("type") == disks.IMAGE)
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why disks of this kind keep a domain from live migration, or an empty string."""
+    """Return why these disks prevent live migration, or an empty string."""
     count = len(names(specification))
     return (
         f"what the guest wrote to {count} disks exists in its pod only, and no more than {MAX_COPIED} are copied"

@@ -12,7 +12,7 @@ from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification, one_of, word
 
 _EMULATED: Final = {"force": "require", "require": "require", "optional": "require", "disable": "disable", "forbid": "disable"}
-"""The emulator has no processor behind it that a policy could ask about."""
+"""Feature policies for an emulated CPU. There is no host processor that a policy could depend on."""
 
 
 def append(tree: Tree, definition: Definition) -> None:
@@ -35,7 +35,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why a domain of this specification cannot be migrated live, or an empty string."""
+    """Return why this specification's processors prevent live migration, or an empty string."""
     if not hardware.is_dedicated(specification):
         return ""
     return "its processors are bound to those of the node that its pod has for itself"
@@ -50,11 +50,11 @@ def _append_model(domain: Element, definition: Definition) -> Element:
         case "host-model" if is_kvm:
             return SubElement(domain, "cpu", mode="host-model", check="partial")
         case "" | "host-passthrough" | "host-model":
-            # Everything the emulator can do: what today's distributions ask for (qemu64 is below their x86-64-v2), and a Linux boots with
-            # it as fast as with named models (2.2 to 2.5 s of processor time for all). The host has no part in it: the same on every node.
+            # "maximum" is everything that the emulator supports. Current distributions require more than qemu64 has (x86-64-v2), and Linux
+            # boots as fast with it as with named models (2.2 to 2.5 s of processor time for all). It does not depend on the node.
             return SubElement(domain, "cpu", mode="maximum", check="none", migratable="on")
         case model:
-            # With KVM libvirt looks first whether the node's processor has all of it: a guest that misses something fails in riddles.
+            # With KVM, libvirt first checks that the node's processor has all features. A guest that misses one fails with obscure errors.
             cpu = SubElement(domain, "cpu", mode="custom", match="exact", check="partial" if is_kvm else "none")
             SubElement(cpu, "model", fallback="forbid").text = word(model, "cpu.model")
             return cpu
@@ -69,7 +69,7 @@ def _append_features(cpu: Element, definition: Definition) -> None:
 
 
 def _append_pins(domain: Element, definition: Definition) -> None:
-    """Give each processor one of the pod's; what is left is for QEMU's own threads, which otherwise run on all of them."""
+    """Pin each virtual processor to one of the pod's. QEMU's other threads get the remaining ones, or else run on all."""
     specification, own = definition.specification, definition.processors
     if not (needed := hardware.dedicated(specification)):
         return

@@ -12,10 +12,10 @@ from launcher.domain.values import InvalidSpecification
 
 
 def append(parent: Element, definition: Definition) -> None:
-    """Append the nodes to ``<cpu>``.
+    """Append the NUMA nodes to ``<cpu>``.
 
     Raises:
-        InvalidSpecification: they do not have each processor once and all of the memory.
+        InvalidSpecification: the nodes do not have each processor exactly once, or not all of the memory.
     """
     if not (cells := _cells(definition)):
         return
@@ -37,13 +37,13 @@ def _cells(definition: Definition) -> list[cpu_numa.Cell]:
         raise InvalidSpecification(f"cpu.numa.cells: they do not have each of the {len(every)} processors once")
     if cells and (min(each.bytes for each in cells) < 1 or sum(each.bytes for each in cells) != amount):
         raise InvalidSpecification(f"cpu.numa.cells: their memory is not the guest's, {amount} bytes")
-    if not cells and memory.has_room(definition):  # for which libvirt wants to know a node
+    if not cells and memory.has_room(definition):  # libvirt requires a node for memory that can grow
         return [cpu_numa.Cell(tuple(every), amount)]
     return cells
 
 
 def _following(definition: Definition) -> list[cpu_numa.Cell]:
-    """Return the nodes of the processors to which those of the guest are pinned, of which :mod:`launcher.domain.cpu` knows the number."""
+    """Return the guest's NUMA nodes as those of the host processors that its processors are pinned to (by :mod:`launcher.domain.cpu`)."""
     specification = definition.specification
     if not cpu.is_dedicated(specification):
         raise InvalidSpecification("cpu.numa.guestMappingPassthrough: needs dedicatedCpuPlacement")

@@ -1,4 +1,4 @@
-"""All that determines the XML of a domain, and the elements that its families append to."""
+"""All inputs of a domain's XML, and the XML elements that several families append to."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from launcher.domain.disk_origins import Found
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """A network interface: the guest's address, and the tap device that was made for it."""
+    """A network interface: the guest's MAC address, and the tap device made for it."""
 
     mac: str
     tap: str
-    """Empty: it needs none, since passt carries it."""
+    """Empty for an interface that passt serves without a tap."""
     model: str = "virtio"
     name: str = ""
-    """In ``devices.interfaces``."""
+    """The interface's name in ``devices.interfaces``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """All that determines the XML."""
+    """All inputs of a domain's XML."""
 
     namespace: str
     name: str
@@ -34,20 +34,20 @@ class Definition:
     accelerator: str
     taps: Sequence[Tap] = ()
     found: Mapping[str, Found] = field(default_factory=dict)
-    """By name of the disk."""
+    """By the disk's name."""
     processors: Sequence[int] = ()
-    """The node's processors that the pod may use, neighbours beside each other; only looked for where they are to be its own."""
+    """The node's processors that the pod may use, siblings next to each other. Filled only for dedicated processors."""
     nodes: Mapping[int, int] = field(default_factory=dict)
-    """The NUMA node of each of these processors, as far as it is known."""
+    """The NUMA nodes of these processors, where known."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The variables in which device plugins name the devices of the pod."""
+    """Variables in which device plugins name the pod's devices."""
     pci_panic: bool = True
-    """libvirt knows QEMU's PCI panic device."""
+    """Whether libvirt supports QEMU's PCI panic device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The elements of a domain that more than one family appends to."""
+    """The elements of a domain that several families append to."""
 
     domain: Element
     features: Element

@@ -1,4 +1,4 @@
-"""Disks that two nodes have open while a guest moves, and whether the page cache of either may have other data of them than the disk."""
+"""Disks that two nodes have open during a migration, and whether a page cache may differ from the disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware import disks
 
 
 def shared(specification: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the disks of ``spec.domain`` that the guest writes to, and that the target has open, too: no copies."""
+    """Return the names of the writable disks in ``spec.domain`` that the target opens directly, not as copies."""
     return tuple(
         str(each["name"])
         for each in disks.defaulted(specification)
@@ -19,14 +19,14 @@ def shared(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def not_migratable(xml: str, names: Mapping[str, str], moved: Collection[str]) -> str:
-    """Return why the disks of a domain keep it from live migration, or an empty string.
+    """Return why the disks' cache modes prevent live migration, or an empty string.
 
-    What the source's page cache has not written yet the target does not read, and what the target's has read once it does not read again.
-    QEMU bypasses both where ``cache`` says so, which it does for every disk whose file system can be opened with ``O_DIRECT``.
+    The target does not see data that is still in the source's page cache, and does not read again what it has in its own. QEMU bypasses
+    both caches where ``cache`` says so, which is every disk on a file system that supports ``O_DIRECT``.
 
     Args:
         xml: the domain, as ``launcher.domain.document`` makes it.
-        names: of its disks, by what libvirt calls them.
+        names: the disks' names by libvirt's targets.
         moved: names of disks that both nodes have open.
     """
     for disk in ET.fromstring(xml).iterfind("devices/disk"):  # noqa: S314  # ours

@@ -1,4 +1,4 @@
-"""The way in which QEMU reads and writes a disk: ``<driver>`` and ``<blockio>``."""
+"""How QEMU reads and writes a disk: ``<driver>`` and ``<blockio>``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
     """Append ``<driver>`` to a ``<disk>``, and return it.
 
     Raises:
-        InvalidSpecification: what is asked for is unknown, or more than the file system can do.
+        InvalidSpecification: a setting is unknown, or the file system does not support it.
     """
     driver = SubElement(element, "driver", name="qemu", type=format_of(origin, found))
     if origin.empty:
@@ -30,22 +30,22 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
     said = {name: value for name, value in (disk.get("driver") or {}).items() if value is not None}
     path = f"devices.disks[{origin.name}].driver"
     if disk.get("shareable"):
-        said.setdefault("cache", "none")  # or another node's guest would read what this one's page cache once had
-    # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a
-    # sparse file grows, so it is for devices only.
+        said.setdefault("cache", "none")  # with the page cache, guests on other nodes would read stale data
+    # Without O_DIRECT the data of two hosts' page caches could differ after a migration. io=native blocks the main loop while a sparse file
+    # grows, so it is for devices only.
     if cache := one_of(disk_driver.CACHES, said.get("cache", "none"), f"{path}.cache") if found.direct or "cache" in said else "":
         if cache in hardware.UNCACHED and not found.direct:
             raise InvalidSpecification(f"{path}.cache: the disk's file system cannot do without its page cache")
         driver.set("cache", cache)
     native = is_device(origin, found) and cache in hardware.UNCACHED
-    if (cache and not origin.network) or "io" in said:  # what opens no file has a way of its own to wait
+    if (cache and not origin.network) or "io" in said:  # network disks open no file, and have their own I/O mode
         driver.set("io", one_of(disk_driver.IOS, said.get("io", "native" if native else "threads"), f"{path}.io"))
         if driver.get("io") == "native" and cache not in hardware.UNCACHED:
             raise InvalidSpecification(f"{path}.io: native needs a disk that does without the page cache")
     if not origin.read_only:
         said.setdefault("discard", "unmap")
     if disk["device"] == "disk":
-        # A file system that is full, storage that is away: the guest stands still until somebody unpauses it, and has lost nothing.
+        # If a file system is full or storage is unreachable, the guest pauses until a user unpauses it, and loses nothing.
         said.setdefault("errorPolicy", "stop")
     for name, allowed in _WORDS.items():
         if name in said:
@@ -54,7 +54,7 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
 
 
 def append_sizes(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<blockio>`` to a ``<disk>``, where sizes of blocks are given."""
+    """Append ``<blockio>`` to a ``<disk>`` with given block sizes."""
     if disk.get("blockSize"):
         logical, physical = hardware.block_size(disk)
         SubElement(element, "blockio", logical_block_size=str(int(logical)), physical_block_size=str(int(physical)))

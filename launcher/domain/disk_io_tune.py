@@ -1,4 +1,4 @@
-"""Limits of what a guest may read and write: ``<iotune>`` of a disk."""
+"""I/O limits of a disk: ``<iotune>``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from launcher.domain.values import InvalidSpecification, snake
 
 
 def append(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append the limits to a ``<disk>``, where some are given.
+    """Append the limits to a ``<disk>``, if it has any.
 
     Raises:
-        InvalidSpecification: a limit is no quantity.
+        InvalidSpecification: a limit is not a quantity.
     """
     try:
         limits = hardware.limits(disk)

@@ -1,4 +1,4 @@
-"""Origins of disks: the places of their data in the pod."""
+"""Origins of disks: where their data is in the pod."""
 
 from __future__ import annotations
 
@@ -17,59 +17,59 @@ Format = Literal["raw", "qcow2"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The place of a disk's data in the pod."""
+    """Where a disk's data is in the pod."""
 
     name: str
     path: PurePosixPath
-    """For a claim the mount point (:attr:`device` if it is one), for an image the file."""
+    """The mount point of a claim (:attr:`device` if it is a block device), or the file of an image."""
     image: bool
-    """The path is that of a file, which nobody writes to."""
+    """The path is a file that is never written to."""
     read_only: bool
     overlaid: bool = False
-    """True if the guest's writes go to a file of its own in this pod."""
+    """True if the guest's writes go to an overlay file in this pod."""
     limit: int = 0
-    """Bytes of the largest disk that the guest may write over; of a blank disk, its size."""
+    """Most bytes of the disk below an overlay; the size of a blank disk."""
     blank: bool = False
-    """There is nothing below the overlay."""
+    """True if the overlay has no backing file."""
     created: int = 0
-    """Bytes of the blank disk that is created in an empty claim; 0: none is."""
+    """Bytes of the blank disk that is created in an empty claim; 0: none is created."""
     made: bool = False
-    """The file is made in this pod, before the domain is."""
+    """True if this pod makes the file before the domain."""
     empty: bool = False
-    """There is nothing: a drive without a medium."""
+    """True for a drive without a medium."""
     network: bool = False
-    """QEMU connects to a server that has the data: there is no path."""
+    """True if QEMU connects to a server for the data; there is no path."""
     plugin: bool = False
-    """A plugin on the node has put the file there."""
+    """True if a plugin on the node put the file there."""
 
     @property
     def device(self) -> PurePosixPath:
-        """Return where the device of a claim is, if the claim is one."""
+        """Return where the claim's device is, if it is a block device."""
         return PurePosixPath(layout.DEVICES_DIRECTORY, self.name)
 
     @property
     def overlay(self) -> PurePosixPath | None:
-        """Return the qcow2 file that the guest writes to in place of the origin, or None."""
+        """Return the qcow2 file that takes the guest's writes, or None."""
         return PurePosixPath(layout.OVERLAYS_DIRECTORY, f"{self.name}.qcow2") if self.overlaid else None
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Findings of the caller at an origin."""
+    """What the caller found at an origin."""
 
     block: bool = False
-    """A claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
+    """True if a claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
     format: Format = "raw"
-    """Of an image. What a claim holds is always raw: guessing would let a guest turn its disk into somebody else's overlay."""
+    """Format of an image. Claims are always raw: with format detection, a guest could make its disk an overlay of another file."""
     direct: bool = True
-    """The file system supports O_DIRECT."""
+    """Whether the file system supports O_DIRECT."""
 
 
 def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
-    """Return where each disk of ``spec.domain`` comes from, in order.
+    """Return the origin of each disk in ``spec.domain``, in order.
 
     Raises:
-        InvalidSpecification: for names twice, paths that leave their volume, unknown types.
+        InvalidSpecification: for duplicate names, paths that leave their volume, and unknown types.
     """
     result: list[Origin] = []
     for index, disk in enumerate(disks.defaulted(specification)):
@@ -111,12 +111,12 @@ def _of_plugin(name: str, protocol: plugin_disks.Protocol, *, read_only: bool) -
 
 
 def file_of(origin: Origin, found: Found) -> PurePosixPath:
-    """Return the file or device that the domain has."""
+    """Return the file or device that the domain opens."""
     return origin.overlay or below(origin, found)
 
 
 def below(origin: Origin, found: Found) -> PurePosixPath:
-    """Return the file or device with the data of the origin, which an overlay may lie on."""
+    """Return the file or device with the origin's data, which may be the backing file of an overlay."""
     if found.block:
         return origin.device
     return origin.path if origin.image else origin.path / layout.DISK_IMAGE
@@ -128,7 +128,7 @@ def is_device(origin: Origin, found: Found) -> bool:
 
 
 def format_of(origin: Origin, found: Found) -> Format:
-    """Return the format of that file."""
+    """Return the format of :func:`file_of`."""
     return "qcow2" if origin.overlay else found.format if origin.image else "raw"
 
 
@@ -147,7 +147,7 @@ def _created(disk: Mapping[str, Any], path: str) -> int:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why a domain of this specification cannot be migrated live, or an empty string."""
+    """Return why this specification's disks prevent live migration, or an empty string."""
     of_node = [disk["name"] for disk in disks.defaulted(specification) if host_disks.is_host(disk)]
     if of_node:
         return f"the disk {of_node[0]!r} is a file of its node"

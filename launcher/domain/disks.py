@@ -23,7 +23,7 @@ _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append a ``<disk>`` for every disk, and the controllers they need."""
+    """Append a ``<disk>`` for each disk, and the controllers they need."""
     specification = definition.specification
     targets = _targets(specification)
     threads, queues = io_threads.assigned(specification), hardware.queues(specification)
@@ -42,13 +42,13 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def names_by_target(specification: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names of disks by what libvirt calls them (``vda``)."""
+    """Return the disks' names by libvirt's target names (``vda``)."""
     targets = _targets(specification)
     return {target: str(disk["name"]) for disk, (target, _) in zip(hardware.defaulted(specification), targets, strict=True)}
 
 
 def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return (device, bus) of each disk, in order."""
+    """Return (target, bus) of each disk, in order."""
     used: dict[str, int] = {}
     found = []
     for index, disk in enumerate(hardware.defaulted(specification)):
@@ -60,10 +60,10 @@ def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _scsi_controllers(targets: Sequence[tuple[str, str]]) -> int:
-    """Return how many SCSI controllers the disks are on.
+    """Return how many SCSI controllers the disks need.
 
-    libvirt puts seven names on a controller (``sda`` to ``sdg`` on the first, whatever bus they are of), and adds a missing one as an
-    ``lsi``, for which most guests have no driver.
+    libvirt puts seven names on a controller (``sda`` to ``sdg`` on the first, on any bus). It adds missing controllers as ``lsi``, for
+    which most guests have no driver.
     """
     named = [bus for _, bus in targets if _BUS_PREFIX[bus] == _BUS_PREFIX["scsi"]]
     places = [place for place, bus in enumerate(named) if bus == "scsi"]
@@ -117,7 +117,7 @@ def _wwn(wwn: object, name: str) -> str:
 
 
 def _letters(index: int) -> str:
-    """Return a, b, …, z, aa, …: how Linux counts disks."""
+    """Return a, b, …, z, aa, …: the way Linux names disks."""
     text = ""
     index += 1
     while index:

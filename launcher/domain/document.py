@@ -1,4 +1,4 @@
-"""The XML of a domain. Elements and attributes as in libvirt's "Domain XML format" (https://libvirt.org/formatdomain.html)."""
+"""The XML of a domain, as in libvirt's "Domain XML format" (https://libvirt.org/formatdomain.html)."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ _FAMILIES: Final = (
     usb,
     pci,
 )
-"""In the order of the document; ports are counted when every other device is there."""
+"""In the order of the document. ``pci`` is last because it counts all other devices."""
 
 
 def domain_name(namespace: str, name: str) -> str:
-    """Return the domain's name; ``_`` occurs in neither part, so two objects never share one."""
+    """Return the domain's name. It is unique, because neither part contains ``_``."""
     return f"{namespace}_{name}"
 
 
 def domain_uuid(uid: str, specification: Mapping[str, Any]) -> str:
-    """Return the uuid the guest sees in its firmware: the one asked for, else one that the object's uid determines.
+    """Return the UUID in the guest's firmware: the specified one, or one derived from the object's uid.
 
     Raises:
-        InvalidSpecification: when what was asked for is none.
+        InvalidSpecification: the specified value is not a UUID.
     """
     wanted = (specification.get("firmware") or {}).get("uuid")
     if not wanted:
@@ -94,9 +94,9 @@ def domain_uuid(uid: str, specification: Mapping[str, Any]) -> str:
 
 
 def left_out(definition: Definition) -> tuple[str, ...]:
-    """Return the paths below ``spec.domain`` of what was asked for and is not in the document, since the machine is emulated.
+    """Return the paths below ``spec.domain`` that the document of an emulated machine leaves out.
 
-    All of it makes a guest faster, or more accurate, where a hypervisor is under it; none runs the worse for its absence.
+    All of them only make a guest on a hypervisor faster or more accurate.
     """
     if definition.accelerator == "kvm":
         return ()
@@ -107,7 +107,7 @@ def to_xml(definition: Definition) -> str:
     """Return the domain's XML.
 
     Raises:
-        InvalidSpecification: naming the field.
+        InvalidSpecification: names the field.
     """
     if definition.accelerator not in ("qemu", "kvm"):
         raise InvalidSpecification(f"accelerator: {definition.accelerator!r} is neither qemu nor kvm")

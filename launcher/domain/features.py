@@ -11,17 +11,17 @@ from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
 
 _LIBVIRTS: Final = {"synictimer": "stimer", "vendorid": "vendor_id"}
-"""Names of enlightenments that are others in libvirt."""
+"""Enlightenments that have another name in libvirt."""
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the features. What only KVM has is left out of an emulated machine."""
+    """Append the features. An emulated machine lacks those that only KVM has."""
     said = hardware.given(definition.specification)
     if hardware.has_acpi(definition.specification):
         SubElement(tree.features, "acpi")
     apic = SubElement(tree.features, "apic")
     smm = hardware.smm(definition.specification)
-    if smm is not None and tree.features.find("smm") is None:  # the firmware's own wish comes first
+    if smm is not None and tree.features.find("smm") is None:  # the firmware's setting takes precedence
         SubElement(tree.features, "smm", state=_state(is_on=smm))
     if definition.accelerator == "qemu":
         SubElement(SubElement(tree.features, "tcg"), "tb-cache", unit="MiB").text = str(hardware.TRANSLATION_CACHE_MEBIBYTES)

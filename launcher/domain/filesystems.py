@@ -1,4 +1,4 @@
-"""Shared file systems: ``<filesystem>``, and the processes that serve them."""
+"""Shared file systems: ``<filesystem>``, and the virtiofsd processes for them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from launcher.domain.values import InvalidSpecification, one_of, segment, socket
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A directory of the pod that the guest has as a file system."""
+    """A directory of the pod that the guest mounts as a file system."""
 
     name: str
-    """The tag by which the guest mounts it."""
+    """The tag with which the guest mounts it."""
     directory: str
     socket: str
-    """The path of the socket of the process that serves it."""
+    """The path of the virtiofsd process's socket."""
     read_only: bool
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the devices. Whoever serves them is started before the domain: libvirt's own way needs user namespaces."""
+    """Append the devices. We start virtiofsd before the domain, because libvirt needs user namespaces to start it."""
     for share in shares(definition.specification):
         element = SubElement(tree.devices, "filesystem", type="mount")
         SubElement(element, "driver", type="virtiofs")
@@ -38,7 +38,7 @@ def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
     """Return the file systems of ``spec.domain``, in order.
 
     Raises:
-        InvalidSpecification: for names twice or that would lead elsewhere, and for unknown types.
+        InvalidSpecification: for duplicate names, names that are not a single path component, and unknown types.
     """
     found: list[Share] = []
     for position, each in enumerate(hardware.defaulted(specification)):
@@ -53,6 +53,6 @@ def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why a domain of this specification cannot be migrated live, or an empty string."""
+    """Return why this specification's file systems prevent live migration, or an empty string."""
     named = [each.name for each in shares(specification)]
     return f"a process of its pod knows the files that the guest has open in the file system {named[0]!r}" if named else ""

@@ -1,7 +1,7 @@
-"""The XML that a machine brings (``spec.domainXML``), with what only its pod knows filled in.
+"""Fills values of the pod into a machine's own XML (``spec.domainXML``).
 
-Bytes are replaced in the places that docs/domain-xml.md names and nowhere else. The XML is judged again, since the launcher believes
-nobody: what virt-api refuses is refused here.
+It replaces bytes only in the places that docs/domain-xml.md names. It parses the XML again and refuses what virt-api refuses, because the
+launcher does not rely on virt-api's validation.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _SOCKETS: Final = {"serial": layout.SERIAL_SOCKET, "console": layout.SERIAL_SOCK
 _DISPLAYS: Final = {"vnc": layout.VNC_SOCKET, "spice": layout.SPICE_SOCKET}
 
 Edit: TypeAlias = tuple[parsing.Span, str]
-"""Span of the document, and the text that replaces it, before its characters are escaped."""
+"""A span of the document, and its replacement before escaping."""
 
 
 def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
-    """Return the XML that libvirt is given.
+    """Return the XML for libvirt.
 
     Args:
         text: ``spec.domainXML``.
-        definition: what else is known of the domain; its specification comes from :func:`apiserver.apis.virt.spec.described.domain_of`.
-        taps: by name of the interface.
+        definition: the other inputs. Its specification comes from :func:`apiserver.apis.virt.spec.described.domain_of`.
+        taps: by the interface's name.
 
     Raises:
         InvalidSpecification: with the place in the XML.
@@ -93,7 +93,7 @@ def _identity(root: Node, definition: Definition) -> Iterator[Edit]:
 
 
 def _amounts(root: Node, found: Reading, definition: Definition) -> Iterator[Edit]:
-    """Yield the edits of memory and processors: what stands beside the XML wins."""
+    """Yield the edits of memory and processors. The machine's fields take precedence over the XML."""
     wanted = -(-memory.guest_bytes(definition.specification) // values.KIB)
     if wanted * values.KIB != found.memory_bytes:
         for name in ("memory", "currentMemory"):
@@ -125,7 +125,7 @@ def _processors(root: Node, counts: Mapping[str, int], total: int) -> Iterator[E
 
 
 def _cpu(root: Node, definition: Definition) -> Iterator[Edit]:
-    """Yield the edit of a CPU that only KVM has: the emulator gives all that it can do, as for the typed field."""
+    """Yield the edit of a CPU mode that only KVM has. The emulator gets "maximum", as for the typed field."""
     node = root.child("cpu")
     if node is not None and node.get("mode") == "host-passthrough" and definition.accelerator == "qemu":
         yield _attribute(node, "mode", "maximum")
@@ -197,7 +197,7 @@ def _sockets(root: Node) -> Iterator[Edit]:
 
 
 def names_by_target(text: str) -> dict[str, str]:
-    """Return the names of disks by what libvirt calls them; none of XML that cannot be read."""
+    """Return the disks' names by libvirt's target names; empty for invalid XML."""
     try:
         return {each.target: each.name for each in reading.read(text).disks}
     except parsing.Malformed:
@@ -205,9 +205,13 @@ def names_by_target(text: str) -> dict[str, str]:
 
 
 def not_migratable(text: str, copied: Collection[str] = ()) -> str:
-    """Return why a domain of this XML cannot be migrated live, or an empty string; ``copied`` are names of disks that move with it.
+    """Return why a domain with this XML cannot migrate live, or an empty string.
 
-    The page caches of two nodes need not hold the same of a disk that both have.
+    The page caches of two nodes may differ for a disk that both have open.
+
+    Args:
+        text: ``spec.domainXML``.
+        copied: names of the disks that the migration copies.
     """
     try:
         disks = [each for each in reading.read(text).disks if each.name not in copied]

@@ -1,4 +1,4 @@
-"""Machine type, firmware, kernel and order of boot devices: ``<os>``."""
+"""Machine type, firmware, kernel and boot order: ``<os>``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from launcher.domain.values import confined, printable, word
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the machine type, its firmware, and a kernel or the order of devices to start from."""
+    """Append the machine type, its firmware, and a kernel or the boot order."""
     specification = definition.specification
     element = SubElement(tree.domain, "os")
     SubElement(element, "type", arch="x86_64", machine=word(machine.type_of(specification), "machine.type")).text = "hvm"
@@ -31,7 +31,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def _append_bootloader(tree: Tree, element: Element, definition: Definition) -> None:
-    """Append UEFI by the paths of its files: libvirt's own choice depends on descriptions that each distribution writes another way."""
+    """Append UEFI by the paths of its files. libvirt's own selection depends on descriptor files that differ between distributions."""
     efi = firmware_files.efi(definition.specification, definition.uid)
     if efi is not None:
         loader = SubElement(element, "loader", readonly="yes", type="pflash")
@@ -60,12 +60,12 @@ def _append_kernel(element: Element, kernel_boot: Mapping[str, Any]) -> None:
 
 
 def kernel_file(container: Mapping[str, Any], key: str) -> str:
-    """Return the path of the kernel (``kernelPath``) or of the initial RAM disk (``initrdPath``) in the pod.
+    """Return the path in the pod of the kernel (``kernelPath``) or the initial RAM disk (``initrdPath``).
 
     Raises:
-        InvalidSpecification: it would lead elsewhere.
+        InvalidSpecification: the path would leave the image's directory.
     """
     value = container.get(key)
-    # In an image everything lies below its root, so a leading slash means that root.
+    # A leading slash means the root of the image.
     relative = value.lstrip("/") if isinstance(value, str) else value
     return str(confined(layout.KERNEL_BOOT_DIRECTORY, relative, f"firmware.kernelBoot.container.{key}"))

@@ -1,4 +1,4 @@
-"""Files of firmware and TPM: where they lie in the pod."""
+"""Paths in the pod of firmware and TPM files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Efi:
 
     code: PurePosixPath
     template: PurePosixPath
-    """Variables of a machine that was never on."""
+    """The initial variables of a new machine."""
     variables: PurePosixPath
-    """This machine's own. Named like the template: variables made without Secure Boot have no keys, and would silently check nothing."""
+    """This machine's variables. The file has the template's name, because variables without Secure Boot contain no keys, and Secure Boot
+    would check nothing with them."""
     secure: bool
 
 
@@ -32,10 +33,10 @@ def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) 
     Args:
         specification: ``spec.domain``.
         uid: the object's.
-        ovmf: the directory of UEFI's own files.
+        ovmf: the directory of the OVMF files.
 
     Raises:
-        launcher.domain.values.InvalidSpecification: no directory can be named after the machine.
+        launcher.domain.values.InvalidSpecification: the machine's uuid cannot name a directory.
     """
     efi = firmware.efi(specification)
     if efi is None:
@@ -48,7 +49,7 @@ def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) 
 
 
 def tpm_state(specification: Mapping[str, Any], uid: str) -> PurePosixPath | None:
-    """Return the directory in the claim that has the TPM's; None: nothing is kept. Arguments and errors as of :func:`efi`."""
+    """Return the claim's directory for the TPM's state; None: it is not persistent. Arguments and errors as of :func:`efi`."""
     defaulted = tpm.defaulted(specification)
     return state(specification, uid) / "tpm" if defaulted is not None and defaulted["persistent"] else None
 
@@ -59,7 +60,7 @@ def state(specification: Mapping[str, Any], uid: str) -> PurePosixPath:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why firmware and TPM keep a domain of this specification from live migration, or an empty string."""
+    """Return why firmware and TPM prevent live migration, or an empty string."""
     parts = {"UEFI": firmware.efi(specification), "TPM": tpm.defaulted(specification)}
     kept = [name for name, part in parts.items() if part is not None and part["persistent"]]
     if kept:

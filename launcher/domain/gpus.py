@@ -1,4 +1,4 @@
-"""Graphics processors of the node: ``<hostdev>``."""
+"""GPUs of the node: ``<hostdev>``."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from launcher.domain.definition import Definition, Tree
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append them."""
+    """Append the GPUs."""
     passed_through.append(tree, definition, "gpus")

@@ -1,4 +1,4 @@
-"""Threads of QEMU that serve disks: ``<iothreads>``. Which disk has which is an attribute of the disk."""
+"""Threads of QEMU that serve disks: ``<iothreads>``. The disk's own element selects its thread."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import InvalidSpecification
 
 SLOTS: Final = 16
-"""Modules of memory that can be added, each of any size."""
+"""Slots for memory modules of any size."""
 
 
 def append(tree: Tree, definition: Definition) -> None:
@@ -37,7 +37,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def _append_backing(tree: Tree, specification: Mapping[str, Any]) -> None:
-    """Append huge pages, and that other processes of the pod share the memory where there are such."""
+    """Append huge pages, and shared access if other processes of the pod need the memory."""
     size, is_shared = hardware.page_size(specification), _is_shared(specification)
     if size not in ("", "2Mi", "1Gi"):
         raise InvalidSpecification(f"memory.hugepages.pageSize: {size!r} is not supported")
@@ -47,19 +47,19 @@ def _append_backing(tree: Tree, specification: Mapping[str, Any]) -> None:
     if size:
         pages = SubElement(backing, "hugepages")
         SubElement(pages, "page", size=str(quantity.parse(size).bytes), unit="b")
-    elif is_shared:  # huge pages are of files already
+    elif is_shared:  # huge pages are files already
         SubElement(backing, "source", type="memfd")
     if is_shared:
         SubElement(backing, "access", mode="shared")
 
 
 def _is_shared(specification: Mapping[str, Any]) -> bool:
-    """Return whether other processes of the pod have the guest's memory, too: they serve its file systems, or its connections."""
+    """Return whether other processes of the pod map the guest's memory, to serve its file systems or its network."""
     return bool(filesystems.defaulted(specification) or interfaces.of_passt(specification))
 
 
 def has_room(definition: Definition) -> bool:
-    """Return whether memory can be added to the guest's."""
+    """Return whether the guest's memory can grow."""
     return _most(definition) > hardware.guest_bytes(definition.specification)
 
 

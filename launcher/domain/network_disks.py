@@ -12,7 +12,7 @@ from apiserver.apis.virt.hardware import network_disks as hardware
 from launcher.domain.values import InvalidSpecification, number
 
 RECONNECT_SECONDS: Final = 10
-"""A request that meets a broken connection waits so long for a new one before it fails, and ``driver.errorPolicy`` counts."""
+"""How long a request waits for a new connection after a break. Then it fails, and ``driver.errorPolicy`` applies."""
 
 
 _USER: Final = re.compile(r'"user":"[^"\n]*"?')
@@ -20,12 +20,12 @@ _SECRETS: Final = uuid.UUID("f0a8f7a0-5d3c-4f0e-8c39-0d6a1f6b2c11")
 
 
 def secret_uuid(disk: str) -> str:
-    """Return the UUID by which the XML of a domain names the password of a disk's server, the same in each pod of the machine."""
+    """Return the UUID of the libvirt secret with the password for a disk's server. It is the same in each pod of the machine."""
     return str(uuid.uuid5(_SECRETS, disk))
 
 
 def without_users(text: str) -> str:
-    """Return words of QEMU's or libvirt's without the names of users: QEMU repeats the options of a disk that it cannot open."""
+    """Remove user names from a message of QEMU or libvirt. QEMU repeats the options of a disk that it cannot open."""
     return _USER.sub('"user":"…"', text)
 
 
@@ -33,7 +33,7 @@ def append_source(element: Element, disk: Mapping[str, Any]) -> None:
     """Append ``<source>``.
 
     Raises:
-        InvalidSpecification: what names the server has characters that such names cannot have.
+        InvalidSpecification: a name of the server contains invalid characters.
     """
     source, path = disk.get("source") or {}, f"devices.disks[{disk['name']}].source"
     if (append := APPENDED.get(disk["type"])) is None:
@@ -92,7 +92,7 @@ def _rbd_name(value: object, path: str) -> str:
 
 
 def _append_login(source: Element, disk: Mapping[str, Any], path: str) -> None:
-    """Append ``<auth>``, without which libvirt has Ceph ask for none; the name of an iSCSI user is added where nobody reads it."""
+    """Append ``<auth>``, because libvirt disables Ceph's authentication without it. The iSCSI user, a secret, is added later."""
     login, kind = SubElement(source, "auth"), "iscsi"
     if disk["type"] == hardware.RBD:
         login.set("username", _rbd_name(disk["source"].get("user", "admin"), f"{path}.user"))
@@ -131,4 +131,4 @@ APPENDED: Final[Mapping[str, Callable[[Element, Mapping[str, Any], str], Element
     hardware.NFS: _append_nfs,
     hardware.RBD: _append_rbd,
 }
-"""Functions that append ``<source>`` to an element and return it, by the disk's type; the last argument is the source's path."""
+"""Functions that append ``<source>`` to an element and return it, by the disk's type. The last argument is the source's path."""

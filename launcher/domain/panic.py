@@ -10,10 +10,10 @@ from launcher.domain.values import one_of
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the devices through which a guest's kernel tells its end, instead of standing there for ever.
+    """Append the devices through which the guest's kernel reports a panic, so that it does not hang forever.
 
-    Linux has a driver for each (``CONFIG_PVPANIC_MMIO``, ``CONFIG_PVPANIC_PCI``), and many a kernel only one of the two. libvirt gives the
-    PCI one the last address, so that it moves no other device.
+    Linux has a driver for each (``CONFIG_PVPANIC_MMIO``, ``CONFIG_PVPANIC_PCI``), and many kernels include only one. libvirt gives the PCI
+    device the last address, so other devices keep theirs.
     """
     model = one_of(hardware.MODELS, hardware.defaulted(definition.specification)["model"], "devices.panic.model")
     if model != "none":

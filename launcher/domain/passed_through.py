@@ -1,8 +1,8 @@
-"""Devices of the node that the pod was given for its guest, by what their device plugins said of them.
+"""Devices of the node that device plugins gave to the pod for its guest.
 
-A plugin puts the addresses of the devices that it allocated into a variable of the container, ``PCI_RESOURCE_<NAME>`` or
-``MDEV_PCI_RESOURCE_<NAME>``, between commas; ``<NAME>`` is the resource's in capitals, with ``_`` for ``/`` and ``.`` (as KubeVirt has it).
-The SR-IOV network device plugin calls it ``PCIDEVICE_<NAME>``.
+A plugin puts the addresses of allocated devices into a variable of the container, ``PCI_RESOURCE_<NAME>`` or ``MDEV_PCI_RESOURCE_<NAME>``,
+separated by commas. ``<NAME>`` is the resource's name in capitals with ``_`` for ``/`` and ``.`` (as in KubeVirt). The SR-IOV network
+device plugin uses ``PCIDEVICE_<NAME>``.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from launcher.domain.values import InvalidSpecification
 _PCI: Final = "PCI_RESOURCE"
 _MEDIATED: Final = "MDEV_PCI_RESOURCE"
 _NETWORK: Final = "PCIDEVICE"
-"""Of the SR-IOV network device plugin."""
+"""Prefix of the SR-IOV network device plugin."""
 _MAX_VALUE: Final = 4096
 _ADDRESS: Final = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{2}):([01][0-9a-fA-F])\.([0-7])")
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what device plugins said: their variables of an environment."""
+    """Return the variables of an environment that device plugins set."""
     return {name: value for name, value in environment.items() if name.startswith((f"{_PCI}_", f"{_MEDIATED}_", f"{_NETWORK}_"))}
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why a domain of this specification cannot be migrated live, or an empty string."""
+    """Return why passed-through devices prevent live migration, or an empty string."""
     first = next(iter(host_devices.passed_through(specification).values()), None)
     return f"the device {first.get('name')!r} is one of its node's" if first is not None else ""
 
@@ -40,21 +40,21 @@ def append(tree: Tree, definition: Definition, field: str) -> None:
     """Append a ``<hostdev>`` for each device of ``devices.<field>``.
 
     Raises:
-        InvalidSpecification: the pod was not given the device, or its address is none.
+        InvalidSpecification: the pod did not get the device, or its address is invalid.
     """
     for path, (kind, address) in _addresses(definition).items():
         if not path.startswith(f"devices.{field}["):
             continue
         element = SubElement(tree.devices, "hostdev", mode="subsystem", type=kind)
         if kind == "pci":
-            element.set("managed", "no")  # the plugin has bound it to vfio-pci; nobody in the pod could
+            element.set("managed", "no")  # the plugin bound it to vfio-pci, which the pod has no right to do
         else:
             element.set("model", "vfio-pci")
         SubElement(SubElement(element, "source"), "address", address)
 
 
 def _addresses(definition: Definition) -> dict[str, tuple[str, dict[str, str]]]:
-    """Return kind and address of each device, by its place; devices of one resource take its addresses in their order."""
+    """Return kind and address of each device, by its path. Devices of one resource take its addresses in order."""
     left: dict[str, list[tuple[str, str]]] = {}
     found = {}
     for path, device in host_devices.passed_through(definition.specification).items():
@@ -68,7 +68,7 @@ def _addresses(definition: Definition) -> dict[str, tuple[str, dict[str, str]]]:
 
 
 def _given(resource: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return pairs of a prefix and an address."""
+    """Return pairs of prefix and address."""
     said = ((prefix, environment.get(_variable(prefix, resource), "")[:_MAX_VALUE]) for prefix in (_PCI, _MEDIATED, _NETWORK))
     return [(prefix, each.strip()) for prefix, value in said for each in value.split(",") if each.strip()]
 

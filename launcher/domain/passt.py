@@ -1,4 +1,4 @@
-"""Interfaces of type passt: ``<interface type="vhostuser">``, and what the process at the other end of its socket is told."""
+"""Interfaces of type passt: ``<interface type="vhostuser">``, and the settings of the passt process."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from launcher.domain.values import InvalidSpecification, number, one_of, socket
 
 PROTOCOLS: Final = ("TCP", "UDP")
 RECONNECT_SECONDS: Final = 1
-"""Between two tries of QEMU's, while nobody is at the other end."""
+"""Time between QEMU's attempts to connect to passt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of passt, the process that makes and takes the connections of a guest."""
+    """Settings of passt, the process that relays the guest's connections."""
 
     interface: str
     """The name of the guest's interface."""
     ports: Mapping[str, tuple[int, ...]]
-    """By protocol: the ports by which others reach the guest."""
+    """Ports at which the guest is reachable, by protocol."""
 
 
 def settings(specification: Mapping[str, Any]) -> Settings | None:
-    """Return what passt is told for ``spec.domain``; None: there is no interface of this type.
+    """Return the settings of passt for ``spec.domain``; None: no interface has this type.
 
     Raises:
-        InvalidSpecification: more than one is asked for, or a port is none.
+        InvalidSpecification: there is more than one such interface, or a port is invalid.
     """
     found = None
     for position, each in enumerate(hardware.defaulted(specification)):
@@ -48,16 +48,16 @@ def settings(specification: Mapping[str, Any]) -> Settings | None:
 
 
 def append(devices: Element, mac: str) -> None:
-    """Append the card. QEMU tries again and again, so that another process may take the place of one that ended."""
+    """Append the card. QEMU keeps reconnecting, so a new passt process can replace one that ended."""
     element = SubElement(devices, "interface", type="vhostuser")
     SubElement(element, "mac", address=mac)
     source = SubElement(element, "source", type="unix", path=socket(layout.PASST_SOCKET), mode="client")
     SubElement(source, "reconnect", enabled="yes", timeout=str(RECONNECT_SECONDS))
     SubElement(element, "model", type="virtio")
-    SubElement(element, "rom", enabled="no")  # as of other cards
+    SubElement(element, "rom", enabled="no")  # as for other cards
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why a domain of this specification cannot be migrated live, or an empty string."""
+    """Return why an interface of type passt prevents live migration, or an empty string."""
     found = next(iter(hardware.of_passt(specification)), None)
     return f"interface {found.get('name')!r} is passt's, a process of its pod that has all connections of the guest" if found else ""

@@ -9,14 +9,14 @@ from apiserver.apis.virt.hardware import machine
 from launcher.domain.definition import Definition, Tree
 
 SPARE_PORTS: Final = 4
-"""PCIe slots left for hot-plug: q35 takes devices only behind root ports that exist when it starts."""
+"""PCIe slots left for hot-plug. q35 accepts devices only behind root ports that exist when it starts."""
 
 _CONVENTIONAL: Final = ("watchdog", "sound[@model='ac97']")
-"""Devices of PCI, which q35 has behind a bridge."""
+"""PCI devices, which q35 puts behind a bridge."""
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append a root port for every device that will need one, and some to spare; to be called last."""
+    """Append a root port for each device that needs one, plus spare ports. Call it last."""
     if "q35" not in machine.type_of(definition.specification):
         return
     devices = tree.devices

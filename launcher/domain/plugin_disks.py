@@ -1,4 +1,4 @@
-"""Disks that a storage plugin sets up on the node: ``<source>`` of those that it serves."""
+"""Disks that a storage plugin sets up on the node: their ``<source>``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from launcher.domain.values import InvalidSpecification
 
 
 def served(disk: Mapping[str, Any], path: str) -> Served:
-    """Return what the plugin answered.
+    """Return what the plugin answered for a disk.
 
     Raises:
-        InvalidSpecification: virt-handler said nothing of it, or something else.
+        InvalidSpecification: virt-handler sent no answer of the plugin, or an invalid one.
     """
     found = plugin_disks.served(disk)
     if found is None:
@@ -26,7 +26,7 @@ def served(disk: Mapping[str, Any], path: str) -> Served:
 
 
 def append_source(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<source>`` of a disk that QEMU reaches at a unix socket. The file there may be a new one when it connects again.
+    """Append ``<source>`` of a disk at a unix socket. QEMU reconnects, even to a new socket file.
 
     Raises:
         InvalidSpecification: as :func:`served`.
@@ -41,7 +41,7 @@ def append_source(element: Element, disk: Mapping[str, Any]) -> None:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why a domain with such disks cannot be migrated live, or an empty string."""
+    """Return why disks of plugins prevent live migration, or an empty string."""
     for disk in hardware.defaulted(specification):
         found = plugin_disks.served(disk)
         if plugin_disks.is_plugin(disk) and not (found and found.live_migration):

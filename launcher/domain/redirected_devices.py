@@ -1,7 +1,7 @@
 """USB devices of clients: ``<redirdev>`` and ``<redirfilter>``.
 
-QEMU listens at a socket of its own for each, speaks the protocol of usbredir with who connects, and lets whoever comes meanwhile wait:
-virt-handler, which alone connects, lets nobody come. When the client goes, the guest sees its device pulled out.
+For each slot, QEMU listens on a unix socket and speaks the usbredir protocol with one client; further connections would wait. Only
+virt-handler connects there, and it refuses further clients. When the client disconnects, the guest sees an unplugged device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]{2,4}")
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append them."""
+    """Append the slots and their filter."""
     devices = hardware.defaulted(definition.specification)
     if devices is None:
         return
@@ -32,7 +32,7 @@ def append(tree: Tree, definition: Definition) -> None:
         element = SubElement(tree.devices, "redirfilter")
         for position, rule in enumerate(devices["filter"]):
             _append_rule(element, rule, f"{path}.filter[{position}]")
-        SubElement(element, "usbdev", allow="no")  # libvirt gives QEMU no filter at all where there is no rule
+        SubElement(element, "usbdev", allow="no")  # without any rule, libvirt would set no filter
 
 
 def _append_rule(parent: Element, rule: Mapping[str, Any], path: str) -> None:

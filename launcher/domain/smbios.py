@@ -9,12 +9,12 @@ from launcher.domain.definition import Tree
 
 
 def append(tree: Tree, table: str, strings: Mapping[str, str]) -> None:
-    """Append strings, if there are any; to be called when ``<os>`` is there.
+    """Append the strings, if any. Call it after ``<os>`` exists.
 
     Args:
         tree: of the domain.
-        table: libvirt's name of it.
-        strings: by libvirt's names, as ``launcher.domain.values`` lets them pass.
+        table: libvirt's name of the SMBIOS table.
+        strings: by libvirt's names, checked by ``launcher.domain.values``.
     """
     if not strings:
         return

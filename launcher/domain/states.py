@@ -1,4 +1,4 @@
-"""libvirt's domain states and the reasons for them: numbers as in ``libvirt-domain.h``, names as in our API."""
+"""libvirt's domain states and reasons: numbers as in ``libvirt-domain.h``, names as in our API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class State(IntEnum):
     BLOCKED = 2
     PAUSED = 3
     SHUTDOWN = 4
-    """The guest has powered off, QEMU is about to end."""
+    """The guest has powered off; QEMU is about to exit."""
     SHUTOFF = 5
     CRASHED = 6
     PMSUSPENDED = 7
@@ -72,16 +72,16 @@ REASONS: Final[dict[State, tuple[str, ...]]] = {
     State.CRASHED: ("unknown", "panicked"),
     State.PMSUSPENDED: ("unknown",),
 }
-"""The words ``virsh domstate --reason`` prints, by number."""
+"""The words that ``virsh domstate --reason`` prints, by number."""
 
 ACTIVE: Final = frozenset({State.RUNNING, State.BLOCKED, State.PAUSED, State.SHUTDOWN, State.PMSUSPENDED})
-"""A QEMU process exists."""
+"""States with a QEMU process."""
 
 _RUNS: Final = frozenset({State.RUNNING, State.BLOCKED, State.PMSUSPENDED})
 
 
 def state_of(number: int) -> State:
-    """Return the state with libvirt's ``number``; one that a later libvirt invented is NOSTATE."""
+    """Return the state with libvirt's ``number``; NOSTATE for numbers of later versions."""
     try:
         return State(number)
     except ValueError:
@@ -95,9 +95,9 @@ def reason_of(state: State, number: int) -> str:
 
 
 def has_arrived(state: State, reason: str) -> bool:
-    """Tell whether a domain that comes in by a live migration is complete here.
+    """Return whether an incoming live migration is complete here.
 
-    Until then it is paused for libvirt's own reasons; a complete one is paused by ``user`` until it is resumed. A QEMU that libvirt ends,
-    because the migration was aborted, is in ``SHUTDOWN`` for a moment: that is no arrival.
+    Before that, libvirt pauses the domain for its own reasons. A complete domain is paused by ``user`` until it is resumed. If the
+    migration is aborted, the domain is in ``SHUTDOWN`` for a moment, which is not an arrival.
     """
     return state in _RUNS or (state is State.PAUSED and reason == "user")

@@ -8,14 +8,14 @@ from xml.etree.ElementTree import SubElement
 from launcher.domain.definition import Definition, Tree
 
 _PORTS: Final = 4
-"""Of a qemu-xhci of which nothing is said."""
+"""Ports of a qemu-xhci by default."""
 _MOST_PORTS: Final = 15
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the controller where a device needs one; to be called when these are there. Unsaid, libvirt would append one by itself.
+    """Append the USB controller, or ``none``, without which libvirt would add one. Call it after all USB devices exist.
 
-    It has a port for each device: libvirt would put a hub behind the fourth, and behind that one every device is a slow one (USB 1.1).
+    The controller has a port for each device. Otherwise libvirt puts a hub on the fourth port. Devices behind it are slow (USB 1.1).
     """
     del definition
     devices = len(tree.devices.findall("*[@bus='usb']")) + len(tree.devices.findall("disk/target[@bus='usb']"))

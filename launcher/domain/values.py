@@ -1,4 +1,7 @@
-"""Values of a specification that become part of a domain's XML: checked once more here, since the launcher believes nobody."""
+"""Checks values of a specification before they become part of the domain XML.
+
+virt-api validated them; the launcher does not rely on that.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ _SMBIOS: Final = re.compile(r"[ -~]{1,64}")
 
 
 class InvalidSpecification(Exception):
-    """A specification from which no domain can be made; the message starts with the path of the field."""
+    """A specification that cannot become a domain; the message starts with the field's path."""
 
 
 def snake(name: str) -> str:
-    """Return the name of a field as libvirt writes it: ``error_policy`` for ``errorPolicy``."""
+    """Return libvirt's spelling of a field's name: ``error_policy`` for ``errorPolicy``."""
     return _WORD_START.sub("_", name).lower()
 
 
 def segment(value: object, path: str) -> str:
-    """Return ``value`` if it can be one component of a path.
+    """Return ``value`` if it is a single path component.
 
     Raises:
-        InvalidSpecification: when it is empty, has a slash or would lead elsewhere.
+        InvalidSpecification: it is empty, contains a slash, or is ``.`` or ``..``.
     """
     if not isinstance(value, str) or not value or value in (".", "..") or "/" in value or not value.isprintable():
         raise InvalidSpecification(f"{path}: {value!r} is no name of a file")
@@ -35,10 +38,10 @@ def segment(value: object, path: str) -> str:
 
 
 def confined(root: str, value: object, path: str) -> PurePosixPath:
-    """Return ``value`` below ``root``.
+    """Return ``value`` as a path below ``root``.
 
     Raises:
-        InvalidSpecification: when it is absolute, empty or would climb out.
+        InvalidSpecification: it is absolute, empty or leaves ``root``.
     """
     relative = PurePosixPath(value) if isinstance(value, str) else PurePosixPath()
     if not isinstance(value, str) or not relative.parts or relative.is_absolute() or ".." in relative.parts or not value.isprintable():
@@ -50,7 +53,7 @@ def word(value: object, path: str) -> str:
     """Return ``value`` if it is one word of letters, digits and ``_.+-``.
 
     Raises:
-        InvalidSpecification: when it is not.
+        InvalidSpecification: it is not.
     """
     if not isinstance(value, str) or not _WORD.fullmatch(value):
         raise InvalidSpecification(f"{path}: {value!r} is not allowed")
@@ -61,7 +64,7 @@ def one_of(words: Collection[str], value: object, path: str) -> str:
     """Return ``value`` if it is one of ``words``.
 
     Raises:
-        InvalidSpecification: when it is not.
+        InvalidSpecification: it is not.
     """
     if not isinstance(value, str) or value not in words:
         raise InvalidSpecification(f"{path}: {value!r} is not supported")
@@ -69,10 +72,10 @@ def one_of(words: Collection[str], value: object, path: str) -> str:
 
 
 def number(value: object, least: int, most: int, path: str) -> str:
-    """Return ``value`` in digits if it is a whole number from ``least`` to ``most``.
+    """Return ``value`` as digits if it is an integer from ``least`` to ``most``.
 
     Raises:
-        InvalidSpecification: when it is not.
+        InvalidSpecification: it is not.
     """
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidSpecification(f"{path}: {value!r} is no number from {least} to {most}")
@@ -83,7 +86,7 @@ def printable(value: object, path: str) -> str:
     """Return ``value`` if it is one line of text.
 
     Raises:
-        InvalidSpecification: when it has control characters.
+        InvalidSpecification: it contains control characters.
     """
     if not isinstance(value, str) or not value.isprintable():
         raise InvalidSpecification(f"{path}: control characters are not allowed")
@@ -91,15 +94,15 @@ def printable(value: object, path: str) -> str:
 
 
 def smbios(given: Mapping[str, object], fields: Iterable[str], path: str) -> dict[str, str]:
-    """Return those of the fields that are given, if they can be strings of an SMBIOS table.
+    """Return the given ``fields`` that are set, checked as strings of an SMBIOS table.
 
     Args:
-        given: has the fields.
+        given: the object with the fields.
         fields: their names.
-        path: of ``given``.
+        path: the path of ``given``.
 
     Raises:
-        InvalidSpecification: when it is empty, long, or has other characters than the printable ones of ASCII.
+        InvalidSpecification: a string is empty, too long, or contains other characters than printable ASCII.
     """
     found: dict[str, str] = {}
     for field in fields:
@@ -113,5 +116,5 @@ def smbios(given: Mapping[str, object], fields: Iterable[str], path: str) -> dic
 
 
 def socket(name: str) -> str:
-    """Return the path of a socket of the pod."""
+    """Return the path of a socket in the pod."""
     return f"{layout.RUN_DIRECTORY}/{name}"

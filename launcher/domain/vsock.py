@@ -10,7 +10,7 @@ from launcher.domain.values import one_of
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the device. Its CID is taken when QEMU starts, on the target of a migration, too: the node's kernel knows which are free."""
+    """Append the device. QEMU takes a free CID of the node's kernel when it starts, also on a migration's target."""
     if vsock := hardware.defaulted(definition.specification):
         element = SubElement(tree.devices, "vsock", model=one_of(hardware.MODELS, vsock["model"], "devices.vsock.model"))
         SubElement(element, "cid", auto="yes")

@@ -1,4 +1,4 @@
-"""The channels of guests' agents, as libvirt's events tell of them, and a look at the domains that were there before."""
+"""Whether the guest agent of each domain is connected, from libvirt's events and an initial query."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Callable
 
 
 class Agents:
-    """Remembers whether each domain's agent is connected.
+    """The connection state of each domain's guest agent.
 
-    Events come in libvirt's thread and win over a look: they are newer, or the newer one is on its way.
+    Events arrive in libvirt's thread. They override the query, because they are newer or a newer one follows.
     """
 
     def __init__(self) -> None:
         self._connected: dict[str, bool] = {}
 
     def forget(self) -> None:
-        """Forget all, before events of another connection come."""
+        """Drop all states before another connection's events arrive."""
         self._connected = {}
 
     def take(self, name: str, *, connected: bool) -> None:
-        """Take in an event."""
+        """Record an event."""
         self._connected[name] = connected
 
     def look(self, name: str, look: Callable[[], bool]) -> None:
-        """Look at a domain of which no event has told; one may do so meanwhile."""
+        """Query a domain for which no event arrived. An event may arrive during the query."""
         self._connected.setdefault(name, look())
 
     def is_connected(self, name: str) -> bool:
-        """Return whether a domain's agent is connected."""
+        """Return whether a domain's guest agent is connected."""
         return self._connected.get(name, False)

@@ -1,11 +1,11 @@
-"""Write down what guests with KVM can have of this node's processors: ``python3 -m launcher.hypervisor.capabilities FILE``.
+"""Write the CPU features of KVM guests on this node: ``python3 -m launcher.hypervisor.capabilities FILE``.
 
-It runs in virt-handler's pod before virt-handler does, from this image, because what counts is what this libvirt and this QEMU make of the
-processors. No guest ever runs beside it, so virt-handler can believe the file; what a launcher says, a guest that took it over may say.
+It runs from virt-launcher's image as an init container of virt-handler, because the result depends on this libvirt and QEMU. virt-handler
+trusts the file, because no guest ever runs in this pod. It could not trust a launcher, which its guest may control.
 
 ``FILE`` is JSON with two texts: ``domainCapabilities`` (https://libvirt.org/formatdomaincaps.html) and ``hostModel``, the ``<cpu>`` of
-host-model with every feature that it has (virConnectBaselineHypervisorCPU). There is none where there is no KVM, or libvirt does not know.
-libvirt keeps what it found out about QEMU beside it, which costs seconds the first time, and judges by itself whether that is out of date.
+host-model with all its features (virConnectBaselineHypervisorCPU). There is no file without KVM or if libvirt fails. libvirt caches its
+probe of QEMU, which takes seconds, next to the file, and checks by itself whether the cache is outdated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 DEVICE: Final = Path("/dev/kvm")
 SECONDS: Final = 120.0
-"""QEMU answers in 4 s. virt-handler starts without the file rather than not at all."""
+"""QEMU answers in 4 s. After this time, virt-handler starts without the file."""
 ARCHITECTURE: Final = "x86_64"
 MACHINE: Final = "q35"
 QEMU_CONF: Final = """\
@@ -39,10 +39,10 @@ group = "root"
 
 
 def ask(directory: Path, virt_type: str) -> dict[str, str]:
-    """Return what libvirt says of guests of type ``kvm`` or ``qemu``, asked without a daemon; it keeps its files below ``directory``.
+    """Return libvirt's capabilities for guests of type ``kvm`` or ``qemu``. It needs no daemon, and writes files below ``directory``.
 
     Raises:
-        libvirt.libvirtError: it does not know.
+        libvirt.libvirtError: libvirt cannot tell.
     """
     (directory / "etc").mkdir(parents=True, exist_ok=True)
     (directory / "etc" / "qemu.conf").write_text(QEMU_CONF)
@@ -56,7 +56,7 @@ def ask(directory: Path, virt_type: str) -> dict[str, str]:
 
 
 def host_model(capabilities: str) -> str:
-    """Return the ``<cpu>`` that is host-model in a document of domain capabilities; empty where there is none."""
+    """Return the ``<cpu>`` of host-model in domain capabilities; empty if there is none."""
     mode = fromstring(capabilities).find("cpu/mode[@name='host-model'][@supported='yes']")  # noqa: S314 - libvirt wrote it
     if mode is None:
         return ""
@@ -66,14 +66,14 @@ def host_model(capabilities: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or say why there is none; the status is 0 either way."""
+    """Write the file, or log why not. The exit status is always 0."""
     logs.configure("info")
     (path,) = (Path(each) for each in arguments)
     path.unlink(missing_ok=True)
     if not DEVICE.exists():
         logger.info("there is no %s", DEVICE)
         return 0
-    limit = threading.Timer(SECONDS, os._exit, (0,))  # a call that hangs in libvirt ends no other way
+    limit = threading.Timer(SECONDS, os._exit, (0,))  # no other way ends a call that hangs in libvirt
     limit.daemon = True
     limit.start()
     try:

@@ -1,4 +1,4 @@
-"""The port over a libvirtd, which may come and go."""
+"""The port on a libvirtd, to which it reconnects."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ from launcher.hypervisor.translate import errors
 logger = logging.getLogger(__name__)
 
 PCI_PANIC_VERSION: Final = 9_001_000
-"""Of libvirt, as it counts: 9.1.0."""
+"""libvirt 9.1.0, in libvirt's encoding."""
 CALL_SECONDS: Final = 30.0
-"""libvirt itself waits up to 30 s for a lock on the domain; a call that takes longer than a moment is a fault to report."""
+"""libvirt waits up to 30 s for a lock on the domain. Slower calls are errors."""
 KEEPALIVE: Final = (5, 4)
-"""Interval in seconds and count: a libvirtd that hangs is left after 25 s."""
+"""Interval in seconds and count: the connection to a hung libvirtd ends after 25 s."""
 AGENT_SECONDS: Final = 3
-"""libvirt gives the agent as much to be ready for a question, and once more to answer it."""
+"""libvirt allows the agent this time to get ready, and again to answer."""
 AGENT_CALL_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 0.03
-"""libvirtd listens some 40 ms after it was started, and every start of a guest waits for it."""
+"""libvirtd listens some 40 ms after its start, and each start of a guest waits for it."""
 
 DOWNTIME_MILLISECONDS: Final = 300
-"""QEMU's own default of ``downtime-limit`` (``migration/options.c``)."""
+"""QEMU's default of ``downtime-limit`` (``migration/options.c``)."""
 SCHEMA: Final = Path("/usr/share/libvirt/schemas/domain.rng")
-"""libvirt's own schema, which libvirtd reads where it is asked to validate."""
+"""libvirt's schema, which libvirtd reads to validate XML."""
 
 _MIGRATE_FLAGS: Final = (
     libvirt.VIR_MIGRATE_LIVE
     | libvirt.VIR_MIGRATE_PEER2PEER
-    # Nothing runs on the target before somebody says so: only after this call returned is it certain that nothing runs here.
+    # The target stays paused until we resume it: only after this call returned is it certain that nothing runs here.
     | libvirt.VIR_MIGRATE_PAUSED
     | libvirt.VIR_MIGRATE_PERSIST_DEST
     | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
@@ -83,7 +83,7 @@ def _agent_command(domain: libvirt.virDomain, question: str) -> str:
 
 
 class LibvirtHypervisor:
-    """One libvirtd, reached at ``uri``. ``run`` connects, again and again; until then every method raises ``Unavailable``."""
+    """One libvirtd at ``uri``. ``run`` connects and reconnects; without a connection every method raises ``Unavailable``."""
 
     def __init__(
         self,
@@ -93,40 +93,40 @@ class LibvirtHypervisor:
         agent_call_seconds: float = AGENT_CALL_SECONDS,
         agent_command: Callable[[libvirt.virDomain, str], str] = _agent_command,
     ) -> None:
-        """Do nothing yet.
+        """Only store the settings.
 
         Args:
             uri: libvirt's URI.
-            emulated_by: the path of the emulator about which to ask ahead, so that the first domain need not wait for it.
-            agent_call_seconds: how long a question to a guest's agent may take in all.
-            agent_command: puts a question, which is JSON, to the agent of a domain, and returns its answer, which should be.
+            emulated_by: path of the emulator to probe in advance, so that the first domain does not wait for it.
+            agent_call_seconds: time limit of one call to a guest agent.
+            agent_command: sends a JSON command to a domain's agent, and returns its answer.
         """
         self._agent_call_seconds = agent_call_seconds
         self._agent_command = agent_command
         self._uri = uri
         self._test_driver = uri.startswith("test:")
-        """libvirt's own double, in this process: no flags, no keep-alive, no agent."""
+        """libvirt's test driver in this process: no flags, no keep-alive, no agent."""
         self._emulator = emulated_by
         self._connection: libvirt.virConnect | None = None
         self._callbacks: list[Callable[[], None]] = []
         self._agents = Agents()
         self._panicked: set[str] = set()
-        """Domains whose guest panicked: only an event says so of one that libvirt destroyed for it."""
+        """Domains with a guest panic. Only an event reports this once libvirt destroyed the domain."""
         self._powered_off: set[str] = set()
-        """Domains whose watchdog fired and had QEMU end: to libvirt they crashed."""
+        """Domains that a watchdog powered off. libvirt reports them as crashed."""
         self._reboots = Occurrences()
         self._watchdogs = Occurrences()
         self._disk_faults = DiskFaults()
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
-        # One for a migration, one for an agent that does not answer when it is to shut the guest down, two for everything else.
+        # One for a migration, one for an agent that does not answer to a shutdown, two for everything else.
         self._threads = concurrent.futures.ThreadPoolExecutor(4, thread_name_prefix="libvirt")
         self._agent_thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="agent")
         self._question: concurrent.futures.Future[object] | None = None
 
     @property
     def has_pci_panic(self) -> bool:
-        """Return whether libvirt knows the panic device's model ``pvpanic``; the daemon of a pod is of the library's version."""
+        """Return whether libvirt supports the panic model ``pvpanic``. The pod's daemon has the version of this library."""
         return bool(libvirt.getVersion() >= PCI_PANIC_VERSION)
 
     async def run(self) -> None:
@@ -187,11 +187,11 @@ class LibvirtHypervisor:
 
         try:
             return await self._call(f"look at domain {name}", look)
-        except DomainNotFound:  # it went between two questions
+        except DomainNotFound:  # it disappeared between two calls
             return None
 
     def _cause(self, name: str) -> str:
-        """Return what only an event says of a domain that crashed."""
+        """Return the cause of a crash, which only events report."""
         return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
@@ -270,7 +270,7 @@ class LibvirtHypervisor:
 
         def migrate(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
-            # QEMU keeps what an earlier migration of the domain was given.
+            # QEMU would keep the value of the domain's last migration.
             domain.migrateSetMaxDowntime(terms.max_downtime_milliseconds or DOWNTIME_MILLISECONDS)
             parameters, flags = conversion.migration_parameters(terms, disks)
             domain.migrateToURI3(libvirt_uri, {libvirt.VIR_MIGRATE_PARAM_URI: data_uri, **parameters}, _MIGRATE_FLAGS | flags)
@@ -280,7 +280,7 @@ class LibvirtHypervisor:
         except (Unavailable, OperationTimeout) as error:
             if self._connection is None or self._lost.is_set():
                 raise
-            raise MigrationFailed(str(error)) from error  # it was the connection to the target that broke
+            raise MigrationFailed(str(error)) from error  # the connection to the target broke, not the one to libvirtd
         except (DomainNotFound, OperationInvalid, MigrationFailed):
             raise
         except HypervisorError as error:
@@ -318,7 +318,7 @@ class LibvirtHypervisor:
                 domain = connection.lookupByName(name)
                 try:
                     return conversion.agent_answer(self._agent_command(domain, question))
-                except (ValueError, TypeError, RecursionError) as error:  # the guest chose these words; it must not choose our end
+                except (ValueError, TypeError, RecursionError) as error:  # the guest chose this text; it must not end our process
                     raise AgentRefused(f"{doing}: it talks nonsense") from error
 
         self._question = self._agent_thread.submit(ask)
@@ -328,7 +328,7 @@ class LibvirtHypervisor:
         except TimeoutError as error:
             raise AgentSilent(f"{doing}: no answer within {self._agent_call_seconds:.0f} s") from error
         except HypervisorError as error:
-            if type(error) is HypervisorError:  # libvirt has no code for what an agent refuses
+            if type(error) is HypervisorError:  # libvirt has no error code for a refusal
                 raise AgentRefused(str(error)) from error
             raise
 
@@ -368,7 +368,7 @@ class LibvirtHypervisor:
         self._ready.set()
 
     def _register(self, connection: libvirt.virConnect, loop: asyncio.AbstractEventLoop) -> None:
-        """Have everything that may change an observation call ``_changed`` in ``loop``; all this runs in libvirt's thread."""
+        """Call ``_changed`` in ``loop`` for each event that may change an observation. The handlers run in libvirt's thread."""
 
         def later(function: Callable[[], None]) -> None:
             if not loop.is_closed():
@@ -380,7 +380,7 @@ class LibvirtHypervisor:
             later(self._changed)
 
         def on_lifecycle(_connection: object, domain: libvirt.virDomain, event: int, _detail: int, _opaque: object) -> None:
-            if event == libvirt.VIR_DOMAIN_EVENT_CRASHED:  # it has one cause: the guest panicked
+            if event == libvirt.VIR_DOMAIN_EVENT_CRASHED:  # the only cause is a guest panic
                 self._panicked.add(domain.name())
             later(self._changed)
 
@@ -412,7 +412,7 @@ class LibvirtHypervisor:
         self, _of: object, domain: libvirt.virDomain, _path: str, alias: str, action: int, reason: str, changed: Callable[[], None]
     ) -> None:
         if action == libvirt.VIR_DOMAIN_EVENT_IO_ERROR_PAUSE:
-            return  # the state of the domain tells, of which there is another event
+            return  # the domain's state shows it, and has its own event
         ignored = action == libvirt.VIR_DOMAIN_EVENT_IO_ERROR_NONE
         if self._disk_faults.take(domain.name(), alias or "", reason or "", ignored=ignored, now=time.monotonic()):
             changed()
@@ -437,7 +437,7 @@ class LibvirtHypervisor:
 
 
 def _lookup(connection: libvirt.virConnect, name: str) -> libvirt.virDomain | None:
-    # lookupByName logs an error inside libvirtd for every absent domain; the list does not, and it never has more than a few.
+    # lookupByName logs an error in libvirtd for each absent domain. listing does not, and there are only a few domains.
     return next((domain for domain in connection.listAllDomains() if domain.name() == name), None)
 
 
@@ -451,7 +451,7 @@ def _active_state(domain: libvirt.virDomain) -> State:
 def _disk_errors(domain: libvirt.virDomain) -> tuple[tuple[str, str], ...]:
     try:
         found: dict[str, int] = domain.diskErrors()
-    except libvirt.libvirtError as error:  # it goes on meanwhile, or ends: the state is what matters
+    except libvirt.libvirtError as error:  # it resumed or ended meanwhile; only the state matters
         logger.debug("the disks of a paused domain cannot be asked for", extra={"error": str(error)})
         return ()
     return tuple((disk, _DISK_ERRORS.get(number, "error")) for disk, number in sorted(found.items()))

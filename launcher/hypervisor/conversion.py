@@ -1,4 +1,4 @@
-"""Conversion between libvirt's forms (figures of jobs, typed parameters, XML, answers of guest agents) and our values."""
+"""Conversion between libvirt's formats (job statistics, typed parameters, XML, answers of guest agents) and our values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import libvirt
 from launcher.hypervisor.port import NO_DISKS, Disks, Progress, Terms, Usage
 
 MAX_ANSWER: Final = 2 << 20
-"""Characters: of ten thousand packages the list takes half. libvirt takes five times as many from an agent; ours have less memory."""
+"""Characters. A list of ten thousand packages takes half. libvirt accepts five times as many, but our pod has less memory."""
 
 _NAMED_BY: Final[Mapping[Usage, str]] = {"iscsi": "target", "ceph": "name"}
-"""Elements that name a secret among those of its usage."""
+"""The element that names a secret, by its usage."""
 
 
 def progress(stats: Mapping[str, Any]) -> Progress | None:
-    """Return the figures of virDomainGetJobStats; None when no job is behind them."""
+    """Convert virDomainGetJobStats; None if there was no job."""
     if "time_elapsed" not in stats and "memory_total" not in stats:
         return None
     rate = int(stats.get("memory_bps", 0)) + int(stats.get("disk_bps", 0))
-    if not stats.get("memory_total", 0):  # disks come first, and libvirt does not say how fast
+    if not stats.get("memory_total", 0):  # disks are copied first, for which libvirt reports no rate
         rate = rate or int(stats.get("disk_processed", 0)) * 1000 // max(int(stats.get("time_elapsed", 0)), 1)
     return Progress(
         elapsed_milliseconds=int(stats.get("time_elapsed", 0)),
@@ -36,25 +36,25 @@ def progress(stats: Mapping[str, Any]) -> Progress | None:
         data_processed_bytes=int(stats.get("data_processed", 0)),
         data_remaining_bytes=int(stats.get("data_remaining", 0)),
         bytes_per_second=rate,
-        dirty_bytes_per_second=int(stats.get("memory_dirty_rate", 0)) * int(stats.get("memory_page_size", 0)),  # libvirt's is in pages
+        dirty_bytes_per_second=int(stats.get("memory_dirty_rate", 0)) * int(stats.get("memory_page_size", 0)),  # libvirt's rate is in pages
     )
 
 
 def migration_parameters(terms: Terms, disks: Disks = NO_DISKS) -> tuple[dict[str, Any], int]:
-    """Return the typed parameters and the flags of virDomainMigrateToURI3 that terms, and disks to be copied, stand for."""
+    """Return the typed parameters and flags of virDomainMigrateToURI3."""
     parameters: dict[str, Any] = {}
     flags = 0
     if terms.bandwidth_bytes > 0:
-        share = terms.bandwidth_bytes // max(len(disks.copied), 1)  # libvirt gives it to each disk, which are copied at once
-        parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = max(share >> 20, 1)  # MiB/s, of which 0 is no limit
+        share = terms.bandwidth_bytes // max(len(disks.copied), 1)  # libvirt applies it to each disk, and copies them in parallel
+        parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = max(share >> 20, 1)  # MiB/s; 0 would mean no limit
     if terms.parallel_connections > 1:
         flags |= libvirt.VIR_MIGRATE_PARALLEL
         parameters[libvirt.VIR_MIGRATE_PARAM_PARALLEL_CONNECTIONS] = terms.parallel_connections
     if terms.auto_converge:
         flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
     if disks.shared:
-        # libvirt only believes in network file systems it knows. That claims are shared is what the control plane checked; that their
-        # images are opened without the page cache is what virt-launcher did.
+        # libvirt accepts only network file systems it recognizes. The control plane checked that the claims are shared, and virt-launcher
+        # opened their images without the page cache.
         flags |= libvirt.VIR_MIGRATE_UNSAFE
     if disks.copied:
         flags |= libvirt.VIR_MIGRATE_NON_SHARED_INC if disks.shallow else libvirt.VIR_MIGRATE_NON_SHARED_DISK
@@ -64,14 +64,14 @@ def migration_parameters(terms: Terms, disks: Disks = NO_DISKS) -> tuple[dict[st
 
 
 def cid(domain: Element) -> int:
-    """Return the address of the guest's sockets to its node (``<cid>``); 0 without any, or while libvirt has not chosen one."""
+    """Return the guest's vsock address (``<cid>``); 0 without one, or before libvirt chose it."""
     found = domain.find("devices/vsock/cid")
     address = found.get("address", "") if found is not None else ""
     return int(address) if address.isdecimal() else 0
 
 
 def targets_by_alias(domain: Element) -> dict[str, str]:
-    """Return libvirt's names of a domain's disks (``vda``), by their aliases (``virtio-disk0``), which a domain has while it is active."""
+    """Return the target names of an active domain's disks (``vda``) by their aliases (``virtio-disk0``)."""
     found: dict[str, str] = {}
     for disk in domain.iterfind("devices/disk"):
         alias, target = disk.find("alias"), disk.find("target")
@@ -81,7 +81,7 @@ def targets_by_alias(domain: Element) -> dict[str, str]:
 
 
 def secret_xml(uuid: str, usage: Usage) -> str:
-    """Return the XML of a secret for a login to the server of a disk: it is kept in memory, and no client can read its value."""
+    """Return the XML of a secret for a disk server. libvirt keeps it in memory, and no client can read its value."""
     root = Element("secret", ephemeral="yes", private="yes")
     SubElement(root, "uuid").text = uuid
     SubElement(SubElement(root, "usage", type=usage), _NAMED_BY[usage]).text = uuid
@@ -89,10 +89,10 @@ def secret_xml(uuid: str, usage: Usage) -> str:
 
 
 def agent_answer(text: str) -> object:
-    """Return what a guest agent's answer holds: any JSON value.
+    """Return the value in a guest agent's answer: any JSON value.
 
     Raises:
-        ValueError: it is too long, or no answer.
+        ValueError: it is too long, or not an answer.
         RecursionError: it is nested too deeply.
     """
     if len(text) > MAX_ANSWER:

@@ -1,4 +1,4 @@
-"""Configuration of a private session libvirtd: nothing but files below two directories, no privileges, no other daemon."""
+"""Configuration of a private session libvirtd: files below two directories, no privileges, no other daemons."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ cgroup_controllers = []
 
 
 def qemu_conf(certificates: Path, *, hugepages: bool) -> str:
-    """Return ``qemu.conf``; without privileges libvirt looks for huge pages only where it is told to, and fails where there are none.
+    """Return ``qemu.conf``. Without privileges, libvirt uses only the given mount for huge pages, and fails if it does not exist.
 
-    The directory of the certificates has to be there when libvirtd begins; what is in it, when a domain has a disk that needs them.
+    The directory of the certificates must exist when libvirtd starts; its files, when a domain has a disk that needs them.
     """
     pages = f'hugetlbfs_mount = "{layout.HUGEPAGES_DIRECTORY}"\n' if hugepages else ""
     return f'{QEMU_CONF}nbd_tls_x509_cert_dir = "{certificates}"\n{pages}'
@@ -32,25 +32,25 @@ def qemu_conf(certificates: Path, *, hugepages: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A libvirtd below ``directory``, whose cache and logs lie apart: a guest can make them grow."""
+    """A libvirtd below ``directory``. Cache and logs are separate, because a guest can make them grow."""
 
     directory: Path
     cache: Path
 
     @property
     def uri(self) -> str:
-        """Return the URI of a connection to it."""
+        """Return the URI to connect to it."""
         return f"qemu+unix:///session?socket={self.socket}"
 
     @property
     def socket(self) -> Path:
-        """Return where it listens: ``layout.LIBVIRT_SOCKET``."""
+        """Return its socket: ``layout.LIBVIRT_SOCKET``."""
         return self.directory / "libvirt" / "libvirt-sock"
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that make it keep everything below the two directories.
+        """Return the variables that keep all its files below the two directories.
 
-        glibc gives each thread a heap of its own by default, which costs libvirtd's dozen threads megabytes and wins them nothing.
+        By default, glibc gives each thread its own heap. That costs megabytes for libvirtd's dozen threads without benefit.
         """
         return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -67,8 +67,8 @@ class Daemon:
         """Write its configuration.
 
         Args:
-            host_uuid: distinct per pod. libvirt refuses to migrate between hosts with the same one, and takes it from the node's
-                firmware by default, which two pods of a node share.
+            host_uuid: unique per pod. libvirt refuses to migrate between equal ones, and its default is the node's firmware UUID, which all
+                pods of a node share.
         """
         certificates = self.directory / Path(layout.NBD_CERTIFICATES_DIRECTORY).name
         for name in ("home", "config/libvirt", "data", "libvirt", certificates.name):
@@ -79,10 +79,10 @@ class Daemon:
         (configuration / "libvirtd.conf").write_text(
             f'host_uuid = "{host_uuid}"\n'
             'log_outputs = "3:stderr"\n'
-            # Two clients at most: virt-launcher and, during a migration, the source's libvirtd.
+            # At most two clients: virt-launcher and, during a migration, the source's libvirtd.
             "min_workers = 2\nmax_workers = 4\nprio_workers = 1\nadmin_min_workers = 1\nadmin_max_workers = 1\n"
         )
 
     def qemu_log(self, domain: str) -> Path:
-        """Return where the output of the QEMU of ``domain`` goes."""
+        """Return the file for the output of the QEMU of ``domain``."""
         return self.cache / "libvirt" / "qemu" / "log" / f"{domain}.log"

@@ -1,6 +1,6 @@
-"""Errors of disks that stopped no guest: the last one of each disk.
+"""Disk errors that did not pause their guest: the last one of each disk.
 
-A guest that writes in a loop has thousands of them in a second, so only news and a sign of life now and then are worth a look.
+A guest that writes in a loop can cause thousands per second, so only new errors, and repeated ones from time to time, trigger a report.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from typing import Final
 from launcher.hypervisor.port import NO_SPACE, DiskFault
 
 NEWS_SECONDS: Final = 10.0
-"""After so long the same error of the same disk is worth a look again."""
+"""Interval at which a repeated error is reported again."""
 _OUR_WORDS: Final = {"enospc": NO_SPACE}
-"""By libvirt's reason in ``VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON``, which is empty for any other error."""
+"""Our error by libvirt's reason in ``VIR_DOMAIN_EVENT_ID_IO_ERROR_REASON``. The reason of all other errors is empty."""
 
 
 class DiskFaults:
-    """The last error of each disk that did not stop its guest."""
+    """The last error of each disk that did not pause its guest."""
 
     def __init__(self) -> None:
         self._last: dict[str, dict[str, DiskFault]] = {}
-        """By domain and by the alias of the disk, by which libvirt's events name it."""
+        """By domain and alias of the disk, which libvirt's events contain."""
         self._reported: dict[tuple[str, str], float] = {}
-        """Times at which an error of a disk was last worth a look."""
+        """When an error was last reported, by domain and alias."""
 
     def take(self, domain: str, alias: str, reason: str, *, ignored: bool, now: float) -> bool:
-        """Take in one error; return whether somebody should look at the domain.
+        """Record an error, and return whether to report it.
 
         Args:
             domain: the name of the domain.
-            alias: libvirt's alias of the disk; empty: libvirt does not know whose error it was.
-            reason: libvirt's word for it.
-            ignored: the guest was told that all is well.
-            now: seconds of a clock that only grows.
+            alias: libvirt's alias of the disk; empty if libvirt does not know the disk.
+            reason: libvirt's reason.
+            ignored: whether the guest saw a success instead of the error.
+            now: monotonic time in seconds.
         """
         if not alias:
             return False
@@ -47,10 +47,10 @@ class DiskFaults:
         return False
 
     def of(self, domain: str, targets: Mapping[str, str]) -> tuple[DiskFault, ...]:
-        """Return the last errors of a domain's disks, by libvirt's names of them; ``targets`` has these by the disks' aliases.
+        """Return the last errors of a domain's disks by libvirt's target names; ``targets`` has these by alias.
 
-        Others may be taken in meanwhile, in the thread of libvirt's events.
+        The thread of libvirt's events may add errors meanwhile.
         """
-        last = dict(self._last.get(domain, {}))  # in one step of the interpreter: what is gone through must not grow
+        last = dict(self._last.get(domain, {}))  # a copy is one step of the interpreter; the original may grow during the loop
         found = ((targets[alias], each) for alias, each in last.items() if alias in targets)
         return tuple(DiskFault(target, each.error, each.ignored, each.time) for target, each in sorted(found, key=lambda pair: pair[0]))

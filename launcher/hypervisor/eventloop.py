@@ -1,7 +1,7 @@
 """The thread in which libvirt's events arrive.
 
-libvirt has one event loop per process, to be registered before the first connection. Its own implementation in a thread of its own is
-independent of asyncio: keep-alive messages are answered while the asyncio loop is busy, and no handles outlive that loop.
+libvirt has one event loop per process, registered before the first connection. In its own thread, libvirt's implementation is independent
+of asyncio: it answers keep-alive messages while the asyncio loop is busy, and leaves no handles behind when that loop ends.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import libvirt
 
 @functools.cache
 def start() -> threading.Thread:
-    """Start the event loop of this process, once; later calls return the same thread.
+    """Start this process' event loop, or return its thread if it runs.
 
-    It is a daemon thread, so that it need not be stopped before the process ends.
+    It is a daemon thread, so the process can exit without stopping it.
     """
-    libvirt.registerErrorHandler(lambda _context, _error: None, None)  # its default prints each error to stderr; we raise them
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)  # by default libvirt prints each error to stderr; we raise them
     libvirt.virEventRegisterDefaultImpl()
-    # The implementation wakes up for handles and timers only; a timer keeps it from sleeping through its first registration.
+    # The implementation wakes up for handles and timers only. Without a timer it would miss its first registration.
     libvirt.virEventAddTimeout(60_000, lambda _timer, _opaque: None, None)
     thread = threading.Thread(target=_run, name="libvirt-events", daemon=True)
     thread.start()

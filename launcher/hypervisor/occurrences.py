@@ -1,7 +1,7 @@
-"""Occurrences in guests that are counted and told: reboots, and watchdogs that fired.
+"""Counts of reboots and watchdog timeouts in guests.
 
-One reboot may be two resets, because SeaBIOS resets the machine again when it finds that it ran before. And a guest that resets its machine
-in a loop would have its status written for each.
+One reboot may cause two resets, because SeaBIOS resets the machine again when it finds that it ran before. And a guest that resets in a
+loop must not cause a status write each time.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 from typing import Final
 
 TOGETHER_SECONDS: Final = 3.0
-"""Length of one occurrence: an event that comes sooner after its first one belongs to it."""
+"""Events within this time of an occurrence's first event count as one."""
 
 
 class Occurrences:
-    """The number of occurrences of one kind in each domain."""
+    """Counts occurrences of one kind per domain."""
 
     def __init__(self) -> None:
         self._counted: dict[str, tuple[int, float]] = {}
-        """By domain: how many, and when the last one began."""
+        """Count and start time of the last occurrence, by domain."""
 
     def take(self, domain: str, now: float) -> None:
-        """Count one, unless it belongs to the last; ``now`` are seconds of a clock that only grows."""
+        """Count an event, unless it belongs to the last occurrence; ``now`` is monotonic time in seconds."""
         count, since = self._counted.get(domain, (0, float("-inf")))
         if now - since >= TOGETHER_SECONDS:
             self._counted[domain] = (count + 1, now)
 
     def of(self, domain: str) -> int:
-        """Return how many there were in a domain."""
+        """Return the count of a domain."""
         return self._counted.get(domain, (0, 0.0))[0]

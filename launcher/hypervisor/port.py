@@ -1,20 +1,20 @@
 """The hypervisor as virt-launcher needs it: a port.
 
-1. Methods name a domain; there may be others, they are left alone.
-2. Every method either has done what it says when it returns, or raises one of the errors below, or is cancelled. After ``Unavailable``,
-   ``OperationTimeout`` and cancellation it is unknown whether it was done: observe.
-3. ``observe`` returns what is so now, never something older than what it returned before.
-4. After anything about any domain changed, every callback given to ``subscribe`` is called, in the event loop, at least once. It carries
-   no news: the change is there to be observed. After a reconnection it is called, too, because events may have been lost.
-5. ``create`` makes a persistent domain and starts it paused, before its first instruction. When it raises ``HypervisorError`` other
-   than those of rule 2, no domain is left. When a domain of that name exists, it raises ``DomainExists`` and leaves that one alone.
-6. ``suspend``, ``resume`` and ``destroy`` of a domain that already is so do nothing. ``destroy`` of one that is absent does nothing.
-   ``resume`` ends a pause of every kind, also a guest's own suspension to memory; its cause may bring the pause back.
-7. ``migrate`` returns when the domain is complete on the target, paused there (also one that ran), and should be gone here. When it
-   raises, the target's copy, if there is one, is paused, too; where the domain is then, only ``observe`` tells. Its terms hold for this
-   migration alone. Disks that are copied have there what they had when the domain stopped here; one that stays goes on with its own.
-8. Methods may be called concurrently. While ``migrate`` runs, ``observe``, ``progress``, ``abort_job`` and ``suspend`` answer at once. A
-   domain that is suspended then arrives as any other; one that stays is resumed, or stays paused.
+1. Methods name a domain. They leave other domains alone.
+2. A method returns when it is done, raises one of the errors below, or is cancelled. After ``Unavailable``, ``OperationTimeout`` and
+   cancellation it is unknown whether it was done: observe.
+3. ``observe`` returns the current state, never an older one than before.
+4. After each change of any domain, each callback of ``subscribe`` is called at least once, in the event loop and without arguments:
+   observe. It is also called after a reconnection, because events may have been lost.
+5. ``create`` makes a persistent domain and starts it paused, before its first instruction. If it raises ``HypervisorError`` other than
+   those of rule 2, no domain is left. If the domain exists, it raises ``DomainExists`` and leaves it alone.
+6. ``suspend``, ``resume`` and ``destroy`` are idempotent; ``destroy`` of an absent domain does nothing. ``resume`` ends any pause,
+   including the guest's own suspension to memory. The cause of a pause may pause it again.
+7. ``migrate`` returns when the domain is complete and paused on the target, even if it ran before, and should be gone here. If it raises,
+   the target's copy, if any, is paused as well; only ``observe`` tells where the domain is. Its terms apply to this migration only. Copied
+   disks have the content of the moment when the domain stopped here. A domain that stays continues with its own disks.
+8. Methods may be called concurrently. During ``migrate``, ``observe``, ``progress``, ``abort_job`` and ``suspend`` answer at once. A domain
+   that is then suspended arrives as any other; if it stays, it is resumed or remains paused.
 """
 
 from __future__ import annotations
@@ -26,68 +26,68 @@ from typing import Any, Final, Literal, Protocol
 from launcher.domain.states import ACTIVE, State, has_arrived
 
 Usage = Literal["iscsi", "ceph"]
-"""libvirt's words for what a secret is used for."""
+"""libvirt's usage types of secrets."""
 NO_SPACE: Final = "no space left"
-"""Our word for the error of a disk whose storage is full."""
+"""Our text for the error of a disk on full storage."""
 
 
 class HypervisorError(Exception):
-    """The hypervisor could not. Its own words are the message."""
+    """The hypervisor failed. The message is its own."""
 
 
 class Unavailable(HypervisorError):
-    """There is no connection to the hypervisor right now; it is being restored."""
+    """There is currently no connection to the hypervisor; it reconnects."""
 
 
 class OperationTimeout(HypervisorError):
-    """The hypervisor has not answered in time."""
+    """The hypervisor did not answer in time."""
 
 
 class DomainNotFound(HypervisorError):
-    """There is no domain of that name."""
+    """No domain has this name."""
 
 
 class DomainExists(HypervisorError):
-    """There is one already."""
+    """A domain of this name exists."""
 
 
 class OperationInvalid(HypervisorError):
-    """Not in the state that the domain is in."""
+    """Not possible in the domain's current state."""
 
 
 class AgentSilent(OperationInvalid):
-    """No guest agent is connected, or it does not answer; asking it for something else at once would take as long."""
+    """No guest agent is connected, or it does not answer. Another command would take as long."""
 
 
 class AgentRefused(OperationInvalid):
-    """The guest agent answered that it cannot, or will not, or nothing that makes sense. The guest chose the words."""
+    """The guest agent refused, failed, or sent an invalid answer. The guest chose the text."""
 
 
 class MigrationFailed(HypervisorError):
-    """The domain stayed, as far as libvirt knows."""
+    """The domain stayed, as far as libvirt can tell."""
 
 
 class MigrationAborted(MigrationFailed):
-    """The domain stayed because ``abort_job`` was called."""
+    """The domain stayed because of ``abort_job``."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskFault:
-    """An error of a disk after which its guest went on."""
+    """An error of a disk that did not pause its guest."""
 
     disk: str
-    """libvirt's name of it (``vda``)."""
+    """libvirt's target name (``vda``)."""
     error: str
-    """``NO_SPACE``, or another word for people."""
+    """``NO_SPACE``, or another text for users."""
     ignored: bool
-    """The guest was told that all is well; else, that it failed."""
+    """True if the guest saw a success, false if it saw a failure."""
     time: float
     """Of this process' monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A domain as it is now."""
+    """The current state of a domain."""
 
     name: str
     uuid: str
@@ -95,28 +95,28 @@ class Observation:
     """``qemu``, ``kvm``, or ``test``."""
     state: State
     reason: str
-    """libvirt's word; ``panicked`` also of a domain that is off because its guest panicked, which libvirt calls crashed by then, and
-    ``watchdog`` of one that its watchdog powered off, which to libvirt crashed, too."""
+    """libvirt's reason, except two that libvirt calls crashed: ``panicked`` if the guest panicked, ``watchdog`` if its watchdog powered it
+    off."""
     agent_connected: bool = False
     reboots: int = 0
-    """Number of the guest's reboots since this process watches it."""
+    """The guest's reboots since this process started."""
     watchdogs: int = 0
-    """Number of times that its watchdog fired since then."""
+    """How often its watchdog fired since then."""
     disk_errors: tuple[tuple[str, str], ...] = ()
-    """Of a domain that is paused by an I/O error: libvirt's name of the disk, and its word for the error."""
+    """For a domain paused by an I/O error: libvirt's target name of each disk, and the error."""
     disk_faults: tuple[DiskFault, ...] = ()
-    """The last error of each disk that did not stop the guest, since this process watches."""
+    """The last error of each disk that did not pause the guest, since this process started."""
     cid: int = 0
-    """Address of the guest's sockets to its node (AF_VSOCK); 0 without any."""
+    """The guest's vsock address (AF_VSOCK); 0 without one."""
 
     @property
     def active(self) -> bool:
-        """Tell whether a QEMU process is there."""
+        """Return whether a QEMU process exists."""
         return self.state in ACTIVE
 
     @property
     def arrived(self) -> bool:
-        """Tell whether the domain is complete here: false while it is on its way. It arrives paused."""
+        """Return whether the domain is complete here, not still migrating. It arrives paused."""
         return has_arrived(self.state, self.reason)
 
 
@@ -125,14 +125,14 @@ class Terms:
     """Limits and options of one migration."""
 
     bandwidth_bytes: int = 0
-    """A second, at most; libvirt counts in MiB, of which it is one at least. 0: no limit. Copied disks share it, and memory gets as
-    much as one of them."""
+    """Most bytes per second; 0: unlimited. libvirt counts in MiB, at least one. Copied disks share it, and memory gets as much as one of
+    them."""
     max_downtime_milliseconds: int = 0
-    """Time that the domain may stand still at the end, as QEMU estimates it; 0: QEMU's default."""
+    """Longest pause at the end, as QEMU estimates it; 0: QEMU's default."""
     parallel_connections: int = 1
-    """Connections that carry the memory."""
+    """Connections for the memory."""
     auto_converge: bool = False
-    """QEMU may slow the processors down until the memory changes more slowly than it is sent."""
+    """QEMU may slow the processors down until memory changes more slowly than it is sent."""
 
 
 NO_TERMS: Final = Terms()
@@ -143,13 +143,13 @@ class Disks:
     """The disks of a domain that migrates."""
 
     copied: tuple[str, ...] = ()
-    """libvirt's names (``vda``) of those that are copied; their files are at the target, with the size that they have here."""
+    """libvirt's target names (``vda``) of copied disks. Their files exist at the target, with the same size."""
     shallow: bool = False
-    """Copied is what was written to their files, and nothing of those below; else all that the guest sees."""
+    """True: copy only what was written to the overlays. False: copy all that the guest sees."""
     shared: bool = False
-    """There are others that the guest writes to and both sides have open, past any page cache: the hypervisor is to believe that."""
+    """There are writable disks that both sides have open, without a page cache. The hypervisor must accept that."""
     uri: str = ""
-    """Path of the unix socket that the copies go to: here, and at the target, where QEMU listens."""
+    """Path of the unix socket for the copies: here, and at the target, where QEMU listens."""
 
 
 NO_DISKS: Final = Disks()
@@ -157,7 +157,7 @@ NO_DISKS: Final = Disks()
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Figures of the migration that runs, or of the last one."""
+    """Statistics of the current or last migration."""
 
     elapsed_milliseconds: int = 0
     memory_total_bytes: int = 0
@@ -165,66 +165,66 @@ class Progress:
     memory_remaining_bytes: int = 0
     iteration: int = 0
     downtime_milliseconds: int = 0
-    """Of one that runs: how long the guest is expected to stand still."""
+    """Of a running migration: the expected pause of the guest."""
     data_total_bytes: int = 0
-    """Memory, and disks that are copied along; so the next two."""
+    """Memory and copied disks; also the next two."""
     data_processed_bytes: int = 0
     data_remaining_bytes: int = 0
     bytes_per_second: int = 0
-    """Of the same."""
+    """Memory and copied disks."""
     dirty_bytes_per_second: int = 0
-    """Bytes that the guest writes to its memory; 0 before the second iteration, when it is measured."""
+    """Rate at which the guest writes to its memory; 0 before the second iteration, which measures it."""
 
 
 class Hypervisor(Protocol):
-    """The port. The module's docstring has the promises."""
+    """The port. The module's docstring has its rules."""
 
     @property
     def has_pci_panic(self) -> bool:
         """Return whether a domain may have QEMU's PCI panic device."""
 
     async def ready(self) -> None:
-        """Wait until the hypervisor can be used at once, its slow first questions (what can QEMU do?) already answered."""
+        """Wait until the hypervisor is usable without delay, after its slow probe of QEMU."""
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called after changes."""
+        """Register a callback for changes."""
 
     async def observe(self, name: str) -> Observation | None:
-        """Return the domain, or None when there is none."""
+        """Return the domain's state, or None without a domain."""
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """Define the domain ``name`` and start it paused; ``validate``: once the XML fits libvirt's schema, where that is installed."""
+        """Define the domain ``name`` and start it paused; ``validate``: check it against libvirt's schema first, if installed."""
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
-        """Know a secret that the XML of domains names by this UUID, in place of one it knew; in memory alone, and tell it to no client."""
+        """Store or replace the secret with this UUID, to which domain XML refers. It stays in memory, and no client can read it."""
 
     async def resume(self, name: str) -> None:
-        """Let the processors run."""
+        """Resume the processors."""
 
     async def suspend(self, name: str) -> None:
         """Stop the processors."""
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
-        """Ask the guest to power off, by ACPI or through its agent. The guest decides."""
+        """Send the guest a power-off request, by ACPI or its agent. The guest decides."""
 
     async def destroy(self, name: str) -> None:
         """Power off at once."""
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
-        """Move the domain, live, to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``, and these disks."""
+        """Migrate the domain live to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``."""
 
     async def abort_job(self, name: str) -> None:
-        """Abort the migration that runs; nothing when none does."""
+        """Abort the running migration, if any."""
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
-        """Return the figures of the running (or completed) migration; None when there are none."""
+        """Return the statistics of the running (or completed) migration, or None."""
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
-        """Return what the guest agent answers to one command of its protocol: any JSON value, of which nothing is to be believed.
+        """Return the guest agent's answer to one command: any JSON value, which is untrusted.
 
-        One question is open at a time, and none of a domain's life waits for it.
+        Only one command is open at a time; other methods do not wait for it.
 
         Raises:
-            AgentSilent: it does not answer, or has not answered an earlier question yet.
-            AgentRefused: it answers that it will not.
+            AgentSilent: it does not answer, or has not answered an earlier command yet.
+            AgentRefused: it refuses.
         """

@@ -1,4 +1,4 @@
-"""libvirt's errors as ours, in one place."""
+"""Translation of libvirt's errors into ours."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SINCE_11: Final[Mapping[str, type[port.HypervisorError]]] = {
     "VIR_ERR_AGENT_COMMAND_TIMEOUT": port.AgentSilent,
     "VIR_ERR_AGENT_COMMAND_FAILED": port.AgentRefused,
 }
-"""Before libvirt 11.2 a command that times out is one that is unresponsive, and one that fails an internal error."""
+"""Before libvirt 11.2 a command timeout has the code of an unresponsive agent, and a failed command that of an internal error."""
 _BY_CODE.update({getattr(libvirt, name): kind for name, kind in _SINCE_11.items() if hasattr(libvirt, name)})
 MAX_MESSAGE: Final = 2000
 
 
 @contextlib.contextmanager
 def errors(doing: str) -> Iterator[None]:
-    """Raise what libvirt raises inside as one of ``port``'s errors, its message prefixed by what was being done."""
+    """Raise libvirt's errors as the errors of ``port``, with ``doing`` as prefix of the message."""
     try:
         yield
     except libvirt.libvirtError as error:
@@ -45,9 +45,9 @@ def errors(doing: str) -> Iterator[None]:
 
 
 def _words(error: libvirt.libvirtError) -> str:
-    """Return libvirt's message; of XML that its schema does not allow (which is asked for ``spec.domainXML`` alone) what is read of it.
+    """Return libvirt's message; for XML that violates its schema (checked only for ``spec.domainXML``), the useful part.
 
-    The validator names elements, and neither the whole place nor the line.
+    The validator names elements, but neither the full path nor the line.
     """
     text = str(error.get_error_message() or error)
     if error.get_error_code() != libvirt.VIR_ERR_XML_INVALID_SCHEMA:
@@ -57,7 +57,7 @@ def _words(error: libvirt.libvirtError) -> str:
 
 
 def kind_of(error: libvirt.libvirtError) -> type[port.HypervisorError]:
-    """Return our class for libvirt's error."""
+    """Return our exception class for libvirt's error."""
     code = error.get_error_code()
     if code in _UNAVAILABLE:
         return port.Unavailable

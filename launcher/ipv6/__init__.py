@@ -1,7 +1,7 @@
-"""The guest's router advertisements, the addresses of its router, and its DHCPv6 (RFC 4861, RFC 8106, RFC 8415).
+"""The guest's router advertisements, its router's addresses, and its DHCPv6 (RFC 4861, RFC 8106, RFC 8415).
 
-It stands in virt-launcher for the reasons of ``launcher.dhcp``. A process of a pod cannot advertise a router, because a raw socket needs a
-capability; so virt-handler gives it a tap of its own. What nft hands over from the guest's tap comes out of it, and what is written into
-it comes to the guest and nowhere else. ``packets`` reads and writes frames, ``discovery`` and ``dhcpv6`` decide what is said (all pure),
-``lease`` finds out what to tell (``settings``), ``server`` has the tap.
+It runs in virt-launcher for the reasons of ``launcher.dhcp``. Raw sockets need a capability, so a process of the pod cannot advertise a
+router; virt-handler therefore makes a separate tap for it. nft forwards the guest's packets to this tap, and packets written to it reach
+only the guest. ``packets`` reads and writes frames, ``discovery`` and ``dhcpv6`` decide the answers (all pure), ``lease`` collects the
+``settings``, ``server`` has the tap.
 """

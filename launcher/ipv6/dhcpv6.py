@@ -1,4 +1,4 @@
-"""Messages of DHCPv6, and what is answered to a client's (RFC 8415; RFC 3646 for DNS). Pure."""
+"""DHCPv6 messages and their answers (RFC 8415; RFC 3646 for DNS). Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FOR_EVER: Final = 0xFFFFFFFF
 MAX_DUID: Final = 130
 """Bytes (RFC 8415, section 11.1)."""
 MAX_ASSOCIATIONS: Final = 4
-"""Associations that are answered, and addresses of one: what a client asks for beyond them it does not get."""
+"""Most associations per message, and addresses per association, that are answered."""
 NAMES_BYTES: Final = 700
-"""Of the search list: all of an answer fits into the least MTU of IPv6 (1280)."""
+"""For the search list: an answer must fit into IPv6's least MTU (1280)."""
 _HEAD: Final = 4
 _TO_ONE_SERVER: Final = (REQUEST, RENEW, RELEASE, DECLINE)
 _TO_ALL_SERVERS: Final = (SOLICIT, CONFIRM, REBIND)
@@ -40,12 +40,12 @@ class Request:
     options: Options
 
     def first(self, code: int) -> bytes | None:
-        """Return the value of the first option of a kind."""
+        """Return the value of the first option with this code."""
         return next((value for found, value in self.options if found == code), None)
 
 
 def parse(data: bytes) -> Request | None:
-    """Return a message, or None for what is none."""
+    """Return a parsed message, or None if it is malformed."""
     options = _options(data[_HEAD:])
     return Request(data[0], data[1:_HEAD], options) if len(data) >= _HEAD and options is not None else None
 
@@ -61,17 +61,17 @@ def _options(data: bytes) -> Options | None:
 
 
 def option(code: int, value: bytes) -> bytes:
-    """Return an option as bytes."""
+    """Encode an option."""
     return struct.pack("!HH", code, len(value)) + value
 
 
 def server_id(told: Settings) -> bytes:
-    """Return the server's DUID, made of its MAC address (RFC 8415, section 11.4): the same in every pod of the guest."""
+    """Return the server's DUID, made of its MAC address (RFC 8415, section 11.4). It is the same in each pod of the guest."""
     return struct.pack("!HH", 3, _ETHERNET) + told.server_mac
 
 
 def answer(data: bytes, told: Settings) -> bytes | None:
-    """Return what is said to a message, or None where nothing is: it is malformed, for another server, or needs no answer."""
+    """Return the answer to a message, or None if it is malformed, for another server, or needs no answer."""
     request = parse(data)
     if request is None or not _is_for(request, server_id(told)):
         return None
@@ -84,7 +84,7 @@ def answer(data: bytes, told: Settings) -> bytes | None:
             return _message(REPLY, request, told, list(_granted(request, told)))
         case kind if kind == CONFIRM:
             return _confirmed(request, told)
-        case kind if kind in (RELEASE, DECLINE):  # the address is the guest's, whatever it thinks of it
+        case kind if kind in (RELEASE, DECLINE):  # the address remains the guest's in any case
             return _message(REPLY, request, told, [(STATUS, _status(SUCCESS))])
         case kind if kind == INFORMATION_REQUEST:
             return _message(REPLY, request, told, [])
@@ -119,7 +119,7 @@ def _of_names(told: Settings) -> Iterator[tuple[int, bytes]]:
 
 
 def _granted(request: Request, told: Settings) -> Iterator[tuple[int, bytes]]:
-    """Yield an answer to each identity association: the guest's address to the first, nothing to others."""
+    """Yield an answer to each identity association: the first gets the guest's address, others nothing."""
     is_given = False
     for code, value in [each for each in request.options if each[0] in (IA_NA, IA_TA, IA_PD)][:MAX_ASSOCIATIONS]:
         head = 4 if code == IA_TA else 12
@@ -137,7 +137,7 @@ def _addresses(asked: bytes, told: Settings) -> bytes:
     own = packed(told.address)
     others = [each for each in _asked(asked) or () if each != own][:MAX_ASSOCIATIONS]
     given = option(IA_ADDRESS, own + struct.pack("!II", FOR_EVER, FOR_EVER))
-    return given + b"".join(option(IA_ADDRESS, each + bytes(8)) for each in others)  # no longer valid
+    return given + b"".join(option(IA_ADDRESS, each + bytes(8)) for each in others)  # lifetimes of 0 make them invalid
 
 
 def _asked(data: bytes) -> list[bytes] | None:

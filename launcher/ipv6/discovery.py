@@ -1,4 +1,4 @@
-"""Router advertisements and neighbour advertisements for the guest (RFC 4861; RFC 8106 for DNS). Pure."""
+"""Router and neighbour advertisements for the guest (RFC 4861; RFC 8106 for DNS). Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT, NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADV
 SOURCE_MAC, TARGET_MAC, PREFIX, MTU, DNS_SERVERS, DNS_SEARCH = 1, 2, 3, 5, 25, 31
 
 ROUTER_SECONDS: Final = 9000
-"""For so long the guest has its router after an advertisement (section 6.2.1: at most)."""
+"""Lifetime of the router after an advertisement, the maximum of section 6.2.1."""
 FOR_EVER: Final = 0xFFFFFFFF
 NAMES_BYTES: Final = 960
-"""Of the search list: all fits into the least MTU of IPv6 (1280)."""
+"""For the search list: an advertisement must fit into IPv6's least MTU (1280)."""
 _TARGET_END: Final = 24
 _MANAGED_AND_OTHER: Final = 0xC0
 _ON_LINK: Final = 0x80
@@ -26,7 +26,7 @@ _GROUPS_OF_SOLICITED: Final = bytes.fromhex("ff0200000000000000000001ff")
 
 
 def answer(packet: Packet, told: Settings) -> bytes | None:
-    """Return the frame that answers a solicitation; None where none is due: it is malformed, or about somebody else."""
+    """Return the frame that answers a solicitation; None if it is malformed or for another address."""
     if packet.hop_limit != HOP_LIMIT or packet.payload[1] != 0:
         return None
     match packet.payload[0]:
@@ -39,7 +39,7 @@ def answer(packet: Packet, told: Settings) -> bytes | None:
 
 
 def advertisement(told: Settings, destination: bytes = ALL_NODES) -> bytes:
-    """Return the frame of a router advertisement, for everybody unless an address is given."""
+    """Return the frame of a router advertisement, by default to all nodes."""
     lifetime = ROUTER_SECONDS if told.is_default else 0
     head = struct.pack("!BBHBBHII", ROUTER_ADVERTISEMENT, 0, 0, 64, _MANAGED_AND_OTHER, lifetime, 0, 0)
     return _frame(told, packed(told.router), destination, head + b"".join(_options(told)))
@@ -78,7 +78,7 @@ def _resolved(packet: Packet, told: Settings) -> bytes | None:
     if packet.source != UNSPECIFIED:
         flags |= _SOLICITED
     elif SOURCE_MAC in options or packet.destination != _GROUPS_OF_SOLICITED + target[13:]:
-        return None  # whether the address is free, must be asked of its group (section 7.1.1)
+        return None  # duplicate address detection must use the address's group (section 7.1.1)
     body = struct.pack("!BBHI", NEIGHBOUR_ADVERTISEMENT, 0, 0, flags << 24) + target + _option(TARGET_MAC, told.router_mac)
     return _frame(told, target, _sender(packet), body)
 
@@ -93,7 +93,7 @@ def _frame(told: Settings, source: bytes, destination: bytes, body: bytes) -> by
 
 
 def _parsed(data: bytes) -> frozenset[int] | None:
-    """Return the kinds of options that there are; None if one is of no length, or longer than what is left."""
+    """Return the kinds of options; None if an option has no length or exceeds the data."""
     found: set[int] = set()
     while data:
         if len(data) < 2 or data[1] == 0 or 8 * data[1] > len(data):

@@ -1,4 +1,4 @@
-"""Settings of IPv6 for the guest: from virt-handler's word on its interface, the pod's own resolver, the bridge's MTU."""
+"""IPv6 settings for the guest, from virt-handler's data, the pod's resolver and the bridge's MTU."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from launcher.ipv6.settings import Settings
 from launcher.protocol import messages
 
 _LEAST_MTU: Final = 1280
-"""Of a link with IPv6 (RFC 8200, section 5)."""
+"""The least MTU of IPv6 (RFC 8200, section 5)."""
 _MOST_MTU: Final = 0xFFFF
 
 
 def given(machine: messages.Machine) -> tuple[str, messages.Lease6] | None:
-    """Return MAC address and lease of the guest on its pod's own network; None where there is no IPv6."""
+    """Return the guest's MAC address and lease on the pod's own network; None without IPv6."""
     return next(((each.mac, each.lease6) for each in machine.interfaces if each.tap == network.TAP and each.lease6 is not None), None)
 
 
@@ -29,11 +29,11 @@ def of(
     resolv_conf: Path = lease.RESOLV_CONF,
     mtu: lease.Mtu = lease.mtu_of_bridge,
 ) -> Settings:
-    """Return what a guest with this MAC address is told; ``any_socket``: of the pod's network namespace.
+    """Return the settings for a guest; ``any_socket`` is of the pod's network namespace.
 
     Raises:
-        OSError: there is no bridge.
-        ValueError: what was told is no address.
+        OSError: the bridge does not exist.
+        ValueError: the lease contains an invalid address.
     """
     own = ipaddress.IPv6Interface(told.address)
     dns, search = lease.resolver(lease.read(resolv_conf), socket.AF_INET6)

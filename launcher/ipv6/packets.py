@@ -1,4 +1,4 @@
-"""IPv6 packets in Ethernet frames as bytes (RFC 8200, RFC 2464): without extension headers. Pure."""
+"""IPv6 packets in Ethernet frames (RFC 8200, RFC 2464), without extension headers. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ICMPV6: Final = 58
 ALL_NODES: Final = bytes.fromhex("ff020000000000000000000000000001")
 UNSPECIFIED: Final = bytes(16)
 HOP_LIMIT: Final = 255
-"""Of what was sent on the link itself (RFC 4861, section 3)."""
+"""Proves that a packet was sent on the link itself (RFC 4861, section 3)."""
 _ETHERTYPE: Final = 0x86DD
 # destination source type; version and flow, length, next header, hop limit, source, destination
 _HEADERS: Final = struct.Struct("!6s6sHIHBB16s16s")
@@ -20,7 +20,7 @@ _CHECKSUM_AT: Final = {UDP: 6, ICMPV6: 2}
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A datagram of UDP or a message of ICMPv6, and how it came. Addresses are bytes."""
+    """A UDP datagram or ICMPv6 message with its headers' fields. Addresses are bytes."""
 
     source_mac: bytes
     source: bytes
@@ -29,11 +29,11 @@ class Packet:
     """UDP or ICMPV6."""
     hop_limit: int
     payload: bytes
-    """With its header."""
+    """Including its header."""
 
 
 def parse(frame: bytes) -> Packet | None:
-    """Return the packet in a frame; None for anything else: malformed, cut, with a wrong checksum, or behind extension headers."""
+    """Return the packet in a frame; None if it is malformed, cut, has a wrong checksum, extension headers or another protocol."""
     if len(frame) < _HEADERS.size:
         return None
     _, source_mac, kind, first, length, protocol, hop_limit, source, destination = _HEADERS.unpack_from(frame)
@@ -46,7 +46,7 @@ def parse(frame: bytes) -> Packet | None:
 
 
 def encode(to: bytes, packet: Packet) -> bytes:
-    """Return the frame for the MAC address ``to``; the checksum of the payload is filled in."""
+    """Return the frame to the MAC address ``to``, with the payload's checksum."""
     length, at = len(packet.payload), _CHECKSUM_AT[packet.protocol]
     payload = packet.payload[:at] + bytes(2) + packet.payload[at + 2 :]
     found = checksum(_pseudo_header(packet.source, packet.destination, packet.protocol, length) + payload) or 0xFFFF
@@ -61,7 +61,7 @@ def encode(to: bytes, packet: Packet) -> bytes:
 
 
 def checksum(data: bytes) -> int:
-    """Return the Internet checksum (RFC 1071); 0 for data that holds its own."""
+    """Return the Internet checksum (RFC 1071); 0 for data with a correct checksum."""
     data += b"\0" * (len(data) % 2)
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
@@ -70,7 +70,7 @@ def checksum(data: bytes) -> int:
 
 
 def group_mac(address: bytes) -> bytes:
-    """Return the MAC address of a group (RFC 2464, section 7)."""
+    """Return the MAC address of a multicast group (RFC 2464, section 7)."""
     return b"\x33\x33" + address[12:]
 
 
@@ -79,7 +79,7 @@ def _pseudo_header(source: bytes, destination: bytes, protocol: int, length: int
 
 
 def names(domains: tuple[str, ...], room: int) -> bytes:
-    """Return domain names as in DNS, not compressed (RFC 8106, section 5.2; RFC 8415, section 10), as many as there is room for."""
+    """Return uncompressed DNS names (RFC 8106, section 5.2; RFC 8415, section 10), as many as fit into ``room``."""
     found = b""
     for domain in domains:
         labels = [label.encode() for label in domain.lower().split(".")]

@@ -1,4 +1,4 @@
-"""The tap out of which the guest's solicitations and its DHCPv6 come, and into which the answers go."""
+"""The tap for the guest's solicitations and DHCPv6, and for their answers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 FRAME_BYTES: Final = 2048
-"""More than any client sends; what is longer is cut, and then malformed."""
+"""More than any client sends. Longer frames are cut, and malformed."""
 TURN_FRAMES: Final = 16
-"""Read before others have their turn in the event loop."""
+"""Frames read before other tasks of the event loop get their turn."""
 ADVERTISE_SECONDS: Final = 600.0
-"""Between advertisements that nobody asked for: many before the guest forgets its router (``discovery.ROUTER_SECONDS``)."""
+"""Interval of unsolicited advertisements: several per router lifetime (``discovery.ROUTER_SECONDS``)."""
 AGAIN_SECONDS: Final = 5.0
-"""Between tries to open a tap that went away, or that cannot be read."""
+"""Interval of attempts to reopen a tap that disappeared or cannot be read."""
 _TUNSETIFF: Final = 0x400454CA
 _IFF_TAP: Final = 0x0002
 _IFF_NO_PI: Final = 0x1000
@@ -36,10 +36,10 @@ _UDP_HEAD: Final = struct.Struct("!HHHH")
 
 
 def open_tap() -> int:
-    """Return a descriptor of the tap that virt-handler has made for this user, which does not wait.
+    """Return a non-blocking descriptor of the tap that virt-handler made for this user.
 
     Raises:
-        OSError: there is none.
+        OSError: it does not exist.
     """
     opened = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -51,7 +51,7 @@ def open_tap() -> int:
 
 
 class Server:
-    """Router advertisements and DHCPv6 for the pod's guest, from :meth:`serve` on; a context manager that ends it."""
+    """Router advertisements and DHCPv6 for the guest, started by :meth:`serve`; a context manager that ends it."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class Server:
         self._advertise_seconds, self._turn_frames = advertise_seconds, turn_frames
         self._tap: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        """Of the next advertisement, or of the next try to open a tap that went away."""
+        """For the next advertisement, or the next attempt to reopen the tap."""
         self._began = float("-inf")
-        """Time at which the tap was opened last, in the event loop's seconds."""
+        """When the tap was last opened, in the event loop's time."""
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +77,7 @@ class Server:
         self._close()
 
     def serve(self, machine: messages.Machine) -> None:
-        """Answer the guest from now on; nothing to do for a machine whose pod has no IPv6, or the second time.
+        """Start to answer the guest, if its pod has IPv6 and it is not served yet.
 
         Raises:
             OSError: virt-handler has not prepared the pod's network.
@@ -107,7 +107,7 @@ class Server:
         for _ in range(self._turn_frames):
             try:
                 frame = os.read(tap, FRAME_BYTES)
-            except BlockingIOError:  # no more for now
+            except BlockingIOError:  # no more frames
                 return
             except OSError as error:
                 self._lose(told, error)
@@ -116,14 +116,14 @@ class Server:
                 _send(tap, said)
 
     def _lose(self, told: Settings, error: OSError) -> None:
-        """Open the tap anew: at once if virt-handler has made another one, but never again and again in a row.
+        """Reopen the tap, at once if virt-handler made a new one, but at most once per ``again_seconds``.
 
-        To the event loop one that cannot be read is one that can, for as long as that lasts.
+        The event loop reports an unreadable tap as readable all the time.
         """
         logger.warning("virt-launcher's tap cannot be read and is opened again", extra={"tap": network.CONTROL_TAP, "error": str(error)})
         loop = asyncio.get_running_loop()
         left = self._began + self._again_seconds - loop.time()
-        is_down = error.errno == errno.EIO  # for a moment, as while its filter cannot be loaded
+        is_down = error.errno == errno.EIO  # temporary, for example while its filter cannot be loaded
         self._close()
         if left <= 0 and not is_down:
             self._begin_anew(told)
@@ -134,7 +134,7 @@ class Server:
         self._close()
         try:
             self._begin(told)
-        except OSError:  # virt-handler has to make it first
+        except OSError:  # virt-handler must make it first
             self._timer = asyncio.get_running_loop().call_later(self._again_seconds, self._begin_anew, told)
 
     def _close(self) -> None:
@@ -148,7 +148,7 @@ class Server:
 
 
 def answer(frame: bytes, told: Settings) -> bytes | None:
-    """Return the frame that answers one of the guest's; None where nothing is said. Pure."""
+    """Return the frame that answers one of the guest's, or None. Pure."""
     packet = parse(frame)
     if packet is None or packet.source_mac != told.mac:
         return None
@@ -167,5 +167,5 @@ def _datagram(packet: Packet, told: Settings) -> bytes | None:
 
 
 def _send(tap: int, frame: bytes) -> None:
-    with contextlib.suppress(OSError):  # as if it were lost on the way: the guest asks again
+    with contextlib.suppress(OSError):  # like a lost packet: the guest repeats its request
         os.write(tap, frame)

@@ -1,4 +1,4 @@
-"""Settings of IPv6 that the guest is told, and by which messages. Pure."""
+"""The guest's IPv6 settings, and which messages carry them. Pure."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The one client, its address, and its router. MAC addresses are bytes, the others text."""
+    """The only client, its address, and its router. MAC addresses are bytes, other addresses text."""
 
     mac: bytes
     """The guest's."""
     address: str
     router: str
-    """Link-local address that advertises itself."""
+    """The link-local address in advertisements."""
     server_mac: bytes
-    """Of virt-launcher's own frames, and in its DUID."""
+    """The MAC address of virt-launcher's own frames, also in its DUID."""
     mtu: int
     server: str
-    """Link-local address of virt-launcher's DHCPv6."""
+    """The link-local address of virt-launcher's DHCPv6 server."""
     router_mac: bytes = b""
-    """Empty: the router makes it known itself."""
+    """Empty if the router announces its MAC address itself."""
     answers: tuple[str, ...] = ()
-    """Addresses that are the router's, for which nobody else answers."""
+    """The router's addresses that only virt-launcher answers for."""
     is_default: bool = True
-    """True if the router leads everywhere."""
+    """Whether the router is a default router."""
     on_link: str = ""
-    """The network whose addresses are on the link itself; empty: none but the router."""
+    """The network that is on the link; empty: only the router is."""
     dns: tuple[str, ...] = ()
     search: tuple[str, ...] = ()
 
 
 def packed(address: str) -> bytes:
-    """Return the bytes of an IPv6 address."""
+    """Return an IPv6 address as bytes."""
     return ipaddress.IPv6Address(address).packed

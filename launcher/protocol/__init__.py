@@ -1,20 +1,21 @@
-r"""The wire between virt-handler and virt-launcher: messages and their codec. No I/O.
+r"""The protocol between virt-handler and virt-launcher: messages and codec. No I/O.
 
-One JSON object a line (UTF-8, ``\n``, at most ``codec.MAX_LINE_BYTES``, from virt-launcher ``codec.MAX_REPLY_BYTES``) over the unix socket
-``layout.LAUNCHER_SOCKET``. virt-handler is the client, any number of connections may be open, and virt-launcher outlives them all.
+Each line is one JSON object (UTF-8, ``\n``, at most ``codec.MAX_LINE_BYTES``, from virt-launcher ``codec.MAX_REPLY_BYTES``) on the unix
+socket ``layout.LAUNCHER_SOCKET``. virt-handler is the client. Any number of connections may be open; virt-launcher survives their end.
 
-1. virt-launcher speaks first: ``Hello``. The client looks at ``Hello.protocol`` before anything else in it, and hangs up if it cannot speak
-   it (``messages.SPOKEN``). The guest goes on, and its machine says why nothing is known of it.
-2. The client sends ``Call``s, each with an id of its choosing. Each is answered once, by ``Reply`` or ``Refusal`` with that id, in any
-   order. A ``Reply`` carries the status after the request was carried out; long work (``Migrate``, ``Shutdown``) is only begun by then.
-   A ``Read`` of what the ``Hello`` offers is answered by ``Content`` instead, which has no status in it.
-3. ``StatusChanged`` comes unasked on every connection whenever the status changed. A slow reader misses intermediate ones, never the
-   last. It says everything: there is nothing to be learnt from the sequence of events that the newest status does not say.
-4. Every request may be repeated without harm: what is already so is left alone.
-5. Whoever says more than virt-handler wants to hear is hung up on, and says the newest in its next ``Hello``.
-6. Neither side trusts the other: whatever breaks these rules raises ``ProtocolError``, after which the connection is worth nothing.
-7. Unknown members of a known message are ignored, so that a release may add some; a change that needs more raises
-   ``messages.PROTOCOL``. Known members are checked for their type, and none but those with a default may be missing.
+1. virt-launcher sends ``Hello`` first. The client checks ``Hello.protocol`` before the rest, and disconnects if it does not support it
+   (``messages.SPOKEN``). The guest continues, and the machine's status shows why its state is unknown.
+2. The client sends ``Call``s with ids of its choice. Each gets one ``Reply`` or ``Refusal`` with that id, in any order. A ``Reply`` has the
+   status after the request; long work (``Migrate``, ``Shutdown``) has only begun by then. A ``Read`` of a text that ``Hello`` offers gets
+   ``Content``, without a status.
+3. virt-launcher sends ``StatusChanged`` on each connection after each change. A slow reader misses intermediate ones, never the last. Each
+   status is complete; the sequence carries no further information.
+4. Every request is idempotent.
+5. virt-handler disconnects a launcher that sends too much. The next ``Hello`` has the newest status.
+6. The sides do not trust each other: a violation of these rules raises ``ProtocolError``, and the connection ends.
+7. Unknown members of a known message are ignored, so a release may add some; other changes raise ``messages.PROTOCOL``. Known members are
+   checked for their type, and are required unless they have a default.
 
-``messages`` has the vocabulary, ``codec`` turns bytes into it and back. ``tests/unit/launcher/protocol`` states the rules as properties.
+``messages`` has the message types, ``codec`` converts them to bytes and back. ``tests/unit/launcher/protocol`` tests the rules as
+properties.
 """

@@ -1,7 +1,7 @@
-"""Bytes to messages and back, without sockets.
+"""Conversion of messages to bytes and back, without sockets.
 
-A side keeps one ``Receiver`` per connection, feeds it what arrives in pieces of any size and gets whole messages; it sends what
-``encode`` returns. Types are checked against the annotations of ``messages``, so there is no second description to keep in step.
+Each side has one ``Receiver`` per connection, which turns received chunks of any size into messages, and sends what ``encode`` returns.
+Types are checked against the annotations of ``messages``.
 """
 
 from __future__ import annotations
@@ -19,37 +19,36 @@ from apiserver.apis.meta.lines import one_line
 from launcher.protocol import messages
 
 MAX_LINE_BYTES: Final = 1 << 20
-"""A VirtualMachine with everything in it stays far below; etcd takes no object above 1.5 MiB."""
+"""The largest VirtualMachine is far smaller; etcd accepts no object above 1.5 MiB."""
 
 MAX_REPLY_BYTES: Final = 1 << 19
-"""Of a line from virt-launcher, which has a status in it: with 64 interfaces of 16 addresses and the longest names it takes half."""
+"""For a line from virt-launcher, which contains a status. With 64 interfaces of 16 addresses and the longest names it takes half."""
 MAX_CONTENT_BYTES: Final = 192 << 10
-"""Of the text of a ``Content`` as JSON writes it: what virt-handler lets a launcher say in two seconds."""
+"""For the text of a ``Content`` as JSON: as much as virt-handler accepts from a launcher in two seconds."""
 MAX_ITEMS: Final = 128
-"""In a list: twice what the longest of them holds."""
+"""Per list: twice the longest one in use."""
 MAX_HELD_BYTES: Final = 1 << 19
-"""Memory of the texts of a status, of which virt-handler keeps one of each pod of its node. A hostile launcher makes four times as much of
-a line by one character, and sixteen thousand texts by lists of lists; an honest one takes two thirds of this at most."""
-
+"""Memory for the texts of a status. virt-handler keeps one status per pod of its node. One character outside of the BMP quadruples the
+memory of a line, and nested lists can hold sixteen thousand texts; an honest launcher takes at most two thirds of this limit."""
 MAX_INTEGER: Final = (1 << 63) - 1
 MAX_RELEASE: Final = 64
-"""Characters of a launcher's release that are told."""
+"""Characters of a launcher's release in messages."""
 MAX_VERSION: Final = 9999
-"""Of the wire, that is told."""
+"""Largest protocol version shown in messages."""
 
 M = TypeVar("M")
 
 
 class ProtocolError(Exception):
-    """The peer, or the caller, broke a rule of the wire. The connection cannot be used any more."""
+    """The peer, or the caller, broke a rule of the protocol. The connection cannot be used any more."""
 
 
 class OtherProtocol(ProtocolError):
-    """virt-launcher speaks a version of the wire that is not one of ``messages.SPOKEN``. The text is for people."""
+    """virt-launcher has a protocol version outside of ``messages.SPOKEN``. The text is for users."""
 
 
 class Receiver(Generic[M]):
-    """Cuts a stream of bytes into messages, of lines of at most ``limit`` bytes."""
+    """Splits a byte stream into messages, one per line of at most ``limit`` bytes."""
 
     def __init__(self, decode: Callable[[bytes], M], limit: int = MAX_LINE_BYTES) -> None:
         self._decode = decode
@@ -62,7 +61,7 @@ class Receiver(Generic[M]):
         """Return the messages that ``data`` completes, in order.
 
         Raises:
-            ProtocolError: for anything that is no message, and for every call after that.
+            ProtocolError: for an invalid message, and for each later call.
         """
         if self._broken is not None:
             raise self._broken
@@ -75,10 +74,10 @@ class Receiver(Generic[M]):
             raise
 
     def close(self) -> None:
-        """Take note that the peer hung up.
+        """Handle the end of the connection.
 
         Raises:
-            ProtocolError: when it did so in the middle of a line.
+            ProtocolError: it ended in the middle of a line.
         """
         if self._buffer:
             raise ProtocolError(f"the connection ended inside a message, after {len(self._buffer)} bytes of it")
@@ -109,10 +108,10 @@ def replies() -> Receiver[messages.FromLauncher]:
 
 
 def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
-    """Return the line that carries ``message``.
+    """Return the line for a message.
 
     Raises:
-        ProtocolError: when it is too long or holds what JSON does not have.
+        ProtocolError: it is too long or cannot be written as JSON.
     """
     if isinstance(message, messages.Call):
         document = {"type": type(message.request).__name__, "id": message.id, "body": asdict(message.request)}
@@ -129,7 +128,7 @@ def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
 
 
 def fits(text: str) -> bool:
-    """Return whether a ``Content`` can carry this text."""
+    """Return whether this text fits into a ``Content``."""
     return len(json.dumps(text, ensure_ascii=False).encode(errors="surrogatepass")) <= MAX_CONTENT_BYTES
 
 
@@ -157,7 +156,7 @@ def _decode_from_launcher(line: bytes) -> messages.FromLauncher:
 
 
 def _held(value: Any) -> int:  # noqa: ANN401  # as in _checked
-    """Return the bytes of memory that the texts of a message take. Its types bound how deep it is, which those of JSON do not."""
+    """Return the memory in bytes of a message's texts. Message types limit the recursion, unlike JSON."""
     if isinstance(value, str):
         return sys.getsizeof(value)
     if is_dataclass(value):
@@ -166,10 +165,10 @@ def _held(value: Any) -> int:  # noqa: ANN401  # as in _checked
 
 
 def _check_version(hello: object) -> None:
-    """Look at the version before anything else in a Hello, which may be as another version has it. One without is of version 0."""
+    """Check the version before the rest of a Hello, which another version may change. The default is version 0."""
     version = hello.get("protocol", 0) if isinstance(hello, dict) else None
     if type(version) is not int or version in messages.SPOKEN:
-        return  # the types are looked at next
+        return  # the type check follows
     release = hello.get("launcher_version") if isinstance(hello, dict) else None
     named = one_line(release, MAX_RELEASE) if isinstance(release, str) else ""
     spoken = ", ".join(map(str, sorted(messages.SPOKEN)))
@@ -178,10 +177,10 @@ def _check_version(hello: object) -> None:
 
 
 def read(kind: type[M], value: object, path: str) -> M:
-    """Return plain JSON as an instance of a dataclass; ``path`` names the value in messages.
+    """Convert plain JSON to a dataclass; ``path`` names the value in errors.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: it does not match.
     """
     found: M = _checked(kind, value, path)
     return found
@@ -198,7 +197,7 @@ def _kind(document: dict[str, Any], known: dict[str, type]) -> type:
 def _parse(line: bytes) -> dict[str, Any]:
     try:
         document = json.loads(line.decode(), parse_constant=_no_constant, object_pairs_hook=_object)
-        if b"\\u" in line:  # JSON can spell half of a surrogate pair, which no UTF-8 can carry on
+        if b"\\u" in line:  # JSON can contain half of a surrogate pair, which UTF-8 cannot encode
             json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a line is not JSON: {type(error).__name__}") from error
@@ -226,7 +225,7 @@ def _members(kind: type) -> tuple[tuple[str, Any, bool], ...]:
 
 
 def _checked(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # types are the data here
-    """Return ``value`` as an instance of the annotation ``kind``; ``path`` is for the message."""
+    """Return ``value`` as an instance of the annotation ``kind``; ``path`` is for errors."""
     origin = get_origin(kind)
     if is_dataclass(kind):
         return _dataclass(kind, value, path)
@@ -240,7 +239,7 @@ def _checked(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # types 
         if len(value) > MAX_ITEMS:
             raise ProtocolError(f"{path}: more than {MAX_ITEMS} items")
         return tuple(_checked(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(value))
-    if origin is types.UnionType:  # the only unions inside messages are "… | None"
+    if origin is types.UnionType:  # the only unions in messages are "… | None"
         return None if value is None else _checked(get_args(kind)[0], value, path)
     if origin is dict:
         kind = dict
@@ -262,7 +261,7 @@ def _dataclass(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # as i
 def _scalar(kind: type, value: Any, path: str) -> Any:  # noqa: ANN401  # as in _checked
     if kind is float and type(value) is int:
         value = _checked(int, value, path) * 1.0
-    if type(value) is not kind:  # exactly: True is an int to isinstance
+    if type(value) is not kind:  # an exact comparison, because isinstance accepts True as an int
         raise ProtocolError(f"{path}: expected {kind.__name__}")
     if isinstance(value, int) and abs(value) > MAX_INTEGER:
         raise ProtocolError(f"{path}: too large")

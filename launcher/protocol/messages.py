@@ -8,34 +8,34 @@ from typing import Any, Final, Literal
 from apiserver.apis.virt.lifecycle.domainstates import DomainState
 
 PROTOCOL: Final = 1
-"""Version of the wire. virt-launcher keeps the one it was born with, so virt-handler has to speak every version still running."""
+"""Protocol version. A running virt-launcher keeps its version, so virt-handler must support every version still running."""
 SPOKEN: Final = frozenset({PROTOCOL})
-"""Versions of the wire that virt-handler of this release can speak: launchers outlive releases."""
+"""Protocol versions that this release's virt-handler supports, because launchers outlive releases."""
 
 Accelerator = Literal["qemu", "kvm"]
 """libvirt's domain types: emulated or accelerated."""
 
 EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "migrated", "start-failed"]
-"""End of the one run of a domain in a pod:
+"""How the domain's only run in a pod ended:
 
 * ``shutdown``: the guest powered itself off;
-* ``shutdown-requested``: the guest powered off after it was asked to (``Shutdown`` or SIGTERM);
-* ``destroyed``: powered off by us, on request or because the guest did not heed in time;
+* ``shutdown-requested``: the guest powered off on request (``Shutdown`` or SIGTERM);
+* ``destroyed``: we powered it off, on request or after the grace period;
 * ``crashed``: QEMU died, or the guest panicked;
-* ``migrated``: it runs on in another pod (``Ending.migration_uid``);
+* ``migrated``: it runs in another pod (``Ending.migration_uid``);
 * ``start-failed``: it never ran.
 """
 
 PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
-"""Ways in which public keys come to the guest: in the meta data of a disk for cloud-init, or by the guest agent."""
+"""How public keys get into the guest: meta data of a cloud-init disk, or the guest agent."""
 
 MigrationDirection = Literal["outgoing", "incoming"]
 
 MigrationState = Literal["prepared", "running", "arrived", "succeeded", "failed", "cancelled"]
-"""In the source: ``running``; then ``succeeded``: no QEMU of the domain is left in this pod, and the target has all of it; or ``failed`` or
-``cancelled``: the domain is still here, or has ended here. In the target: ``prepared``: it waits for the domain; ``running``: memory comes
-in; ``arrived``: the domain is complete, paused, and the source's until ``ReleaseMigration``; ``succeeded``: it was released; ``failed``
-and ``cancelled``: it will not come any more."""
+"""In the source: ``running``; ``succeeded``: no QEMU of the domain is left in this pod, and the target has all of it; ``failed`` or
+``cancelled``: the domain is still here, or has ended here. In the target: ``prepared``: it waits for the domain; ``running``: memory
+arrives; ``arrived``: the domain is complete and paused, and belongs to the source until ``ReleaseMigration``; ``succeeded``: it was
+released; ``failed`` and ``cancelled``: it will not arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Settings that the guest is told by DHCP where it has an address that the pod was given."""
+    """DHCP settings of a guest that has the pod's address."""
 
     address: str
-    """With the length of the prefix: 10.244.1.7/24."""
+    """With prefix length: 10.244.1.7/24."""
     server: str
     """The address of the DHCP server."""
     routes: tuple[Route, ...] = ()
@@ -61,49 +61,49 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Lease6:
-    """Settings that the guest is told by router advertisements and DHCPv6."""
+    """Settings for router advertisements and DHCPv6."""
 
     address: str
-    """With the length of the prefix of what is on the link itself: fd00:10:244::7/64."""
+    """With the prefix length of the link's network: fd00:10:244::7/64."""
     router: str
-    """Link-local address from which the router is advertised."""
+    """Link-local address of the advertised router."""
     router_mac: str = ""
-    """Of that router; empty: it says so itself."""
+    """The router's MAC address; empty: the router announces it itself."""
     answers: tuple[str, ...] = ()
-    """Addresses of the router for which virt-launcher answers neighbour solicitations."""
+    """The router's addresses for which virt-launcher answers neighbour solicitations."""
     is_default: bool = True
-    """True if the router leads everywhere."""
+    """Whether the router is a default router."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface of the guest for which virt-handler has set up the pod's network namespace."""
+    """A network interface of the guest, set up by virt-handler in the pod's network namespace."""
 
     name: str
     mac: str
     tap: str
-    """The tap device that was made for it; empty: it needs none, since passt carries it."""
+    """Its tap device; empty for an interface that passt serves."""
     model: str = "virtio"
     lease: Lease | None = None
-    """None: it is behind the pod's address, or on a further network that gives the pod no address."""
+    """None: it is behind the pod's address, or on a network that gives the pod no address."""
     lease6: Lease6 | None = None
-    """None: it has no IPv6 address of ours."""
+    """None: it gets no IPv6 address from us."""
     ipv4: bool = True
-    """True if the pod has an IPv4 address, so that the guest is given one."""
+    """Whether the pod has an IPv4 address, so that the guest gets one."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessCredential:
-    """A Secret with public keys of those who may log in; it is mounted by its position in the list."""
+    """A Secret with public keys for logins, mounted by its position in the list."""
 
     method: PropagationMethod
     users: tuple[str, ...] = ()
-    """Of ``qemuGuestAgent``: the guest's users who get the keys."""
+    """For ``qemuGuestAgent``: the guest's users who get the keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Everything virt-launcher needs to know of a VirtualMachine to make a libvirt domain."""
+    """All data of a VirtualMachine that virt-launcher needs to make a libvirt domain."""
 
     namespace: str
     name: str
@@ -111,41 +111,40 @@ class Machine:
     domain: dict[str, Any]
     """``spec.domain`` as virt-api stores it: defaulted and valid.
 
-    Of a machine with XML, what that means, as far as typed fields can say it.
+    For a machine with XML, the typed fields that correspond to it.
     """
     accelerator: Accelerator
     interfaces: tuple[Interface, ...] = ()
     grace_seconds: float = 30.0
-    """``terminationGracePeriodSeconds``: how long a guest that is asked to shut down may take, SIGTERM included."""
+    """``terminationGracePeriodSeconds``: how long the guest may take to shut down, also after SIGTERM."""
     access_credentials: tuple[AccessCredential, ...] = ()
-    """``spec.accessCredentials``, in order."""
     domain_xml: str = ""
-    """``spec.domainXML``; empty: libvirt is given what follows from ``domain``."""
+    """``spec.domainXML``; empty: the XML is made from ``domain``."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetStatus:
-    """Asks for the status alone."""
+    """Returns the status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Brings the images of disks into claims that have none (``source.import``), before anything else is done in the pod.
+    """Imports images into claims that have none (``source.import``). It precedes all other requests.
 
-    Answered when all are there. Refused with ``NotReady`` until then: it goes on by itself, ``Status.imports`` has how far it is, and the
-    request can be sent again. A launcher whose ``Hello.actions`` does not name it was born before it, and may not be asked.
+    Answered when all images exist. Until then it is refused with ``NotReady`` and continues; ``Status.imports`` has the progress, and the
+    request can be repeated. Send it only to launchers with it in ``Hello.actions``; older ones do not support it.
     """
 
     machine: Machine
-    """Without interfaces: they are made later."""
+    """Without interfaces, which are made later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Makes the domain and starts it, once in the life of a pod: a second one changes nothing, whatever it holds.
+    """Makes the domain and starts it, once in the life of a pod. Repeating it changes nothing.
 
-    Refused with ``Failed`` when the domain cannot be started; ``Status.ending`` then says ``start-failed``, and the pod ends. Refused with
-    ``NotReady`` while a claim holds no image and none can be created in it: no guest was made, and it can be sent again.
+    Refused with ``Failed`` if the domain cannot be started; ``Status.ending`` is then ``start-failed``, and the pod ends. Refused with
+    ``NotReady`` while a claim has no image and none can be created in it; it can be repeated, because no guest was made.
     """
 
     machine: Machine
@@ -155,9 +154,9 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Asks the guest to power off and destroys it when ``grace_seconds`` are over. Answered when the guest has been asked.
+    """Requests the guest to power off, and destroys it after ``grace_seconds``. Answered after the request to the guest.
 
-    Asked again, the period that ends first counts.
+    Of several requests, the grace period that ends first applies.
     """
 
     grace_seconds: float
@@ -175,40 +174,40 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Lets the guest's processors run again, whatever stopped them. Refused with ``Failed`` when they stopped again at once."""
+    """Resumes the guest's processors after any pause. Refused with ``Failed`` if they stop again at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareMigrationTarget:
-    """Makes an empty pod ready to receive the domain: libvirtd answers, directories and overlays exist.
+    """Prepares an empty pod for the domain: libvirtd runs, directories and overlays exist.
 
-    Answered when that is so; ``Status.migration_of(uid)`` is then ``prepared``. ``machine`` must be what the source was given, but for
-    the tap devices.
+    Answered when that is done; ``Status.migration_of(uid)`` is then ``prepared``. ``machine`` must equal the source's, except for the tap
+    devices.
     """
 
     migration_uid: str
     machine: Machine
     relays_disks: bool = False
-    """virt-handler relays ``layout.MIGRATION_DISKS_SOCKET``, too; one of an older release does not, and disks of the pod cannot come."""
+    """virt-handler also relays ``layout.MIGRATION_DISKS_SOCKET``. Older releases do not, and then disks in the pod cannot migrate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migrate:
-    """Begins to move the running domain through ``layout.MIGRATION_LIBVIRT_SOCKET`` and ``layout.MIGRATION_DATA_SOCKET`` of this pod.
+    """Starts to migrate the domain through this pod's ``layout.MIGRATION_LIBVIRT_SOCKET`` and ``layout.MIGRATION_DATA_SOCKET``.
 
-    Disks that this pod alone has are copied first, through ``layout.MIGRATION_DISKS_SOCKET``.
+    Disks that exist only in this pod are copied first, through ``layout.MIGRATION_DISKS_SOCKET``.
 
-    Answered when the migration is on its way; how it goes is in ``Status.migration_of(uid)``. A uid that was already migrated,
-    successfully or not, is not tried again. Launchers of older releases know the uid alone.
+    Answered when the migration has started; ``Status.migration_of(uid)`` has its progress. Each uid is tried only once. Launchers of older
+    releases support only the uid.
     """
 
     migration_uid: str
     bandwidth_bytes: int = 0
-    """A second, at most; rounded down to whole MiB, of which it is one at least. 0: no limit."""
+    """Most bytes per second, rounded down to MiB, at least 1 MiB; 0: unlimited."""
     max_downtime_milliseconds: int = 0
-    """Time that the guest may stand still at the end; 0: QEMU's default."""
+    """Longest pause of the guest at the end; 0: QEMU's default."""
     parallel_connections: int = 1
-    """Connections that carry the memory."""
+    """Connections for the memory."""
     auto_converge: bool = False
     """QEMU may slow the guest's processors down."""
     relays_disks: bool = False
@@ -217,10 +216,10 @@ class Migrate:
 
 @dataclass(frozen=True, slots=True)
 class PauseForMigration:
-    """Pauses the guest of an outgoing migration, so that its memory changes no more and all of it can arrive.
+    """Pauses the guest of an outgoing migration, so that its memory stops changing and all of it can arrive.
 
-    Nobody's wish: it runs again where it is released, or here when it stays. Nothing is done to a guest that stands still already, and
-    once the migration is over. A launcher whose ``Hello.actions`` does not name it was born before it, and may not be asked.
+    The guest resumes where it is released, or here if it stays. The request has no effect on a paused guest or after the migration. Send it
+    only to launchers with it in ``Hello.actions``; older ones do not support it.
     """
 
     migration_uid: str
@@ -228,9 +227,9 @@ class PauseForMigration:
 
 @dataclass(frozen=True, slots=True)
 class AbortMigration:
-    """Ends a migration. In the source: the domain stays, the state becomes ``cancelled``. In a target: it stops waiting.
+    """Ends a migration. In the source, the domain stays and the state becomes ``cancelled``. A target stops waiting.
 
-    A migration that has just succeeded stays ``succeeded``: the answer tells.
+    A migration that has just succeeded stays ``succeeded``, as the answer shows.
     """
 
     migration_uid: str
@@ -238,23 +237,22 @@ class AbortMigration:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMigration:
-    """Makes the domain that arrived in this target the pod's own, and lets it run.
+    """Makes the arrived domain the target pod's own, and resumes it.
 
-    To be sent only when the source's launcher said ``succeeded``. Refused with ``Conflict`` when nothing arrived.
+    Send it only after the source's launcher reported ``succeeded``. Refused with ``Conflict`` if no domain arrived.
     """
 
     migration_uid: str
     paused: bool = False
-    """Leave the guest paused, because its user paused it."""
+    """Leave the guest paused, because a user paused it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Asks for a text about the domain, one of those that ``Hello.reads`` names; answered by ``Content``.
+    """Requests a text about the domain, one of ``Hello.reads``; answered by ``Content``.
 
-    A launcher whose ``Hello`` does not name it was born before it, and may not be asked. Refused with ``Invalid`` when the text will not
-    come however often it is asked for, with ``Conflict`` when it cannot be had in the present state, with ``Timeout`` when whoever has it
-    does not answer.
+    Send it only to launchers with ``Hello.reads``; older ones do not support it. Refused with ``Invalid`` if the text is never available,
+    with ``Conflict`` if it is not available in the present state, with ``Timeout`` if its source does not answer.
     """
 
     what: str
@@ -279,45 +277,45 @@ Request = Action | Read
 
 @dataclass(frozen=True, slots=True)
 class DomainStatus:
-    """The domain as libvirt sees it now."""
+    """The domain's current state in libvirt."""
 
     name: str
     uuid: str
     type: Accelerator
     state: DomainState
     reason: str
-    """libvirt's word for how it came into this state, e.g. ``booted``, ``user``, ``migrated``."""
+    """libvirt's reason for this state, e.g. ``booted``, ``user``, ``migrated``."""
     detail: str = ""
-    """Detail of a pause that nobody asked for: the disks that failed."""
+    """For a pause after an error: the disks that failed."""
     full: bool = False
-    """The storage of a disk that failed has no room left."""
+    """The failed disk's storage is full."""
     cpu_model: str = ""
-    """The name of the CPU model that the domain was given; empty: none, or virt-launcher was born before it could say so."""
+    """The domain's CPU model; empty: none, or an older launcher."""
     cid: int = 0
-    """Address of the guest's sockets to its node (AF_VSOCK); 0 without any."""
+    """The guest's vsock address (AF_VSOCK); 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """End of the run of the domain in this pod."""
+    """The end of the domain's run in this pod."""
 
     kind: EndingKind
     message: str = ""
-    """For people: libvirt's error, or what was done."""
+    """For users: libvirt's error, or what was done."""
     migration_uid: str = ""
     log: tuple[str, ...] = ()
-    """The last lines QEMU wrote to its log, when it failed or crashed. Not to be trusted."""
+    """The last lines of QEMU's log, if it failed or crashed. Untrusted."""
     time: float = 0.0
     """Unix time."""
     panicked: bool = False
-    """Of ``crashed``: the guest's kernel said that it panicked."""
+    """For ``crashed``: the guest's kernel reported a panic."""
     watchdog: bool = False
-    """Of ``crashed``: the guest's watchdog powered it off."""
+    """For ``crashed``: the guest's watchdog powered it off."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationStatus:
-    """A live migration that this pod takes or took part in."""
+    """A live migration with this pod as source or target."""
 
     uid: str
     direction: MigrationDirection
@@ -329,33 +327,33 @@ class MigrationStatus:
     memory_remaining_bytes: int = 0
     iteration: int = 0
     downtime_milliseconds: int = 0
-    """In the source how long the guest is expected to stand still; in the target, once it arrived, how long it did until then."""
+    """In the source the guest's expected pause; in the target, after the arrival, its actual one."""
     start_time: float = 0.0
     end_time: float = 0.0
     data_total_bytes: int = 0
-    """Memory, and disks that are copied along; so the next two. 0: virt-launcher was born before it could say so."""
+    """Memory and copied disks; also the next two. 0: an older launcher."""
     data_processed_bytes: int = 0
     data_remaining_bytes: int = 0
     bytes_per_second: int = 0
     dirty_bytes_per_second: int = 0
-    """Bytes that the guest writes to its memory; 0 before the second iteration."""
+    """Rate at which the guest writes to its memory; 0 before the second iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class InterfaceStatus:
-    """An interface as the guest agent sees it; interfaces that only exist inside the guest have an empty ``name``."""
+    """An interface as the guest agent reports it; interfaces that exist only in the guest have an empty ``name``."""
 
     name: str
     mac: str
     guest_device: str = ""
-    """The guest's own name for it, such as ``eth0``."""
+    """The guest's name for it, such as ``eth0``."""
     ip_addresses: tuple[str, ...] = ()
-    """Without loopback and link-local ones; IPv4 first."""
+    """Without loopback and link-local addresses; IPv4 first."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
-    """Answers of the guest agent. All of it is the guest's word."""
+    """Answers of the guest agent. All of it is untrusted."""
 
     connected: bool = False
     hostname: str = ""
@@ -367,7 +365,7 @@ class AgentStatus:
     version: str = ""
     """Of the agent."""
     problem: str = ""
-    """The reason why it does not answer although it is connected; what it said last stays."""
+    """Why a connected agent does not answer; its last answers remain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,11 +374,11 @@ class AuthorizedKeysStatus:
 
     state: Literal["waiting", "synchronized", "failed"] = "waiting"
     message: str = ""
-    """Of ``failed``: what is in the way, for people; in part the guest's word."""
+    """For ``failed``: the cause, for users; the guest may choose part of the text."""
 
 
 ImportPhase = Literal["Pending", "Downloading", "Converting", "Retrying", "Succeeded"]
-"""``Pending``: another one comes first. ``Retrying``: it failed, and is tried again later."""
+"""``Pending``: another import comes first. ``Retrying``: it failed, and will be retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,86 +388,85 @@ class ImportStatus:
     disk: str
     phase: ImportPhase = "Pending"
     transferred_bytes: int = 0
-    """Of the file as it is at its source."""
+    """Bytes of the file at its source."""
     total_bytes: int = 0
-    """Of the same; 0: nobody knows."""
+    """Of the same file; 0: unknown."""
     failures: int = 0
-    """Number of tries in vain."""
     message: str = ""
-    """Reason why the last try failed."""
+    """Why the last attempt failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskFault:
-    """Errors of a disk after which the guest went on."""
+    """An error of a disk that did not pause the guest."""
 
     disk: str
-    """The name that the machine has for it."""
+    """The disk's name in the machine."""
     full: bool = False
-    """Its storage has no room left; else reading or writing fails for another reason."""
+    """Its storage is full; else reading or writing fails for another reason."""
     ignored: bool = False
-    """The guest is not told."""
+    """The guest does not see the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class DhcpStatus:
-    """The server that tells the guest its addresses."""
+    """State of the guest's DHCP server."""
 
     restarts: int = 0
-    """Number of times it was found dead, and was started again."""
+    """How often it was restarted after it stopped receiving."""
     problem: str = ""
-    """Reason why it cannot be started again; empty where it answers, or nobody has to."""
+    """Why it cannot be restarted; empty if it works, or is not needed."""
     cause: str = ""
-    """Cause of its last death."""
+    """Why it last stopped receiving."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Everything observed. Whoever has only just connected needs nothing more."""
+    """The complete state. New connections need nothing else."""
 
     revision: int
-    """Grows with every change within the life of a pod; a message with a smaller one than another is older."""
+    """Increases with each change in the life of a pod; the smaller of two is older."""
     domain: DomainStatus | None = None
-    """None when there is no domain: not yet, or not any more."""
+    """None before and after the domain exists."""
     started: bool = False
-    """True once the domain ran in this pod, booted or migrated and released here. Never becomes false again."""
+    """True once the domain ran in this pod, booted or migrated and released here. Stays true."""
     ending: Ending | None = None
-    """Set once the run is over; nothing will ever run in this pod again, and virt-launcher is about to exit."""
+    """Set once the run is over. Nothing will ever run in this pod again, and virt-launcher is about to exit."""
     stopping: bool = False
-    """The guest was asked to shut down, by ``Shutdown`` or SIGTERM."""
+    """The guest was requested to shut down, by ``Shutdown`` or SIGTERM."""
     grace_seconds: float | None = None
-    """The shortest grace period that it was given since; None before it was asked, or virt-launcher was born before it could say so."""
+    """The shortest grace period of these requests; None before one, or for older launchers."""
     consoles: int = 0
     """Connections to the console socket."""
     reboots: int = 0
-    """Number of the guest's reboots in this pod."""
+    """Reboots of the guest in this pod."""
     watchdogs: int = 0
-    """Number of times that the guest's watchdog fired in this pod."""
+    """How often the guest's watchdog fired in this pod."""
     interfaces: tuple[InterfaceStatus, ...] = ()
     agent: AgentStatus = field(default_factory=AgentStatus)
     authorized_keys: AuthorizedKeysStatus = field(default_factory=AuthorizedKeysStatus)
     lost_filesystems: tuple[str, ...] = ()
-    """Names of file systems that nobody serves any more: their files cannot be used until the machine is started again."""
+    """File systems that no process serves any more. Their files are unusable until the machine is restarted."""
     passt_ends: int = 0
-    """Number of times that passt, which makes the connections of the guest, ended in this pod; another one takes its place."""
+    """How often passt, which relays the guest's connections, ended in this pod. A new process replaces it."""
     passt_problem: str = ""
-    """Reason why there is none now, in part its own words; empty while it runs, and where the guest has no such interface."""
+    """Why passt does not run, partly its own text; empty while it runs, and without such an interface."""
     migrations: tuple[MigrationStatus, ...] = ()
     """Newest last, at most four."""
     imports: tuple[ImportStatus, ...] = ()
-    """Imports that ``Import`` asked for, in the machine's order; none of images that were there."""
+    """Imports of ``Import``, in the machine's order, except for images that existed."""
     servers_silent: tuple[str, ...] = ()
-    """Names of disks to whose server there is no connection, and none can be made."""
+    """Disks without a connection to their server, to which none can be made."""
     disk_faults: tuple[DiskFault, ...] = ()
-    """Disks that failed, or have no room, while the guest goes on."""
+    """Disks that failed, or are full, while the guest continues."""
     has_room: bool = False
-    """The guest stands still because the storage of a disk was full, and a ``Resume`` is worth a try."""
+    """The guest is paused because a disk's storage was full, and ``Resume`` may succeed."""
     dhcp: DhcpStatus = field(default_factory=DhcpStatus)
     not_migratable: str = ""
-    """Reason why a migration would be refused; empty when nothing is known to stand in its way."""
+    """Why a migration would be refused; empty if no reason is known."""
 
     def migration_of(self, uid: str) -> MigrationStatus | None:
-        """Return the migration with this uid if this pod takes or took part in it."""
+        """Return this pod's migration with this uid, or None."""
         return next((migration for migration in self.migrations if migration.uid == uid), None)
 
 
@@ -481,9 +478,9 @@ class Hello:
     launcher_version: str
     status: Status
     reads: tuple[str, ...] = ()
-    """Names that ``Read`` may ask for."""
+    """Texts that ``Read`` may request."""
     actions: tuple[str, ...] = ()
-    """Requests that it knows beyond those of its first release."""
+    """Supported requests beyond those of the first release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,14 +491,14 @@ class StatusChanged:
 
 
 RefusalReason = Literal["Conflict", "Invalid", "Failed", "Timeout", "NotReady"]
-"""``Conflict``: not in this state, e.g. resume without a domain. ``Invalid``: the request cannot be right, whenever it is sent.
-``Failed``: libvirt or QEMU could not. ``Timeout``: libvirt has not answered; ask for the status later. ``NotReady``: something that others
-make is not there yet (``Refusal.disks``), or there is no room for it; send it again."""
+"""``Conflict``: not in this state, e.g. resume without a domain. ``Invalid``: the request is wrong in any state. ``Failed``: libvirt or
+QEMU failed. ``Timeout``: libvirt did not answer; request the status later. ``NotReady``: disks are missing (``Refusal.disks``), or there is
+too little room; repeat the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request and the id that its answer will carry."""
+    """A request and the id for its answer."""
 
     id: int
     request: Request
@@ -509,7 +506,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The request was carried out, or begun where it says so; this is the status now."""
+    """The request was carried out, or begun where it says so, with this status."""
 
     id: int
     status: Status
@@ -524,18 +521,18 @@ class Refusal:
     message: str
     status: Status
     disks: tuple[str, ...] = ()
-    """Names of the disks whose image is missing, for ``NotReady``."""
+    """For ``NotReady``: the disks with missing images."""
     full: bool = False
-    """Their claims have too little room for the disks that are to be created in them; the message says how much."""
+    """Their claims have too little room to create these disks; the message says how much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The text that a ``Read`` asked for. It may hold the guest's word: not to be trusted."""
+    """The text for a ``Read``. It may contain text of the guest: untrusted."""
 
     id: int
     text: str
-    """JSON or XML, as ``Read.what`` has it; at most ``codec.MAX_CONTENT_BYTES`` on the wire."""
+    """JSON or XML, depending on ``Read.what``; at most ``codec.MAX_CONTENT_BYTES`` when encoded."""
 
 
 LATER_ACTIONS: Final = (Import.__name__, PauseForMigration.__name__)

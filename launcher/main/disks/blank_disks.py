@@ -1,11 +1,11 @@
-"""Blank disks that are created in claims which hold none: ``source.create``.
+"""Creates blank disks in claims that have none: ``source.create``.
 
-A disk is a sparse file. Room that was set aside would be given back with the first blocks that the guest discards, which is the default,
-and writing zeroes to all of a claim takes minutes; what a claim has is told before the start instead.
+A disk is a sparse file. Preallocated blocks would be freed by the guest's first discards, which are on by default, and zeroing a whole
+claim takes minutes. Instead, the start checks how much room the claim has.
 
-Whoever creates one makes ``disk.img.new``, takes its lock, gives it its size, writes it to the storage and links it to ``disk.img``, which
-fails where there is one by then. So a pod that is killed in between leaves no half disk, two pods create one, and nothing is overwritten;
-a file without a lock is what was left of a pod that was killed, and is removed.
+Creation makes ``disk.img.new``, locks it, sets its size, syncs it and links it to ``disk.img``; the link fails if that exists. So a killed
+pod leaves no partial disk, two pods create only one, and nothing is overwritten. A file without a lock is left over from a killed pod, and
+is removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from launcher.main.disks import files
 
 PARTIAL: Final = f"{layout.DISK_IMAGE}.new"
 MODE: Final = 0o660
-"""The group is the pod's ``fsGroup``, by which the next pod may write to it, too."""
+"""The group is the pod's ``fsGroup``, so the next pod can write to it."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -33,12 +33,12 @@ def create(
     device_size: Callable[[Origin], int | None] = files.device_size,
     file_system: Callable[[int], os.statvfs_result] = os.fstatvfs,
 ) -> None:
-    """Create the missing disks that ``spec.domain`` asks for; look whether block devices are as large as it says.
+    """Create the missing disks of ``spec.domain``, and check the size of block devices.
 
     Args:
         specification: ``spec.domain``.
-        device_size: returns the bytes of the block device that a claim is, or None.
-        file_system: returns what is known of the file system of a directory.
+        device_size: returns the bytes of a claim's block device, or None.
+        file_system: returns the statistics of a directory's file system.
 
     Raises:
         launcher.main.disks.files.NoRoom: a claim has too little room, which may change.
@@ -73,19 +73,19 @@ def _create(origin: Origin, device_size: Callable[[Origin], int | None], file_sy
 
 
 def _create_in(directory: int, origin: Origin, room: os.statvfs_result) -> None:
-    if room.f_blocks:  # some file systems over networks do not tell
+    if room.f_blocks:  # some network file systems do not report it
         _require(room.f_bavail * room.f_frsize, origin, "its claim has room for")
     with _partial(directory, origin) as file:
         os.ftruncate(file, origin.created)
         os.fsync(file)
-        with suppress(FileExistsError):  # whoever fills the claim came first
+        with suppress(FileExistsError):  # another process created the disk first
             os.link(PARTIAL, layout.DISK_IMAGE, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
     os.fsync(directory)
 
 
 @contextmanager
 def _partial(directory: int, origin: Origin) -> Iterator[int]:
-    """Make a file of our own beside the disk, hold its lock, and take its name away afterwards."""
+    """Create and lock a new file next to the disk, and remove its name afterwards."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with suppress(FileNotFoundError):
         left = os.open(PARTIAL, flags, dir_fd=directory)
@@ -116,7 +116,7 @@ def _lock(file: int, origin: Origin) -> None:
 
 
 def _remove(file: int, directory: int) -> None:
-    """Remove what is left of another pod, unless it has finished meanwhile and somebody else makes a file of that name."""
+    """Remove the file of a killed pod, unless the name already belongs to another file."""
     named = os.stat(PARTIAL, dir_fd=directory, follow_symlinks=False)
     if os.path.samestat(named, os.fstat(file)):
         os.unlink(PARTIAL, dir_fd=directory)
@@ -132,7 +132,7 @@ def _directory(origin: Origin) -> Iterator[int]:
 
 
 def _exists(name: str, directory: int) -> bool:
-    """Tell whether there is such an entry, be it a link that leads nowhere."""
+    """Return whether an entry exists, even a broken link."""
     try:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:

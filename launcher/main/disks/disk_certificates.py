@@ -1,7 +1,7 @@
-"""Certificates for TLS with NBD servers: where QEMU finds them, and whether the servers are those that they are to be.
+"""Certificates for TLS with NBD servers: written for QEMU, and tested with each server.
 
-All NBD disks of a machine have the certificates of one Secret, since libvirt has one place for them. QEMU is asked before the guest starts:
-what it will say of a certificate nobody else knows.
+All NBD disks of a machine share one Secret, because libvirt has one directory for them. QEMU tests the servers before the guest starts,
+because only QEMU can tell whether it accepts a certificate.
 """
 
 from __future__ import annotations
@@ -20,19 +20,24 @@ from launcher.main.disks.made_disks import SourceUnusable
 from launcher.main.programs.children import Children
 
 MAX_BYTES: Final = 256 << 10
-"""Of all certificates and the key: a bundle of all authorities of Debian's has 220 KiB."""
+"""For all certificates and the key. A bundle of all of Debian's authorities has 220 KiB."""
 SECONDS: Final = 15.0
-"""Of a server that took the connection, to begin TLS and to say how large the disk is."""
+"""For a connected server to start TLS and send the disk's size."""
 _KEYS: Final = {file: key for keys in (network_disks.AUTHORITY_KEYS, network_disks.CLIENT_KEYS) for key, file in keys.items()}
 
 
 async def prepare(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
-    """Write the certificates where QEMU finds them, and see whether each server has one that they accept, which may take so long.
+    """Write the certificates for QEMU, and test each server's certificate.
+
+    Args:
+        children: runs commands.
+        specification: ``spec.domain``.
+        seconds: time limit per server.
 
     Raises:
-        SourceUnusable: the Secret, or the server of a disk, is not what it has to be; the message names it, and nothing secret.
-        ServersSilent: a server says nothing.
-        OSError: they cannot be written.
+        SourceUnusable: the Secret or a disk's server is invalid; the message names it, without secret content.
+        ServersSilent: a server does not answer.
+        OSError: the certificates cannot be written.
     """
     found = [each for each in disks.defaulted(specification) if network_disks.tls_secret(each)]
     if not found:
@@ -43,7 +48,7 @@ async def prepare(children: Children, specification: Mapping[str, Any], seconds:
 
 
 def _write(secret: str) -> None:
-    """Write what is mounted of the Secret of that name; what is there of an earlier try is replaced."""
+    """Write the mounted Secret's files, and replace those of an earlier start."""
     values = _read(secret)
     directory = Path(layout.NBD_CERTIFICATES_DIRECTORY)
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -69,7 +74,7 @@ def _read(secret: str) -> Mapping[str, bytes]:
 
 
 async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> None:
-    """Connect to the server of a disk as QEMU will."""
+    """Connect to a disk's server as QEMU will."""
     name = str(disk["name"])
     credentials = f"tls-creds-x509,id=tls,endpoint=client,verify-peer=yes,dir={layout.NBD_CERTIFICATES_DIRECTORY}"
     try:
@@ -81,7 +86,7 @@ async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> 
 
 
 def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the disk as QEMU's options say it; ``tls-hostname`` is the server's own unless another one is given."""
+    """Return the disk as options of QEMU; ``tls-hostname`` is the server's host by default."""
     source = disk["source"]
     [(host, port)] = network_disks.endpoints(disk)
     found = {"driver": "nbd", "server": {"type": "inet", "host": host, "port": str(port)}, "tls-creds": "tls"}
@@ -90,7 +95,7 @@ def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _by_keys(said: str) -> str:
-    """Return QEMU's words with the Secret's keys instead of the files that have their values."""
+    """Replace file names in QEMU's message by keys of the Secret."""
     for file, key in _KEYS.items():
         said = said.replace(f"{layout.NBD_CERTIFICATES_DIRECTORY}/{file}", key)
     return said

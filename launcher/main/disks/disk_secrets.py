@@ -1,7 +1,7 @@
-"""Secrets by which QEMU logs in to servers of disks.
+"""Secrets for logins to disk servers.
 
-libvirtd is told the passwords, keeps them in memory and gives them to QEMU encrypted; the XML that it is given names them by a UUID. The
-names of users are in Secrets, too, and stand in that XML alone: what people are shown is without them.
+libvirtd keeps the passwords in memory and passes them to QEMU encrypted; the domain XML refers to them by UUID. User names are also secret.
+Only the XML for libvirt contains them; the XML for users does not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _USER: Final = re.compile(rb"[A-Za-z0-9_.:/@+=~-]{1,%d}" % MAX_USER)
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A login to the server of a disk."""
+    """A login to a disk's server."""
 
     disk: str
     user: str = field(repr=False)
@@ -38,15 +38,15 @@ class Login:
 
     @property
     def uuid(self) -> str:
-        """Return the one by which the XML names the password."""
+        """Return the UUID of the password in the XML."""
         return secret_uuid(self.disk)
 
 
 def logins(specification: Mapping[str, Any]) -> tuple[Login, ...]:
-    """Return the logins of all disks that have a Secret for one.
+    """Return the logins of all disks that have a Secret for it.
 
     Raises:
-        SourceUnusable: it cannot be read, or holds something else; the message names the disk, and nothing of the content.
+        SourceUnusable: a Secret cannot be read, or is invalid; the message names the disk, without secret content.
     """
     return tuple(_read(each) for each in disks.defaulted(specification) if network_disks.login_secret(each))
 
@@ -61,7 +61,7 @@ def _read(given: Mapping[str, Any]) -> Login:
 
 
 def _key(disk: str, found: Mapping[str, bytes]) -> Login:
-    """Return the key of a user of Ceph's, who is named in the XML that people see."""
+    """Return the key of a Ceph user. The user's name is not secret."""
     (file,) = network_disks.KEYRING_KEYS.values()
     try:
         key = base64.b64decode(found.get(file, b"").strip(), validate=True)
@@ -82,18 +82,18 @@ def _login(disk: str, found: Mapping[str, bytes]) -> Login:
 
 
 async def keep(hypervisor: Hypervisor, specification: Mapping[str, Any]) -> None:
-    """Have the hypervisor know the passwords.
+    """Pass the passwords to the hypervisor.
 
     Raises:
         SourceUnusable: as :func:`logins`.
-        HypervisorError: it could not.
+        HypervisorError: the hypervisor failed.
     """
     for login in await asyncio.to_thread(logins, specification):
         await hypervisor.keep_secret(login.uuid, login.password, login.usage)
 
 
 def revealed(xml: str, found: Iterable[Login]) -> str:
-    """Return the XML that libvirt is given: with the users' names."""
+    """Add the users' names to the XML, for libvirt only."""
     users = {each.uuid: each.user for each in found if each.user}
     if not users:
         return xml

@@ -1,4 +1,4 @@
-"""Servers of disks to which QEMU connects itself: where they are, and whether they answer."""
+"""Servers of disks to which QEMU connects: their addresses, and whether they answer."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from apiserver.apis.virt.hardware import disks, network_disks, plugin_disks
 from launcher.main.disks import files
 
 ANSWER_SECONDS: Final = 5.0
-"""Of a server, to take a connection; that of a name server is in it."""
+"""Time limit to connect to a server, including name resolution."""
 CONNECTIONS: Final = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
-"""Connections of the pod, of which QEMU has one to the server of each such disk. The guest's own are none of them."""
+"""The pod's TCP connections. QEMU has one to each such disk's server; the guest's own are not among them."""
 _ESTABLISHED: Final = "01"
 
 Endpoints = Mapping[str, tuple[tuple[str, int], ...]]
-"""By name of the disk, hosts and ports of which any will do."""
+"""Alternative hosts and ports, by the disk's name."""
 
 
 class ServersSilent(files.NotReady):
-    """Nobody answers where disks of the machine are; that may change."""
+    """Servers of the machine's disks do not answer, which may change."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(names, "; ".join(f"disk {name!r}: its server does not answer" for name in names))
 
 
 class Network:
-    """The pod's network, by which servers are reached."""
+    """The pod's network, which leads to the servers."""
 
     async def answers(self, host: str, port: int) -> bool:
-        """Return whether somebody takes a connection there."""
+        """Return whether a server accepts a connection."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 _, writer = await asyncio.open_connection(host, port)
-        except (OSError, UnicodeError):  # a TimeoutError is one; the other is of names that IDNA does not have
+        except (OSError, UnicodeError):  # OSError includes TimeoutError; UnicodeError is for host names outside of IDNA
             return False
         writer.close()
         return True
 
     def listens(self, path: str) -> bool:
-        """Return whether somebody listens at a socket in the pod."""
+        """Return whether a process listens at a unix socket in the pod."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
             try:
                 connection.connect(path)
-            except BlockingIOError:  # it has more connections waiting than it takes at once
+            except BlockingIOError:  # its queue of connections is full
                 return True
             except OSError:
                 return False
@@ -59,7 +59,7 @@ class Network:
         for path in CONNECTIONS:
             try:
                 found.append(Path(path).read_text())
-            except OSError:  # a node without IPv6 has no such table
+            except OSError:  # nodes without IPv6 lack one table
                 continue
         return found
 
@@ -68,10 +68,10 @@ NETWORK: Final = Network()
 
 
 async def require(specification: Mapping[str, Any], network: Network) -> None:
-    """Return if each disk of a server has one that answers.
+    """Require an answer from the server of each network disk.
 
     Raises:
-        ServersSilent: some have none.
+        ServersSilent: some do not answer.
     """
     endpoints, sockets = endpoints_of(specification), sockets_of(specification)
     if silent := (*await without_answer(endpoints, network), *without_listener(sockets, network)):
@@ -79,23 +79,23 @@ async def require(specification: Mapping[str, Any], network: Network) -> None:
 
 
 def endpoints_of(specification: Mapping[str, Any]) -> Endpoints:
-    """Return where the servers of the machine's disks are."""
+    """Return the addresses of the disks' servers."""
     return {str(each["name"]): network_disks.endpoints(each) for each in disks.defaulted(specification) if network_disks.is_network(each)}
 
 
 def sockets_of(specification: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the sockets in the pod at which plugins serve disks, by the disk's name."""
+    """Return the pod's sockets at which plugins serve disks, by the disk's name."""
     named = {str(each["name"]): plugin_disks.served(each) for each in disks.defaulted(specification)}
     return {name: plugin_disks.path(name, "nbd") for name, found in named.items() if found is not None and found.protocol == "nbd"}
 
 
 def without_listener(sockets: Mapping[str, str], network: Network) -> tuple[str, ...]:
-    """Return the names of those at which nobody listens."""
+    """Return the disks with no process at their socket."""
     return tuple(name for name, path in sockets.items() if not network.listens(path))
 
 
 async def without_answer(endpoints: Endpoints, network: Network) -> tuple[str, ...]:
-    """Return the names of those of which no server answers."""
+    """Return the disks without an answering server."""
     async with asyncio.TaskGroup() as group:
         tasks = {name: group.create_task(_any_answers(each, network)) for name, each in endpoints.items()}
     return tuple(name for name, task in tasks.items() if not task.result())
@@ -109,9 +109,9 @@ async def _any_answers(endpoints: Iterable[tuple[str, int]], network: Network) -
 
 
 def disconnected(endpoints: Endpoints, tables: Iterable[str]) -> Endpoints:
-    """Return those of which the pod may have no connection; ``tables`` are the texts of :data:`CONNECTIONS`.
+    """Return the disks that may have no connection; ``tables`` are the texts of :data:`CONNECTIONS`.
 
-    Names of hosts have addresses that only a name server knows, so there have to be as many connections to a port as there are disks of it.
+    Only a name server knows the addresses of host names, so this counts ports: a port needs as many connections as disks use it.
     """
     there = Counter(port for table in tables for port in _remote_ports(table))
     ports = {name: frozenset(port for _, port in each) for name, each in endpoints.items()}

@@ -1,6 +1,6 @@
-"""Files of disks before a start: virt-launcher's access to them, and the sizes that QEMU and the machine's author ask for.
+"""Checks access to disk files before a start, and grows them to the size that QEMU and the machine need.
 
-A file only grows, by a hole at its end, and only before a start: a migration's target finds it as the source made it.
+Files only grow, by a hole at the end, and only before a start, so that a migration's target finds them unchanged.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def _reads(descriptor: int, page: mmap.mmap, length: int) -> bool:
 
 
 def alignment(file: Path, reads: Callable[[int, mmap.mmap, int], bool] = _reads) -> int:
-    """Return the unit in bytes in which O_DIRECT reads a file, as QEMU finds it out; 1 without O_DIRECT.
+    """Return the unit in bytes in which O_DIRECT reads a file, found as QEMU does; 1 without O_DIRECT.
 
-    A hole can be read in any unit, and tells nothing: QEMU takes the largest one then.
+    A hole can be read in any unit. Then QEMU uses the largest one.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_DIRECT | _FLAGS)
@@ -51,12 +51,12 @@ def alignment(file: Path, reads: Callable[[int, mmap.mmap, int], bool] = _reads)
 
 
 def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = alignment) -> None:
-    """Open the file of each disk of a claim or node, and grow it to whole units of O_DIRECT and to ``source.create.size``.
+    """Open each claim's or node's disk file, and grow it to whole O_DIRECT units and to ``source.create.size``.
 
-    :func:`launcher.main.disks.files.look` judges all else that a claim can hold.
+    :func:`launcher.main.disks.files.look` checks everything else.
 
     Raises:
-        launcher.main.disks.files.NoRoom: a claim has too little room for a disk as large as it should be, which may change.
+        launcher.main.disks.files.NoRoom: a claim has too little room to grow a disk, which may change.
         launcher.main.disks.files.DiskUnusable: virt-launcher may not read or write a file.
         launcher.domain.values.InvalidSpecification: as ``origins``.
     """
@@ -87,7 +87,7 @@ def _grow(file: int, origin: Origin, unit: int) -> None:
         return
     room = os.fstatvfs(file)
     lacking = wanted - found.st_blocks * _STAT_BLOCK - room.f_bavail * room.f_frsize
-    if origin.created and room.f_blocks and lacking > 0:  # some file systems over networks do not tell
+    if origin.created and room.f_blocks and lacking > 0:  # some network file systems do not report it
         raise _no_room(origin, found.st_size)
     try:
         os.ftruncate(file, wanted)

@@ -1,6 +1,6 @@
-"""The files of disks: what is there, and the overlays that have to be made.
+"""Files of disks: checks of existing ones, and creation of overlays.
 
-Images are somebody else's bytes: nothing in them is believed.
+Images come from users, so their content is untrusted.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _EXTERNAL_DATA: Final = 1 << 2
 
 
 class DiskUnusable(Exception):
-    """A disk of the specification cannot be used; the message names it and says why."""
+    """A disk cannot be used; the message names it and the reason."""
 
 
 class NotReady(DiskUnusable):
-    """Claims lack what others may still bring: the start can be asked for again."""
+    """A disk is not ready yet; the start can be repeated."""
 
     def __init__(self, disks: tuple[str, ...], message: str) -> None:
         super().__init__(message)
@@ -35,22 +35,22 @@ class NotReady(DiskUnusable):
 
 
 class ImagesMissing(NotReady):
-    """Claims that are mounted and hold no image yet; whoever fills them may still be at it."""
+    """Mounted claims without an image. Another process may still be filling them."""
 
     def __init__(self, disks: tuple[str, ...]) -> None:
         super().__init__(disks, "; ".join(f"disk {name!r}: {layout.DISK_IMAGE}: No such file in its claim" for name in disks))
 
 
 class NoRoom(NotReady):
-    """Claims with too little room for the disks that are to be created in them; the message says how much there is."""
+    """Claims with too little room to create their disks; the message says how much there is."""
 
 
 def look(specification: Mapping[str, Any]) -> dict[str, Found]:
-    """Return what is found at the origin of every disk, by name.
+    """Return what exists at each disk's origin, by the disk's name.
 
     Raises:
-        ImagesMissing: when nothing but images in claims is in the way, and they may still come.
-        DiskUnusable: when something is there that cannot be used, or an image disk's file is not.
+        ImagesMissing: only images in claims are missing, and may still come.
+        DiskUnusable: a file or device cannot be used, or the file of an image disk is missing.
         launcher.domain.values.InvalidSpecification: as ``origins``.
     """
     found: dict[str, Found] = {}
@@ -69,7 +69,7 @@ async def make_overlays(children: Children, specification: Mapping[str, Any], fo
     """Create the missing overlays.
 
     Raises:
-        launcher.main.programs.children.CommandFailed: when qemu-img does.
+        launcher.main.programs.children.CommandFailed: qemu-img failed.
     """
     for origin, overlay in _missing(specification):
         partial = f"{overlay}.new"
@@ -80,7 +80,6 @@ async def make_overlays(children: Children, specification: Mapping[str, Any], fo
 
 
 def _missing(specification: Mapping[str, Any]) -> list[tuple[Origin, Path]]:
-    """Return the overlays that do not exist yet."""
     return [(origin, Path(origin.overlay)) for origin in origins(specification) if origin.overlay and not Path(origin.overlay).exists()]
 
 
@@ -92,7 +91,7 @@ def _look(origin: Origin) -> Found:
         return Found(direct=_direct_below(path.parent))
     if origin.blank:
         return Found(direct=_direct_below(Path(layout.OVERLAYS_DIRECTORY)))
-    if origin.plugin:  # raw, and never judged by its first bytes, which are the guest's
+    if origin.plugin:  # always raw: the guest could write the bytes that format detection reads
         return _of_file(_inside(path, str(path.parent), origin), "raw", origin)
     if origin.image:
         image = _inside(path, f"{layout.IMAGES_DIRECTORY}/{origin.name}", origin)
@@ -117,12 +116,12 @@ def _of_file(file: Path, kind: Format, origin: Origin) -> Found:
 
 
 def _direct_under(origin: Origin) -> bool:
-    """Return whether the overlay of a disk, if it has one, will take O_DIRECT."""
+    """Return whether the disk's overlay, if any, will support O_DIRECT."""
     return not origin.overlaid or _direct_below(Path(layout.OVERLAYS_DIRECTORY))
 
 
 def device_size(origin: Origin) -> int | None:
-    """Return the bytes of the block device that the claim of a disk is in this pod; None where it is none.
+    """Return the size in bytes of a claim's block device; None if the claim is not one.
 
     Raises:
         OSError: it cannot be read.
@@ -135,7 +134,7 @@ def device_size(origin: Origin) -> int | None:
 
 
 def _is_absent(path: Path) -> bool:
-    """Tell whether there is no such entry. A directory that cannot be searched and a link that leads nowhere are faults, no promises."""
+    """Return whether an entry is absent. Unsearchable directories and broken links are errors, not absence."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -146,7 +145,7 @@ def _is_absent(path: Path) -> bool:
 
 
 def _inside(path: Path, root: str, origin: Origin) -> Path:
-    """Return ``path`` if it is a regular file and no link leads out of its volume."""
+    """Return ``path`` if it is a regular file inside its volume, also after following links."""
     named = path.relative_to(root)
     try:
         real = path.resolve(strict=True)
@@ -166,7 +165,7 @@ def image_format(path: Path, name: str) -> Format:
     """Return the format of an image file.
 
     Raises:
-        DiskUnusable: for a qcow2 file that refers to other files, which would be read on the guest's behalf.
+        DiskUnusable: a qcow2 file refers to other files, which QEMU would read for the guest.
     """
     try:
         with path.open("rb") as file:
@@ -183,7 +182,7 @@ def image_format(path: Path, name: str) -> Format:
 
 
 def virtual_size(path: Path, kind: Format) -> int:
-    """Return the size of the disk that an image holds: what the guest sees, and may overwrite.
+    """Return the size in bytes of the disk in an image, which the guest may overwrite.
 
     Raises:
         OSError: the image cannot be read.
@@ -191,7 +190,7 @@ def virtual_size(path: Path, kind: Format) -> int:
     if kind == "raw":
         return path.stat().st_size
     with path.open("rb") as file:
-        return int.from_bytes(file.read(32)[24:], "big")  # as above: the disk's size at 24
+        return int.from_bytes(file.read(32)[24:], "big")  # the disk's size is at 24, see above
 
 
 def _fits(size: int, origin: Origin) -> None:
@@ -203,12 +202,12 @@ def _fits(size: int, origin: Origin) -> None:
 
 
 def _direct(file: Path) -> bool:
-    """Tell whether the file system of ``file`` takes O_DIRECT."""
+    """Return whether the file system of ``file`` supports O_DIRECT."""
     return _opens(file, os.O_RDONLY | os.O_DIRECT)
 
 
 def _direct_below(directory: Path) -> bool:
-    """Tell whether files to be made in ``directory`` will take O_DIRECT."""
+    """Return whether new files in ``directory`` support O_DIRECT."""
     return _opens(directory, os.O_RDWR | os.O_DIRECT | os.O_TMPFILE)
 
 

@@ -1,7 +1,7 @@
-"""The state of UEFI and TPM, made before libvirt starts the domain, or found in the machine's claim.
+"""Creates or checks the state of UEFI and TPM before libvirt starts the domain.
 
-Other pods of the namespace may write to that claim, so nothing in it is believed: what is not as this module makes it is refused. The
-machine's directory is its own user's alone, so that whoever else could put something there after it was looked at is that user, or root.
+Other pods of the namespace may write to the machine's claim, so its content is untrusted: files that differ from what this module makes are
+refused. Only its own user can write to the machine's directory, so after the check, only that user or root could change it.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from launcher.main.programs.children import Children
 
 SWTPM_SETUP: Final = "/usr/bin/swtpm_setup"
 TPM_2: Final = "tpm2"
-"""Of a TPM of version 2.0; libvirt's name."""
+"""libvirt's name for TPM 2.0."""
 MAX_TPM_FILES: Final = 16
 MAX_TPM_BYTES: Final = 1 << 20
-"""Of one file: swtpm reads it as a whole. Its own are of 10 KiB."""
+"""Per file, because swtpm reads it as a whole. Its own files have 10 KiB."""
 
 
 class StateUnusable(Exception):
-    """The state of firmware or TPM cannot be used; the message says why."""
+    """The state of firmware or TPM is unusable; the message says why."""
 
 
 async def prepare(
     children: Children, specification: Mapping[str, Any], uid: str, domain_uuid: str, ovmf: PurePosixPath = firmware_files.OVMF
 ) -> None:
-    """Have the files at hand that the machine's UEFI and TPM start from; what is there stays.
+    """Create the initial files of the machine's UEFI and TPM; existing ones stay.
 
     Args:
         children: runs commands.
         specification: ``spec.domain``.
         uid: the object's.
         domain_uuid: the domain's.
-        ovmf: the directory of UEFI's own files.
+        ovmf: the directory of the OVMF files.
 
     Raises:
-        StateUnusable: something else is there.
-        OSError: something cannot be written.
-        launcher.main.programs.children.CommandFailed: no TPM can be made.
-        launcher.domain.values.InvalidSpecification: no directory can be named after the machine.
+        StateUnusable: existing files are invalid.
+        OSError: a file cannot be written.
+        launcher.main.programs.children.CommandFailed: swtpm_setup failed.
+        launcher.domain.values.InvalidSpecification: the machine's uuid cannot name a directory.
     """
     if (efi := firmware_files.efi(specification, uid, ovmf)) is not None:
         await asyncio.to_thread(_prepare_variables, Path(efi.template), Path(efi.variables))
@@ -74,7 +74,7 @@ def _prepare_variables(template: Path, variables: Path) -> None:
 
 
 async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> None:
-    """Make a TPM where libvirt looks for it, which makes none where it finds one: its own way needs a CA of the node's."""
+    """Make a TPM where libvirt looks for it. libvirt would make one itself, but needs a CA of the node for it."""
     directory = place if kept is None else kept
     if not await asyncio.to_thread(_is_made, place, kept):
         partial = directory / f"{TPM_2}.new"
@@ -84,7 +84,7 @@ async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> No
 
 
 def _is_made(place: Path, kept: Path | None) -> bool:
-    """Return whether the TPM is there; if not, have an empty directory to make it in."""
+    """Return whether the TPM exists; if not, create an empty directory for it."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = place if kept is None else kept
     if kept is not None:
@@ -112,7 +112,7 @@ def _check_tpm(directory: Path) -> None:
 
 
 def _own_directory(path: Path) -> None:
-    """Have a directory that nobody else may write to. The kubelet gives a group access to what it finds in a claim (``fsGroup``)."""
+    """Create a directory that only this user can write to. The kubelet gives the ``fsGroup`` access to existing ones in a claim."""
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -129,10 +129,10 @@ def _own_directory(path: Path) -> None:
 
 
 def _regular_file(path: Path) -> os.stat_result | None:
-    """Return what is known of a file, or None where there is none.
+    """Return a file's status, or None if it does not exist.
 
     Raises:
-        StateUnusable: it is no regular file, or has another name elsewhere.
+        StateUnusable: it is not a regular file, or has more than one hard link.
     """
     try:
         found = path.lstat()

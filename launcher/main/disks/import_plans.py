@@ -1,4 +1,4 @@
-"""Plans of the imports that a machine needs: which of its claims have no image, and what the importer is told of each."""
+"""Plans of a machine's imports: which claims have no image, and the importer's input for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from launcher.domain.values import segment
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """Directories with a subdirectory for each disk."""
+    """Directories with a subdirectory per disk."""
 
     disks: Path = Path(layout.DISKS_DIRECTORY)
     devices: Path = Path(layout.DEVICES_DIRECTORY)
@@ -25,11 +25,11 @@ class Directories:
 
 
 DIRECTORIES: Final = Directories()
-"""Those of every pod."""
+"""The directories of all pods."""
 
 
 def missing(domain: Mapping[str, Any], directories: Directories) -> dict[str, bytes]:
-    """Return the plans of imports into claims that have no image, by disk."""
+    """Return the import plans for claims without an image, by disk."""
     found: dict[str, bytes] = {}
     for position, disk in enumerate(disks.defaulted(domain)):
         given = disk_imports.of(disk)
@@ -46,7 +46,7 @@ def missing(domain: Mapping[str, Any], directories: Directories) -> dict[str, by
 
 
 def plan(disk: Mapping[str, Any], given: Mapping[str, Any], directories: Directories, **place: str) -> bytes:
-    """Return what the importer is told, as ``importer.plan`` reads it.
+    """Return the importer's input, as ``importer.plan`` reads it.
 
     Args:
         disk: the disk.
@@ -63,7 +63,7 @@ def plan(disk: Mapping[str, Any], given: Mapping[str, Any], directories: Directo
 
 
 def _is_due(device: Path) -> bool:
-    """Return whether a block device has no disk; of one that cannot be read the importer says why."""
+    """Return whether a block device is empty, or cannot be read; then the importer reports the error."""
     try:
         with device.open("rb", buffering=0) as opened:
             return disk_imports.is_due(opened.read(disk_imports.HEAD_BYTES))

@@ -1,7 +1,7 @@
-"""Images of the disks that are made in the pod: ISO 9660 file systems with data for cloud-init, or a Secret's or ConfigMap's keys as files.
+"""ISO 9660 images made in the pod: data for cloud-init, or the keys of a Secret or ConfigMap as files.
 
-Each is made aside and renamed. The same content makes the same bytes, so that the target of a migration, which makes its own, has the
-source's unless somebody changed a Secret meanwhile.
+Images are written to a temporary file and renamed. Equal content gives equal bytes, so a migration's target makes the same image as the
+source, unless a user changed a Secret meanwhile.
 """
 
 from __future__ import annotations
@@ -24,19 +24,17 @@ from launcher.protocol import messages
 
 XORRISO: Final = "/usr/bin/xorriso"
 _EPOCH: Final = 315532800
-"""1980-01-01, of all files: the first moment that every file system can tell."""
+"""1980-01-01, the time of all files, because every file system can represent it."""
 _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC", "SOURCE_DATE_EPOCH": str(_EPOCH)}
 _METHODS: Final = {cloud_init.NO_CLOUD: "noCloud", cloud_init.CONFIG_DRIVE: "configDrive"}
 
 
 class SourceUnusable(Exception):
-    """A disk cannot be made of what is mounted; the message names the disk or the field, and nothing of the content."""
+    """An image cannot be made from the mounted data; the message names the disk or field, without secret content."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """An image to be made."""
-
     name: str
     label: str
     files: Mapping[str, bytes]
@@ -55,13 +53,13 @@ class _Image:
 
 
 async def make(children: Children, machine: messages.Machine) -> None:
-    """Make the images of all such disks, one after the other.
+    """Make the images, one after the other.
 
     Raises:
-        SourceUnusable: of a Secret or ConfigMap.
-        InvalidSpecification: of the specification, or of what a Secret holds.
-        launcher.main.programs.children.CommandFailed: when xorriso does.
-        OSError: no room.
+        SourceUnusable: a Secret or ConfigMap is invalid.
+        InvalidSpecification: the specification or a Secret's content is invalid.
+        launcher.main.programs.children.CommandFailed: xorriso failed.
+        OSError: there is no room.
     """
     for position, disk in enumerate(disks.defaulted(machine.domain)):
         if disk.get("type") not in cloud_init.MADE:
@@ -76,7 +74,7 @@ async def make(children: Children, machine: messages.Machine) -> None:
 
 
 def _command(image: _Image) -> list[str]:
-    # Rock Ridge with root as the owner of all, and Joliet for Windows; paths are ours, and names of files are not on the command line.
+    # Rock Ridge with root as the owner, and Joliet for Windows. The command line contains only our paths, no names of files.
     options = ["-quiet", "-r", "-J", "-joliet-long", "-no-pad", "-V", image.label, "-o", str(image.partial)]
     return [XORRISO, "-no_rc", "-as", "mkisofs", *options, str(image.tree)]
 
@@ -97,7 +95,7 @@ def _image(disk: Mapping[str, Any], position: int, machine: messages.Machine) ->
 
 
 def _named(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """Return files whose names an image can hold.
+    """Check that an image can hold the file names.
 
     Raises:
         mounted.Unreadable: one is too long.
@@ -118,7 +116,7 @@ def _for_cloud_init(kind: str, source: Mapping[str, Any], name: str, machine: me
 
 
 def _keys(kind: str, machine: messages.Machine) -> list[str]:
-    """Return the public keys that a disk of this type brings."""
+    """Return the public keys for a disk of this type."""
     found: list[str] = []
     for position, credential in enumerate(machine.access_credentials):
         if credential.method == _METHODS[kind]:
@@ -133,7 +131,7 @@ def public_keys(position: int) -> tuple[str, ...]:
     """Return the public keys of an element of ``spec.accessCredentials``.
 
     Raises:
-        SourceUnusable: its Secret cannot be read, or holds something else; the message names the field.
+        SourceUnusable: its Secret cannot be read, or is invalid; the message names the field.
     """
     path = f"spec.accessCredentials[{position}]"
     try:
@@ -145,8 +143,8 @@ def public_keys(position: int) -> tuple[str, ...]:
 
 
 def _lay_out(image: _Image) -> None:
-    """Write the files of an image, which only this user may read, and an empty file to be it."""
-    shutil.rmtree(image.tree, ignore_errors=True)  # left by a start that was broken off
+    """Write an image's files, readable only by this user, and an empty file for the image."""
+    shutil.rmtree(image.tree, ignore_errors=True)  # left over from an interrupted start
     image.partial.unlink(missing_ok=True)
     image.tree.mkdir(mode=0o700)
     for name, data in image.files.items():

@@ -1,7 +1,7 @@
 """Content of Secrets and ConfigMaps that the kubelet mounted.
 
-The kubelet writes what belongs together into a directory of its own, to which the link ``..data`` leads, and changes it by
-exchanging that link. Whoever follows it once sees one state of all files. Sizes and kinds are checked all the same.
+The kubelet writes one version of all files into a directory, and switches the link ``..data`` to it. Following the link once gives a
+consistent version. Sizes and kinds of files are checked as well.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from apiserver.apis.virt.hardware import cloud_init
 
 _CURRENT: Final = "..data"
 _TRIES: Final = 5
-"""The kubelet removes what it has just replaced: then the newer one is read."""
+"""The kubelet may remove a replaced version while we read it. Then we read the newer one."""
 
 
 class Unreadable(Exception):
-    """A mounted Secret or ConfigMap cannot be used; the message says why, and nothing of its content."""
+    """A mounted Secret or ConfigMap is unusable; the message says why, without its content."""
 
 
 def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cloud_init.MAX_FILES) -> dict[str, bytes]:
@@ -27,11 +27,11 @@ def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cl
 
     Args:
         directory: where it is mounted.
-        limit: bytes of all values together.
+        limit: most bytes of all values together.
         count: most keys.
 
     Raises:
-        Unreadable: it is not there, or is not what a kubelet mounts, or too large.
+        Unreadable: it is missing, too large, or not what a kubelet mounts.
     """
     for left in reversed(range(_TRIES)):
         try:
@@ -41,11 +41,11 @@ def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cl
                 raise Unreadable("it is not mounted") from None
         except OSError as error:
             raise Unreadable(error.strerror or type(error).__name__) from None
-    raise AssertionError  # the last try returned or raised
+    raise AssertionError  # the last attempt returned or raised
 
 
 def version(directory: Path) -> str:
-    """Return a word that is another one after each change of what is mounted; empty where nothing is."""
+    """Return a string that changes with the mounted content; empty if nothing is mounted."""
     try:
         return str((directory / _CURRENT).readlink())
     except OSError:

@@ -1,4 +1,4 @@
-"""Disks of servers, opened by ``qemu-img`` as QEMU will open them: what it will say of one nobody else knows."""
+"""Opens disks of servers with ``qemu-img`` as QEMU will, to detect QEMU's errors before the start."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 class CannotOpen(Exception):
-    """A disk cannot be opened; the message is QEMU's own, on one line, without the command and the options, which QEMU repeats."""
+    """A disk cannot be opened; the message is QEMU's, on one line, without the command and options that QEMU repeats."""
 
 
 async def info(children: Children, source: Mapping[str, Any], objects: Sequence[str], seconds: float) -> None:
-    """Open a disk, and read how large it is.
+    """Open a disk, and read its size.
 
     Args:
-        children: who starts processes.
-        source: the disk, in the words of QEMU's ``blockdev-add``.
-        objects: what it refers to, as ``--object`` takes it.
-        seconds: how long that may take.
+        children: runs commands.
+        source: the disk as options of QEMU's ``blockdev-add``.
+        objects: objects that it refers to, as for ``--object``.
+        seconds: time limit.
 
     Raises:
-        CannotOpen: it is refused.
+        CannotOpen: QEMU cannot open it.
         TimeoutError: it takes longer.
     """
     place = f"json:{json.dumps(source)}"

@@ -1,6 +1,6 @@
-"""Images of Ceph clusters: whether QEMU can open them, asked before the start.
+"""Images of Ceph clusters: checks before the start that QEMU can open them.
 
-Ceph's library tries for five minutes when a key is wrong, without a word, and so would QEMU.
+With a wrong key, Ceph's library retries silently for five minutes, and so would QEMU.
 """
 
 from __future__ import annotations
@@ -15,14 +15,19 @@ from launcher.main.disks.made_disks import SourceUnusable
 from launcher.main.programs.children import Children
 
 SECONDS: Final = 15.0
-"""Of a cluster whose monitor took a connection: it takes 0.1 s."""
+"""For a cluster with a reachable monitor; it normally takes 0.1 s."""
 
 
 async def look(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
-    """Open each image as QEMU will, which may take so long.
+    """Open each image as QEMU will.
+
+    Args:
+        children: runs commands.
+        specification: ``spec.domain``.
+        seconds: time limit per image.
 
     Raises:
-        SourceUnusable: one cannot be opened; the message names the disk, and nothing secret.
+        SourceUnusable: one cannot be opened; the message names the disk, without secret content.
     """
     for disk in disks.defaulted(specification):
         if disk.get("type") == network_disks.RBD:
@@ -43,10 +48,10 @@ async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> 
 
 
 def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the image as QEMU's options say it, and libvirt has them, but for one thing.
+    """Return the image as options of QEMU, like libvirt's except for authentication.
 
-    Where there is a key, libvirt lets a monitor choose ``none`` all the same, and its XML cannot say otherwise. Here a monitor may not: by
-    ``cephx`` both sides prove that they have the key, so a server that only has a monitor's address is noticed before the guest starts.
+    With a key, libvirt's XML still lets the monitor choose ``none``. Here it must use ``cephx``, by which both sides prove that they have
+    the key. This detects a false server at a monitor's address before the guest starts.
     """
     source = disk["source"]
     monitors = [{"host": host, "port": str(port)} for host, port in network_disks.endpoints(disk)]

@@ -1,1 +1,1 @@
-"""Child processes of virt-launcher, and what their container offers them."""
+"""Child processes of virt-launcher, and the resources of its container."""

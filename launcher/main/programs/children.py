@@ -1,4 +1,4 @@
-"""Child processes, as pid 1 has them: our own, and orphans that are handed to us (QEMU is one, libvirtd starts it as a daemon)."""
+"""Child processes of pid 1: our own, and orphans such as QEMU, which libvirtd starts as a daemon."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ RUN_SECONDS: Final = 60.0
 
 
 class CommandFailed(Exception):
-    """A command ended with a status other than 0; the message has its last words."""
+    """A command failed; the message ends with its last output."""
 
 
 class Children:
-    """Starts processes and reaps every child, known or not.
+    """Starts processes and reaps every child.
 
-    asyncio's own child watching waits for single pids and leaves orphans as zombies, so this takes its place: nothing else in this
-    process may wait for children.
+    asyncio's child watcher waits for single pids and leaves orphans as zombies. This class replaces it: no other code in this process may
+    wait for children.
     """
 
     def __init__(self, run_seconds: float = RUN_SECONDS) -> None:
-        """Do nothing yet; ``run_seconds`` is how long a command may take that is run to its end."""
+        """Only store the time limit of :meth:`run`."""
         self._run_seconds = run_seconds
         self._waiting: dict[int, asyncio.Future[int]] = {}
 
     @contextlib.contextmanager
     def reaping(self) -> Iterator[None]:
-        """Reap while inside."""
+        """Reap children inside the context."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         try:
@@ -45,7 +45,7 @@ class Children:
     def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, output: int | None = None, given: int | None = None
     ) -> tuple[int, asyncio.Future[int]]:
-        """Start a process in a session of its own; what it writes goes to ``output``, and what it reads comes from ``given``.
+        """Start a process in its own session, with ``given`` as its input and ``output`` for its output.
 
         Returns:
             Its pid, and a future with its exit code (negative: the signal that ended it).
@@ -55,7 +55,7 @@ class Children:
             actions = [(os.POSIX_SPAWN_DUP2, given, 0)]  # type: ignore[list-item]  # tuples of either shape
         if output is not None:
             actions += [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]  # type: ignore[list-item]  # tuples of either shape
-        # Python ignores SIGPIPE, and a child would inherit that.
+        # Python ignores SIGPIPE, which children would inherit.
         pid = os.posix_spawn(
             arguments[0], list(arguments), environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=(signal.SIGPIPE,)
         )
@@ -64,10 +64,10 @@ class Children:
         return pid, future
 
     async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
-        """Run a short command to its end and return what it wrote, at most ``MAX_OUTPUT`` bytes.
+        """Run a short command and return its output, at most ``MAX_OUTPUT`` bytes.
 
         Raises:
-            CommandFailed: when its exit code is not 0, or it takes too long.
+            CommandFailed: its exit code is not 0, or it takes too long.
         """
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
@@ -83,7 +83,7 @@ class Children:
                 if isinstance(error, TimeoutError):
                     raise CommandFailed(f"{arguments[0]} was killed after {self._run_seconds:g} s") from error
                 raise
-            os.set_blocking(reader, False)  # a grandchild could hold the other end
+            os.set_blocking(reader, False)  # a grandchild may keep the other end open
             with contextlib.suppress(BlockingIOError):
                 output = os.read(reader, MAX_OUTPUT).decode(errors="replace").strip()
                 if code == 0:
@@ -109,6 +109,6 @@ class Children:
 
 
 def terminate(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process that may be gone."""
+    """Send a signal to a process that may have exited."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""libvirtd, a child of ours for as long as the pod lives."""
+"""libvirtd as a child process during the life of the pod."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from launcher.main.programs.children import Children, terminate
 logger = logging.getLogger(__name__)
 
 RESTART_SECONDS: Final = (0.1, 5.0)
-"""Before it is started again: the least, and the most, which is also how long one has to live to count as a first one."""
+"""Shortest and longest delay before a restart. If libvirtd ran longer than the second, the delay is the first again."""
 
 
 def next_delay(delay: float, lived: float) -> float:
-    """Return how long to wait before libvirtd is started again that lived so long, after the delay before it; seconds."""
+    """Return the next restart delay in seconds, after the last delay and libvirtd's run time."""
     first, most = RESTART_SECONDS
     return first if lived > most else min(delay * 2, most)
 
 
 class Libvirtd:
-    """Keeps libvirtd alive. A guest does not notice when it dies: a new one finds QEMU by the state files."""
+    """Keeps libvirtd running. The guest does not notice a restart, because the new one finds QEMU by its state files."""
 
     def __init__(self, children: Children, daemon: Daemon) -> None:
-        """Do nothing yet."""
+        """Only store the arguments."""
         self._children = children
         self._daemon = daemon
         self._pid = 0
         self._exited: asyncio.Future[int] | None = None
 
     async def run(self) -> None:
-        """Start it, and start it again whenever it ends, until cancelled."""
+        """Start libvirtd, and restart it when it ends, until cancelled."""
         delay = RESTART_SECONDS[0]
         while True:
             started = asyncio.get_running_loop().time()
@@ -47,7 +47,7 @@ class Libvirtd:
             await asyncio.sleep(delay)
 
     async def stop(self, seconds: float) -> None:
-        """Ask it to end, and see to it after ``seconds``."""
+        """Terminate libvirtd, and kill it after ``seconds``."""
         if self._exited is None or self._exited.done():
             return
         terminate(self._pid, signal.SIGTERM)

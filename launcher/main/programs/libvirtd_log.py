@@ -1,4 +1,4 @@
-"""Filter of libvirtd's standard error: drops what it says at each start and end in a container that has what it needs."""
+"""Filters libvirtd's standard error: drops messages that every start and end causes in a pod."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from typing import Final
 from launcher.domain.network_disks import without_users
 
 HARMLESS: Final = (
-    b"Unable to open /dev/kvm",  # asked for before there is a guest; one that is to have KVM fails with QEMU's words
+    b"Unable to open /dev/kvm",  # checked before any guest; a start that needs KVM fails with QEMU's own message
     b"Failed to get udev device for syspath '/sys/devices/virtual/dmi/id'",
     b'Configured security driver "none" disables default policy',
     b"Unable to get session bus connection",
     b"Unable to get system bus connection",
-    b"Unable to find 'dnsmasq' binary",  # for networks of libvirt's own, whose driver Debian 12 has in the daemon's package
-    b"internal error: End of file from agent socket",  # the end of each guest, and of its agent
+    b"Unable to find 'dnsmasq' binary",  # for libvirt's networks; Debian 12 ships their driver with the daemon
+    b"internal error: End of file from agent socket",  # each guest's end, and its agent's
     b": info : libvirt version: ",
     b": info : hostname: ",
 )
-"""No device of KVM, no firmware tables, no D-Bus, no networks of libvirt's, no agent any more: none of it is anything that virt-launcher's
-libvirtd could miss."""
+"""No KVM device, firmware tables, D-Bus, libvirt networks or agent: virt-launcher's libvirtd needs none of them."""
 MAX_LINE: Final = 8 << 10
 READ_BYTES: Final = 64 << 10
 
 
 def worth_telling(line: bytes) -> bool:
-    """Return whether a line of libvirtd's is news."""
+    """Return whether to forward a line of libvirtd."""
     return bool(line.strip()) and not any(each in line for each in HARMLESS)
 
 
 class Lines:
-    """Cuts what comes in pieces of any size into lines; longer ones are cut at ``MAX_LINE``."""
+    """Splits chunks into lines of at most ``MAX_LINE`` bytes."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -50,7 +49,7 @@ class Lines:
 
 @contextmanager
 def forwarding() -> Iterator[int]:
-    """Yield the descriptor for libvirtd's output; what is worth telling goes to our standard error."""
+    """Yield a descriptor for libvirtd's output, and forward useful lines to our standard error."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(reader, False)
     lines, loop = Lines(), asyncio.get_running_loop()

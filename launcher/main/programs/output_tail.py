@@ -1,4 +1,4 @@
-"""The end of what a process writes, which a guest can make any amount of."""
+"""The end of a process' output. The guest can cause unlimited output."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ READ_BYTES: Final = 64 << 10
 
 @dataclass(slots=True)
 class OutputTail:
-    """The newest output that came out of a pipe."""
+    """The newest output from a pipe."""
 
     reader: int
-    """The pipe's end; closed once the other one is, or by ``end``."""
+    """The pipe's read end; closed at the end of the pipe, or by ``end``."""
     kept: bytes = b""
 
     def begin(self) -> None:
-        """Read from now on."""
+        """Start to read."""
         os.set_blocking(self.reader, False)
         asyncio.get_running_loop().add_reader(self.reader, self._read)
 
@@ -36,7 +36,7 @@ class OutputTail:
             self._close()
 
     def end(self) -> str:
-        """Return them; nothing is read any more."""
+        """Return the output and stop reading."""
         if self.reader >= 0:
             self._read()
         self._close()

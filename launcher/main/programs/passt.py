@@ -1,8 +1,7 @@
-"""passt, the process that makes and takes the connections of a guest: a child of ours.
+"""passt, the child process that relays the guest's connections.
 
-Its sandbox needs namespaces, which restricted pods have not (``unsandboxed``); what it may do once it runs is its own filter of system
-calls: sockets, and no files, processes or programs. One that ends is started again, and QEMU finds it: the guest loses its connections,
-and goes on.
+passt's own sandbox needs namespaces, which restricted pods do not allow (``unsandboxed``). Its seccomp filter then limits it to sockets: no
+files, processes or programs. After its end it is restarted, and QEMU reconnects: the guest loses its connections and continues.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from launcher.main.programs.vhost_user import Backend
 logger = logging.getLogger(__name__)
 
 _UNSANDBOXED: Final = Path(__file__).with_name("unsandboxed.py")
-"""By its path: it loads ctypes, which virt-launcher has no other use for."""
+"""A path, because it loads ctypes, which virt-launcher does not need otherwise."""
 PROGRAM: Final = "passt"
 READY_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.02
 RESTART_SECONDS: Final = (0.1, 60.0)
-"""Until an ended one is started again: the first time, and at most. A guest that can make it end can do so again."""
+"""First and longest delay before a restart. A guest that can crash passt can do so again."""
 LASTING_SECONDS: Final = 60.0
-"""After so long in work the next end is a first one."""
+"""After running this long, the next restart delay is the first again."""
 _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
@@ -44,18 +43,18 @@ class NetworkUnusable(Exception):
 
 
 class Passt:
-    """Starts passt for the pod's machine, and again when it ends."""
+    """Starts passt for the pod's machine, and restarts it when it ends."""
 
     def __init__(
         self, children: Children, *, lost: Callable[[str], None], found: Callable[[], None], ready_seconds: float = READY_SECONDS
     ) -> None:
-        """Do nothing yet.
+        """Only store the settings.
 
         Args:
             children: starts processes.
-            lost: called when passt has ended by itself, with its last words.
-            found: called when another one is ready after that.
-            ready_seconds: how long one may take to be ready.
+            lost: called when passt ended by itself, with its last output.
+            found: called when its replacement is ready.
+            ready_seconds: how long a start may take.
         """
         self._children = children
         self._lost = lost
@@ -63,18 +62,18 @@ class Passt:
         self._ready_seconds = ready_seconds
         self._is_lost = False
         self._settings: Settings | None = None
-        """Of the latest start: what an earlier one began is not begun again."""
+        """Settings of the latest start. Processes of an earlier start are not restarted."""
         self._process: Backend[Settings] | None = None
-        """The latest; it may have ended."""
+        """The latest process; it may have ended."""
         self._started: asyncio.Queue[Backend[Settings]] = asyncio.Queue()
 
     async def start(self, specification: Mapping[str, Any]) -> None:
-        """Start it where ``spec.domain`` asks for it, in place of what an earlier try left, and wait until QEMU can connect.
+        """Start passt if ``spec.domain`` needs it, replace an earlier process, and wait until QEMU can connect.
 
         Raises:
             NetworkUnusable: it ended, or was not ready in time.
             OSError: it cannot be started.
-            launcher.domain.values.InvalidSpecification: of the specification.
+            launcher.domain.values.InvalidSpecification: the specification is invalid.
         """
         self._settings = None
         if self._process is not None:
@@ -85,7 +84,7 @@ class Passt:
             self._started.put_nowait(await self._begin(settings))
 
     async def run(self) -> None:
-        """Start it again when it ends by itself, until cancelled."""
+        """Restart passt when it ends by itself, until cancelled."""
         try:
             while True:
                 await self._keep(await self._started.get())
@@ -113,7 +112,7 @@ class Passt:
             since = loop.time()
 
     async def _again(self, settings: Settings, delay: float) -> tuple[Backend[Settings], float] | None:
-        """Return the next one, and how long to wait before the one after it; None: a later start took its place."""
+        """Return the next process and restart delay; None if a later start replaced it."""
         while True:
             await asyncio.sleep(delay)
             if settings is not self._settings:
@@ -132,7 +131,7 @@ class Passt:
         try:
             await _ready(process, self._ready_seconds)
         except NetworkUnusable:
-            await _ended(process)  # the next one needs its ports
+            await _ended(process)  # its successor needs its ports
             raise
         if self._is_lost:
             self._is_lost = False
@@ -141,19 +140,19 @@ class Passt:
 
 
 def _clear() -> None:
-    """Remove what an earlier process left."""
+    """Remove files of an earlier process."""
     for name in (layout.PASST_SOCKET, layout.PASST_PID):
         Path(socket(name)).unlink(missing_ok=True)
 
 
 def command(settings: Settings) -> list[str]:
-    """Return the command of the passt that serves an interface.
+    """Return the command line of passt for an interface.
 
-    The guest is told the addresses of the pod's own link. The address of its gateway stays the gateway's, and means no loopback address of
-    the pod: that is passt's habit otherwise.
+    The guest gets the addresses of the pod's link. ``--no-map-gw`` keeps the gateway's address for the gateway; by default passt would map
+    it to the pod's loopback.
 
     Raises:
-        NetworkUnusable: there is no such program.
+        NetworkUnusable: passt is not installed.
     """
     program = shutil.which(PROGRAM)
     if program is None:
@@ -180,7 +179,7 @@ async def _ready(process: Backend[Settings], seconds: float) -> None:
 
 
 def _has_written(path: Path) -> bool:
-    """Return whether it says that it is ready: by then all that can fail at its start has been done."""
+    """Return whether passt wrote its pid file, which it does after all start-up steps that can fail."""
     try:
         return path.stat().st_size > 0
     except FileNotFoundError:
@@ -188,7 +187,7 @@ def _has_written(path: Path) -> bool:
 
 
 async def _ended(process: Backend[Settings]) -> None:
-    """End it, and wait until what it had is free."""
+    """End the process, and wait until its resources are free."""
     process.end()
     await asyncio.shield(process.exited)
     process.tail.end()

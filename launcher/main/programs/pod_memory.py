@@ -1,6 +1,6 @@
-"""Memory that this container may still take, as its cgroup tells.
+"""Memory that this container may still use, from its cgroup.
 
-The files are those of the kernel's ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/memory.rst``.
+The files are described in the kernel's ``Documentation/admin-guide/cgroup-v2.rst`` and ``cgroup-v1/memory.rst``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """Names of one version's files, and of the pages of files in its ``memory.stat``."""
+    """File names of one cgroup version, and the counters of page cache in its ``memory.stat``."""
 
     controller: str
     """As in ``/proc/PID/cgroup``."""
@@ -33,9 +33,9 @@ Available = Callable[[], int | None]
 
 
 def available(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int | None:
-    """Return how many bytes are left until the kernel kills a process of this container; None where that cannot be told.
+    """Return how many bytes are left before the kernel kills a process of this container; None if unknown.
 
-    Pages of files are as good as free. A node without a limit for the container has far more than anybody takes.
+    Page cache counts as free. Without a limit for the container, the node has enough memory.
     """
     try:
         paths = _paths(own.read_text())
@@ -48,7 +48,7 @@ def available(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self
 
 
 def _paths(text: str) -> dict[str, PurePosixPath]:
-    """Return the path of each controller's cgroup, as cgroups(7) says."""
+    """Return the cgroup path of each controller, see cgroups(7)."""
     found: dict[str, PurePosixPath] = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -57,7 +57,7 @@ def _paths(text: str) -> dict[str, PurePosixPath]:
 
 
 def _directory(mount: Path, path: PurePosixPath, version: _Version) -> Path | None:
-    """Return the container's directory; without a namespace of cgroups the path is the node's, and the mount still the container's."""
+    """Return the container's directory. Without a cgroup namespace the path is the node's, but the mount is the container's."""
     candidates = (mount / path.relative_to("/"), mount)
     return next((each for each in candidates if (each / version.limit).exists()), None)
 

@@ -17,26 +17,26 @@ _NODE: Final = re.compile(r"node([0-9]{1,4})")
 
 
 def look(specification: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the processors of a machine that is to have them for itself, in their order; of others none.
+    """Return the pod's processors for a machine with dedicated ones, in order; else none.
 
-    The kubelet's CPU manager gives a container a cpuset, which the kernel shows as the affinity of its processes.
+    The kubelet's CPU manager gives the container a cpuset, which is the affinity of its processes.
     """
     return in_order(os.sched_getaffinity(0)) if cpu.is_dedicated(specification) else ()
 
 
 def in_order(processors: Collection[int], topology: Path = TOPOLOGY) -> tuple[int, ...]:
-    """Return processors with those of one node and core beside each other."""
+    """Return processors sorted by NUMA node and core, so that siblings are adjacent."""
     node = nodes(processors, topology)
     return tuple(sorted(processors, key=lambda processor: (node[processor], *_place(topology / f"cpu{processor}/topology"), processor)))
 
 
 def nodes(processors: Iterable[int], topology: Path = TOPOLOGY) -> dict[int, int]:
-    """Return the NUMA node of each processor; 0 where the node does not tell."""
+    """Return the NUMA node of each processor; 0 if unknown."""
     return {processor: _node(topology / f"cpu{processor}") for processor in processors}
 
 
 def _node(directory: Path) -> int:
-    """Return the number that the name of a link to the node has."""
+    """Return the number in the name of the link to the NUMA node."""
     try:
         names = [each.name for each in directory.iterdir()]
     except OSError:
@@ -45,7 +45,7 @@ def _node(directory: Path) -> int:
 
 
 def _place(directory: Path) -> tuple[int, int]:
-    """Return (socket, core); the same for all where the node does not tell."""
+    """Return (socket, core); equal for all if unknown."""
     return _number(directory / "physical_package_id"), _number(directory / "core_id")
 
 

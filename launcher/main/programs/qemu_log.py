@@ -1,7 +1,7 @@
-"""The file with QEMU's output: its last lines, and its bound; and the bound of the pod's termination log.
+"""Reads and limits QEMU's log, and limits the pod's termination log.
 
-The guest can make QEMU complain as often as it likes, and a QEMU that it has taken over can put anything in the file's place. It can write
-to the termination log, too, a file on the node's disk that kubelets count towards no limit (kubernetes/kubernetes#122224).
+The guest can cause unlimited messages of QEMU, and a compromised QEMU can replace the file. It can also write to the termination log, a
+file on the node's disk that counts towards no limit of the kubelet (kubernetes/kubernetes#122224).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from launcher.main.decisions import life
 
 TERMINATION_LOG: Final = Path("/dev/termination-log")
 MAX_BYTES: Final = 1 << 20
-"""A longer log is cut to its end. Between two looks it grows up to the size of the volume, where QEMU's writes fail and QEMU goes on."""
+"""A longer log is cut. Between two checks it can grow to the volume's size; then QEMU's writes fail, and QEMU continues."""
 KEPT_BYTES: Final = 16 << 10
 
 
 def last_lines(path: Path) -> tuple[str, ...]:
-    """Return QEMU's last words; nothing where there is no such file."""
+    """Return the end of QEMU's log; empty without a file."""
     try:
         with _opened(path, os.O_RDONLY) as file:
             return life.last_lines(_end(file))
@@ -31,14 +31,14 @@ def last_lines(path: Path) -> tuple[str, ...]:
 
 
 def trim_all(path: Path, termination_log: Path = TERMINATION_LOG) -> list[Path]:
-    """Cut QEMU's log and the termination log where they are too long; return which were."""
+    """Cut QEMU's log and the termination log if they are too long, and return which were."""
     return [each for each in (path, termination_log) if trim(each)]
 
 
 def trim(path: Path) -> bool:
-    """Cut a log that is too long to its end; return whether it was.
+    """Cut a log that is too long, keep its end, and return whether it was too long.
 
-    libvirtd opens the file for appending, so QEMU goes on at the new end. What it writes between reading and cutting is lost.
+    libvirtd opens the file for appending, so QEMU continues at the new end. Output between reading and cutting is lost.
     """
     try:
         with _opened(path, os.O_RDWR) as file:
@@ -60,10 +60,10 @@ def _end(file: BinaryIO) -> bytes:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[BinaryIO]:
-    """Open a regular file without waiting for anybody.
+    """Open a regular file without blocking.
 
     Raises:
-        OSError: it is absent, a link, or no regular file (a FIFO would make us wait for its other end).
+        OSError: it is missing, a link, or not a regular file (opening a FIFO would block).
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb" if flags == os.O_RDONLY else "r+b", buffering=0, closefd=True) as file:  # noqa: PTH123 - of a descriptor

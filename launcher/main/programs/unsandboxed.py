@@ -1,10 +1,10 @@
-"""Runs a program whose sandbox cannot be had in a pod: the calls that would make it succeed and do nothing.
+"""Runs a program without its own sandbox: the system calls for it do nothing and report success.
 
-A program as passt makes namespaces and mounts for itself, and ends where it may not; the seccomp profile of restricted pods refuses both.
-A filter of our own, set before the program is, answers them with success instead. Of filters that refuse a call the newest has the word
-(seccomp(2)), so the profile stays in force for everything else, and what the program drops besides it drops: capabilities, and all system
-calls but those of its work. virt-launcher runs this file by its path, without any module of ours. The program ends with virt-launcher,
-however that ends (prctl(2), PR_SET_PDEATHSIG): where virt-launcher is not the first process of its namespace, nobody else would end it.
+A program such as passt makes its own namespaces and mounts, and exits if that fails. The seccomp profile of restricted pods forbids both. A
+seccomp filter, set before the program starts, reports success for these calls instead. If several filters reject a call, the newest decides
+the result (seccomp(2)), so the profile still applies to all other calls. The program still drops its capabilities, and all system calls
+that it does not need. virt-launcher runs this file by path, without our other modules. The program always ends with virt-launcher
+(prctl(2), PR_SET_PDEATHSIG), also if virt-launcher is not the first process of its namespace.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Final
 
 MACHINE: Final = "x86_64"
 PRETENDED: Final = {"pivot_root": 155, "mount": 165, "umount2": 166, "unshare": 272}
-"""Calls by their numbers on that machine."""
+"""System call numbers of that architecture."""
 
 _ARCHITECTURE: Final = 0xC000003E
 """AUDIT_ARCH_X86_64"""
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _SUCCEED = 0x7FFF0000, 0x00050000
-"""SECCOMP_RET_ALLOW, and SECCOMP_RET_ERRNO with no error."""
+"""SECCOMP_RET_ALLOW, and SECCOMP_RET_ERRNO without an error."""
 _NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2
 _PARENT_DEATH_SIGNAL = 1
 
@@ -37,7 +37,7 @@ class _Program(ctypes.Structure):
 
 
 def instructions() -> list[tuple[int, int, int, int]]:
-    """Return the filter: code, jump if true, jump if false, operand."""
+    """Return the BPF filter: code, jump if true, jump if false, operand."""
     count = len(PRETENDED)
     compared = ((_EQUAL, count - position, 0, number) for position, number in enumerate(PRETENDED.values()))
     return [
@@ -51,10 +51,10 @@ def instructions() -> list[tuple[int, int, int, int]]:
 
 
 def pretend() -> None:
-    """Have this process, and what it becomes, pretend.
+    """Install the filter for this process and its program.
 
     Raises:
-        OSError: refused, or another kind of machine.
+        OSError: the kernel refused, or the architecture is another one.
     """
     if os.uname().machine != MACHINE:
         raise OSError(f"{os.uname().machine} is another machine than {MACHINE}")
@@ -66,11 +66,11 @@ def pretend() -> None:
 
 
 def end_with(parent: int) -> None:
-    """Have this process, and what it becomes, killed as soon as its parent ends.
+    """Have the kernel kill this process and its program when the parent ends.
 
     Raises:
-        OSError: refused.
-        SystemExit: the parent has ended already.
+        OSError: the kernel refused.
+        SystemExit: the parent has already ended.
     """
     _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0)
     if os.getppid() != parent:
@@ -84,9 +84,9 @@ def _prctl(option: int, first: int, second: object) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Become the program: ``unsandboxed.py PARENT FILES PROGRAM [ARGUMENT…]``.
+    """Run the program: ``unsandboxed.py PARENT FILES PROGRAM [ARGUMENT…]``.
 
-    PARENT is the process that starts this one, FILES how many descriptors the program may have.
+    PARENT is the pid of the starting process, FILES the most descriptors of the program.
     """
     end_with(int(arguments[0]))
     most = int(arguments[1])

@@ -1,4 +1,4 @@
-"""Backends of vhost-user devices: processes that serve QEMU one device each, children of ours."""
+"""Backends of vhost-user devices: child processes that each serve one device of QEMU."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Device = TypeVar("Device")
 
 @dataclass(eq=False, slots=True)
 class Backend(Generic[Device]):
-    """A running backend, and the end of what it writes."""
+    """A running backend, and the end of its output."""
 
     device: Device
     pid: int
     exited: asyncio.Future[int]
     tail: OutputTail
     is_wanted: bool = True
-    """False from the moment on at which it was asked to end."""
+    """False once it was ended deliberately."""
 
     def end(self) -> None:
         """Kill it."""
@@ -37,12 +37,12 @@ def start(children: Children, device: Device, command: Sequence[str], environmen
     """Start the backend of a device.
 
     Raises:
-        OSError: that cannot be.
+        OSError: it cannot be started.
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     try:
         pid, exited = children.start(command, environment, output=writer)
-    except BaseException:  # whatever it was: the descriptor is ours to close
+    except BaseException:  # close our descriptor on any error
         os.close(reader)
         raise
     finally:

@@ -1,7 +1,7 @@
-"""The processes that serve shared file systems: virtiofsd, one for each, a child of ours.
+"""Serves shared file systems: one virtiofsd child process each.
 
-QEMU connects to each once and never again, so one that ends is not started anew: whoever in the guest uses its files waits until the
-machine is started again. That is told, and the guest goes on.
+QEMU connects to each only once, so an ended one is not restarted. Programs in the guest that use its files hang until the machine restarts.
+The status reports this, and the guest continues.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ VIRTIOFSD: Final = "/usr/libexec/virtiofsd"
 READY_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.02
 WAITS: Final = b"Waiting for vhost-user socket connection"
-"""Words of virtiofsd when it waits for QEMU; its socket is there a moment before, when it may still fail."""
+"""virtiofsd's message when it waits for QEMU. Its socket exists slightly earlier, when it can still fail."""
 SILENT_SECONDS: Final = 2.0
-"""For so long that is waited for: another version may say it in other words."""
+"""How long to wait for the message, because another version may use other words."""
 SETTLE_SECONDS: Final = 2.0
-"""The process ends with QEMU: for so long it is waited whether that was it."""
+"""How long to wait for QEMU's end, which also ends virtiofsd."""
 SPARE_FILES: Final = 64
-"""Descriptors of the process itself."""
+"""Descriptors of virtiofsd itself."""
 _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
 _EVERYBODY: Final = (1 << 32) - 1
-"""Of the numbers of users: all but the last, which stands for none."""
+"""All user ids but the last, which means none."""
 
 
 class FilesystemUnusable(Exception):
@@ -55,15 +55,15 @@ class Filesystems:
         ready_seconds: float = READY_SECONDS,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
-        """Do nothing yet.
+        """Only store the settings.
 
         Args:
             children: starts processes.
-            look: takes in what is so now with the domain.
+            look: refreshes the domain's state.
             lost: called with the name of a file system whose process ended by itself.
             program: virtiofsd.
-            ready_seconds: how long one may take to be ready.
-            settle_seconds: how long it is waited whether the domain has ended, when one did.
+            ready_seconds: how long a start may take.
+            settle_seconds: how long to wait for the domain's end after a process ended.
         """
         self._program = program
         self._ready_seconds = ready_seconds
@@ -75,12 +75,12 @@ class Filesystems:
         self._started: asyncio.Queue[Backend[Share]] = asyncio.Queue()
 
     async def start(self, specification: Mapping[str, Any]) -> None:
-        """Start the processes of ``spec.domain``, in place of those that an earlier try left, and wait until QEMU can connect to them.
+        """Start the processes of ``spec.domain``, replace earlier ones, and wait until QEMU can connect.
 
         Raises:
             FilesystemUnusable: one ended, or was not ready in time.
             OSError: one cannot be started.
-            launcher.domain.values.InvalidSpecification: of the specification.
+            launcher.domain.values.InvalidSpecification: the specification is invalid.
         """
         await self._stop()
         for share, each in zip(shares(specification), hardware.defaulted(specification), strict=True):
@@ -91,7 +91,7 @@ class Filesystems:
             await _ready(server, self._ready_seconds)
 
     async def run(self) -> None:
-        """Tell of those that end by themselves, until cancelled."""
+        """Report processes that end by themselves, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
@@ -109,7 +109,7 @@ class Filesystems:
 
     def _begin(self, share: Share, max_files: int) -> Backend[Share]:
         Path(share.socket).unlink(missing_ok=True)
-        # It ends where it may not have as many as it was told to.
+        # virtiofsd exits if its limit exceeds the process limit
         files = min(max_files + SPARE_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         return vhost_user.start(self._children, share, command(share, files, self._program), _ENVIRONMENT)
 
@@ -126,16 +126,16 @@ class Filesystems:
 
 
 def command(share: Share, max_files: int, program: str = VIRTIOFSD) -> list[str]:
-    """Return the command that serves a file system.
+    """Return the command line for a file system.
 
-    It has no sandbox of its own: that needs capabilities or user namespaces, and the pod's container, in which it is user 107 without
-    capabilities, is one. Below its directory it opens by names relative to descriptors, and follows no link.
+    virtiofsd runs without its sandbox, which needs capabilities or user namespaces. The pod's container is the sandbox: user 107 without
+    capabilities. virtiofsd opens files by names relative to directory descriptors, and follows no links.
     """
     uid = layout.USER_ID
     options = [f"--shared-dir={share.directory}", f"--socket-path={share.socket}", "--sandbox=none", "--log-level=info"]
     options += ["--inode-file-handles=never", f"--rlimit-nofile={max_files}"]
-    options += ["--thread-pool-size=0"]  # threads of a pool call unshare(2), which the seccomp profile of restricted pods has not
-    for which in ("uid", "gid"):  # whoever it is in the guest is we here, and we are root there
+    options += ["--thread-pool-size=0"]  # a thread pool calls unshare(2), which the seccomp profile of restricted pods forbids
+    for which in ("uid", "gid"):  # map all users of the guest to our uid, and our uid to the guest's root
         options += [f"--translate-{which}=squash-guest:0:{uid}:{_EVERYBODY}", f"--translate-{which}=host:{uid}:0:1"]
     return [program, *options, *(["--readonly"] if share.read_only else [])]
 

@@ -1,4 +1,4 @@
-"""Time zones of the image."""
+"""Time zones in the image."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from launcher.domain.values import InvalidSpecification
 
 
 def require(specification: Mapping[str, Any], zones: Path = hardware.ZONES) -> None:
-    """Look for the machine's time zone.
+    """Check that the machine's time zone exists.
 
     Raises:
-        InvalidSpecification: there is none of that name.
+        InvalidSpecification: it does not exist.
     """
     if (zone := clock.zone(specification)) and not (zones / zone).is_file():
         raise InvalidSpecification(f"clock.timezone: there is no time zone {zone!r}")

@@ -1,1 +1,1 @@
-"""Sockets that virt-launcher serves: the wire protocol for virt-handler, and the consoles."""
+"""Sockets that virt-launcher serves: the protocol for virt-handler, and consoles."""

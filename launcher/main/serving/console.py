@@ -1,11 +1,11 @@
-"""The console: one serial port, any number of people in front of it.
+"""A console: one serial port with any number of viewers.
 
-1. Whoever connects gets the last ``CONSOLE_REPLAY_BYTES`` of output first, then everything as it comes.
-2. What any viewer types reaches the guest in order; while there is no guest it is dropped.
-3. A viewer that does not read is cut off when ``MAX_BACKLOG`` bytes wait for it; the guest and the other viewers never wait.
-4. QEMU's end may come and go: viewers stay connected and go on with the next one.
+1. A new viewer gets the last ``CONSOLE_REPLAY_BYTES`` of output first, then new output.
+2. Input of any viewer reaches the guest in order. Without a guest it is dropped.
+3. A viewer that does not read is disconnected when it has ``MAX_BACKLOG`` unread bytes. The guest and other viewers never wait.
+4. When QEMU ends, viewers stay connected for the next QEMU.
 
-Every byte from the guest and the viewers is opaque here.
+All bytes are opaque here.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 MAX_BACKLOG: Final = 256 << 10
 MAX_VIEWERS: Final = 16
-"""virt-handler lets 8 in; its successor's may come while its own are still there."""
+"""virt-handler allows 8; a new virt-handler's may connect before the old ones disconnect."""
 READ_BYTES: Final = 16 << 10
 CONNECT_SECONDS: Final = 0.05
-"""QEMU creates its socket while it starts; the guest's first line waits for us."""
+"""QEMU creates its socket during its start, and the guest's first output waits for us."""
 
 
 class Replay:
-    """The newest output, bounded."""
+    """The newest output, limited in size."""
 
     def __init__(self, limit: int = CONSOLE_REPLAY_BYTES) -> None:
         self._limit = limit
@@ -41,12 +41,12 @@ class Replay:
     def add(self, data: bytes) -> None:
         """Append output."""
         self._data += data
-        if len(self._data) > 2 * self._limit:  # in large steps, so that a byte costs a constant
+        if len(self._data) > 2 * self._limit:  # in large steps, for constant cost per byte
             del self._data[: len(self._data) - self._limit]
             self._cut = True
 
     def content(self) -> bytes:
-        """Return the newest output, from the start of a line when older output is missing."""
+        """Return the newest output, from the start of a line if older output is missing."""
         data, cut = self._data, self._cut
         if len(data) > self._limit:
             data, cut = data[len(data) - self._limit :], True
@@ -54,10 +54,10 @@ class Replay:
 
 
 class Console:
-    """The hub between the serial socket and the viewers."""
+    """Connects the serial socket with the viewers."""
 
     def __init__(self, serial: Path, changed: Callable[[], None], max_viewers: int = MAX_VIEWERS) -> None:
-        """Do nothing yet; ``changed`` is called whenever the number of viewers changed."""
+        """Only store the settings; ``changed`` is called after each change of the number of viewers."""
         self._max_viewers = max_viewers
         self._serial = serial
         self._changed = changed
@@ -69,19 +69,19 @@ class Console:
 
     @property
     def viewers(self) -> int:
-        """Return how many are connected."""
+        """Return the number of connected viewers."""
         return len(self._viewers)
 
     def attach(self) -> None:
-        """Connect to the serial port as soon as it is there."""
+        """Connect to the serial port as soon as it exists."""
         self._wanted.set()
 
     def detach(self) -> None:
-        """Stop trying to connect; an open connection lasts until QEMU ends it."""
+        """Stop trying to connect; an open connection remains until QEMU ends it."""
         self._wanted.clear()
 
     async def run(self) -> None:
-        """Carry the guest's output until cancelled."""
+        """Forward the guest's output until cancelled."""
         while True:
             await self._wanted.wait()
             try:
@@ -108,7 +108,7 @@ class Console:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            server.close()  # serve_forever would wait for every viewer to leave (since Python 3.12)
+            server.close()  # serve_forever would wait for all viewers to disconnect (since Python 3.12)
             for viewer in list(self._viewers):
                 viewer.close()
 
@@ -135,7 +135,7 @@ class Console:
     async def _type(self, data: bytes) -> None:
         guest = self._guest
         if guest is not None:
-            with contextlib.suppress(OSError):  # QEMU went; its successor gets what is typed next
+            with contextlib.suppress(OSError):  # QEMU ended; the next input goes to its successor
                 guest.write(data)
                 await guest.drain()
 

@@ -1,4 +1,4 @@
-"""The serial ports after the first, each with a console of its own."""
+"""The serial ports after the first, each with its own console."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from launcher.main.serving.console import Console
 
 
 class SerialPorts:
-    """The consoles of all further ports that a machine can have; those that it has not are idle."""
+    """The consoles of all further ports that a machine can have. Those it lacks are idle."""
 
     def __init__(self, directory: Path, changed: Callable[[], None]) -> None:
-        """Do nothing yet; ``changed`` is called whenever the number of viewers of one changed."""
+        """Only store the settings; ``changed`` is called after each change of the number of viewers."""
         self._directory = directory
         self._consoles = tuple(Console(directory / layout.serial_socket(port), changed) for port in range(1, layout.SERIAL_PORTS))
 
     @property
     def viewers(self) -> int:
-        """Return how many are connected to all of them."""
+        """Return the number of viewers of all consoles."""
         return sum(each.viewers for each in self._consoles)
 
     def attach(self, count: int) -> None:
-        """Connect to the ports of a machine that has ``count`` of them, the first among them, as soon as they are there."""
+        """Connect to the ports of a machine with ``count`` ports, including the first, as soon as they exist."""
         for each in self._consoles[: max(count - 1, 0)]:
             each.attach()
 
@@ -34,12 +34,12 @@ class SerialPorts:
             each.detach()
 
     async def connected(self, count: int) -> None:
-        """Wait until the ports are connected to that ``attach`` with this count was called for."""
+        """Wait until the ports of ``attach`` with this count are connected."""
         for each in self._consoles[: max(count - 1, 0)]:
             await each.connected.wait()
 
     async def run(self) -> None:
-        """Carry their output and accept viewers until cancelled."""
+        """Forward output and accept viewers until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for port, each in enumerate(self._consoles, start=1):
                 tasks.create_task(each.run())

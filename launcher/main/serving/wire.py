@@ -14,27 +14,27 @@ from launcher.protocol import codec, messages
 logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 8
-"""One virt-handler, its successor during an update, and people who debug."""
+"""One virt-handler, its successor during an update, and debugging."""
 MAX_PENDING: Final = 32
 SEND_SECONDS: Final = 10.0
 READ_BYTES: Final = 64 << 10
 
 
 def remove(path: Path) -> None:
-    """Remove a socket that an earlier process left: binding would fail."""
+    """Remove a socket of an earlier process, because binding would fail."""
     path.unlink(missing_ok=True)
 
 
 HandleAction = Callable[[messages.Action], Awaitable[None]]
-"""Carries a request out; raises ``decisions.refusal.RequestRefused``. Runs to its end even when the client hangs up meanwhile."""
+"""Carries out a request, or raises ``launcher.main.decisions.refusal.RequestRefused``. It completes even if the client disconnects."""
 
 
 HandleRead = Callable[[], Awaitable[str]]
-"""Returns the text of a ``Read``; raises ``launcher.main.decisions.refusal.RequestRefused``."""
+"""Returns the text of a ``Read``, or raises ``launcher.main.decisions.refusal.RequestRefused``."""
 
 
 class Server:
-    """Serves any number of clients one status, one handler of requests, and texts that may be read."""
+    """Serves the status, requests and readable texts to any number of clients."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class Server:
         self._deserted.set()
 
     def status_changed(self) -> None:
-        """Have the newest status sent to every client."""
+        """Send the newest status to each client."""
         for connection in self._connections:
             connection.wake()
 
     async def flush(self) -> None:
-        """Wait until every client was sent the newest status."""
+        """Wait until each client was sent the newest status."""
         self.status_changed()
         for connection in list(self._connections):
             connection.idle.clear()
@@ -82,11 +82,11 @@ class Server:
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
-                server.close()  # serve_forever would wait for every client to leave (since Python 3.12)
+                server.close()  # serve_forever would wait for all clients to disconnect (since Python 3.12)
 
     async def _serve(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
-            next(iter(self._connections)).abort()  # the oldest: a client that comes back must not be locked out by its former lives
+            next(iter(self._connections)).abort()  # drop the oldest, so that dead connections cannot block a reconnecting client
         connection = _Connection(writer, self._status, self._send_seconds)
         self._connections[connection] = None
         self._deserted.clear()
@@ -119,7 +119,7 @@ class Server:
             answer = await self._carry_out(call)
         except RequestRefused as refused:
             connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status(), refused.disks, refused.full))
-        except Exception as error:  # the request boundary: a fault of ours must not end the process that holds the guest
+        except Exception as error:  # request boundary: an error of ours must not end the process that holds the guest
             logger.exception("a request failed unexpectedly", extra={"request": type(call.request).__name__})
             connection.answer(
                 messages.Refusal(call.id, "Failed", f"{type(error).__name__} in virt-launcher; its log has more", self._status())
@@ -141,7 +141,7 @@ class Server:
 
 
 class _Connection:
-    """The queue to one client: answers in order, and at most one status."""
+    """The queue for one client: answers in order, and at most one status."""
 
     def __init__(self, writer: asyncio.StreamWriter, status: Callable[[], messages.Status], send_seconds: float) -> None:
         self._writer = writer
@@ -164,7 +164,7 @@ class _Connection:
         self._wake.set()
 
     async def admit(self) -> None:
-        """Wait until fewer than ``MAX_PENDING`` requests are unanswered: a client that floods waits, nothing is buffered."""
+        """Wait until fewer than ``MAX_PENDING`` requests are unanswered. This slows a flooding client and buffers nothing."""
         await self._pending.acquire()
 
     def answer(self, message: messages.FromLauncher) -> None:
