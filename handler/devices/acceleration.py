@@ -1,7 +1,7 @@
 """Decide whether guests on this node can use KVM, by running one.
 
-``/dev/kvm`` proves nothing: nested machines offer it where no unmodified kernel boots. :func:`decide` runs the trial guest (``kvm``) in a
-child process with a time limit and reads its report; an administrator can force either answer.
+``/dev/kvm`` alone proves nothing: some nested machines offer it, but no unmodified kernel boots there. :func:`decide` runs the trial guest
+(``kvm``) in a child process with a time limit; an administrator can force the result.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ logger = logging.getLogger(__name__)
 
 Choice = Literal["auto", "kvm", "emulation"]
 TRIAL_SECONDS: Final = 10.0
-"""The whole trial takes well under a second where KVM works, start of the interpreter included."""
+"""With working KVM, the trial takes well under a second, including the interpreter's start."""
 LOOP_SECONDS: Final = 1.0
-"""Hardware counts the loop down in some 10 ms, a nested machine under load in 100; emulation instruction by instruction takes 20 s."""
+"""The loop takes some 10 ms on hardware, 100 ms in a nested machine under load, and 20 s if each instruction is emulated."""
 _REPORT_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Verdict on whether guests are accelerated on this node, and why."""
+    """Whether guests are accelerated on this node, and why."""
 
     accelerated: bool
     reason: str
 
     @property
     def accelerator(self) -> Literal["kvm", "qemu"]:
-        """The domain type (libvirt's word) that follows from the verdict."""
+        """The domain type of libvirt for this verdict."""
         return "kvm" if self.accelerated else "qemu"
 
 
 def verdict_of(report: str, *, ended: bool) -> Verdict:
-    """Return the verdict of what the trial printed; ``ended`` is false if it had to be killed."""
+    """Return the verdict for the trial's output; ``ended`` is false if the trial had to be killed."""
     stages: dict[str, float] = {}
     reason = ""
     for line in report.splitlines():
@@ -67,18 +67,18 @@ def verdict_of(report: str, *, ended: bool) -> Verdict:
 
 
 class Trials:
-    """The child process in which the trial guest runs, one after another."""
+    """Runs trial guests in a child process, one at a time."""
 
     def __init__(self) -> None:
         self._child: asyncio.subprocess.Process | None = None
 
     @property
     def hangs(self) -> bool:
-        """True while the process of the last trial has not ended."""
+        """True while the last trial's process has not ended."""
         return self._child is not None and self._child.returncode is None
 
     async def run(self) -> tuple[str, bool]:
-        """Return what the trial printed and whether it ended by itself.
+        """Return the trial's output, and whether it ended by itself.
 
         Raises:
             OSError: it could not be started.
@@ -99,14 +99,14 @@ class Trials:
         finally:
             if child.returncode is None:
                 child.kill()
-                # A process that hangs in the kernel dies when its ioctl returns; nobody waits for that.
+                # A process that hangs in the kernel dies when its ioctl returns. We do not wait for that.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(1):
                         await child.wait()
 
 
 async def decide(choice: Choice, trials: Trials) -> Verdict:
-    """Return the verdict for this node, logged with its reason; ``kvm`` and ``emulation`` are answered without a trial."""
+    """Return and log the verdict for this node. ``kvm`` and ``emulation`` need no trial."""
     verdict = Verdict(accelerated=False, reason="")
     match choice:
         case "kvm":

@@ -1,9 +1,8 @@
-"""The verdict about this node's acceleration, found at the start of the process and, while it is no, looked for again.
+"""The verdict about this node's acceleration, at the start and, while negative, repeatedly.
 
-A node is often looked at too early: the module of KVM is loaded later, udev has not given ``/dev/kvm`` its mode yet, or the machine is so
-busy with its boot that the trial takes too long. A device that changed is tried at once, the same one again after pauses that double up to
-``LONGEST_SECONDS``, a node without the device never. A yes is kept: what becomes of the device then is its health
-(:mod:`handler.devices.plugin`).
+The first test may be too early: KVM's module is loaded later, udev has not yet set the mode of ``/dev/kvm``, or the booting machine is too
+busy. A changed device is tested at once, an unchanged one after pauses that double up to ``LONGEST_SECONDS``. A positive verdict is final;
+later failures are the device's health (:mod:`handler.devices.plugin`).
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ LONGEST_SECONDS: Final = 600.0
 """A trial of a broken KVM uses a processor for ten seconds."""
 
 Identity = tuple[int, int, int, int, int]
-"""Inode, number, mode and owner of a device node: whatever opens it must be tried anew where one of them changed."""
+"""Inode, number, mode and owner of a device node. A change requires a new trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts that decide whether the trial is repeated."""
+    """The state that decides whether to repeat the trial."""
 
     accelerated: bool
     device: Identity | None
-    """As it is; None where there is none."""
+    """The current device; None if it does not exist."""
     tried: Identity | None
-    """As it was at the last trial."""
+    """The device at the last trial."""
     trials: int
-    """Of the device as it was then."""
+    """Number of trials of that device."""
     elapsed: float
     """Seconds since the last trial."""
     hangs: bool
-    """True while a process of an earlier trial is still in the kernel, which may be for ever."""
+    """True while an earlier trial's process hangs in the kernel, which may be forever."""
 
 
 def is_due(observed: Observed) -> bool:
-    """Return whether the trial guest is to be run again."""
+    """Return whether to run the trial guest again."""
     if observed.accelerated or observed.hangs or observed.device is None:
         return False
     if observed.device != observed.tried:
@@ -54,7 +53,7 @@ def is_due(observed: Observed) -> bool:
 
 
 def identify(path: Path) -> Identity | None:
-    """Return what lies at ``path``; None if nothing does."""
+    """Return the identity of ``path``; None if it does not exist."""
     try:
         found = path.lstat()
     except OSError:
@@ -63,7 +62,7 @@ def identify(path: Path) -> Identity | None:
 
 
 class Detection:
-    """The newest verdict about this node's acceleration; there is one from the first :meth:`detect` on."""
+    """The newest verdict about this node's acceleration, available after the first :meth:`detect`."""
 
     def __init__(self, choice: Choice, *, trials: acceleration.Trials | None = None, device: Path = Path(kvm.DEVICE)) -> None:
         self.verdict = Verdict(accelerated=False, reason="not tried yet")
@@ -76,11 +75,11 @@ class Detection:
         self._subscribers: list[Callable[[Verdict], None]] = []
 
     def subscribe(self, changed: Callable[[Verdict], None]) -> None:
-        """Have ``changed`` called with every verdict that differs from the one before it."""
+        """Call ``changed`` with each changed verdict."""
         self._subscribers.append(changed)
 
     async def detect(self) -> None:
-        """Have the trial guest run now."""
+        """Run the trial guest now."""
         device = identify(self._device)
         self._count = self._count + 1 if device == self._tried else 1
         self._tried = device
@@ -91,7 +90,7 @@ class Detection:
                 changed(self.verdict)
 
     async def run(self) -> None:
-        """Look again while the answer is no, until it is yes or this is cancelled; never where an administrator forced it."""
+        """Repeat the trial until it succeeds, unless an administrator forced the verdict."""
         while self._choice == "auto" and not self.verdict.accelerated:
             await asyncio.sleep(POLL_SECONDS)
             if is_due(self._observe()):

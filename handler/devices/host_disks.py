@@ -1,11 +1,11 @@
-"""Files of the node as disks in a pod: a mount of the one file over a file of the pod's, in the pod's mount namespace alone.
+"""Files of the node as disks of a pod, bind-mounted in the pod's mount namespace.
 
-A pod that mounted a directory of the node would reach all of it, and Pod Security admits none. So virt-handler, which has the node anyway,
-opens the file by its whole path without following links, below what the administrator allows, and moves a mount of this very file
-(``open_tree(2)``, ``move_mount(2)``) to where virt-launcher looks for the disk. It is gone with the pod's mount namespace.
+A pod with a mounted directory of the node would reach all of it, and Pod Security forbids that. Instead, virt-handler opens the file below
+a directory that the administrator allows, without following links, and moves a mount of this file (``open_tree(2)``, ``move_mount(2)``) to
+the disk's path in the pod. The mount ends with the pod's mount namespace.
 
-Both system calls work in the mount namespace of the calling thread only. The thread that does it is one of its own, which ends afterwards,
-and in the pod's namespace it does nothing but that one system call: no path of the pod's is looked up there.
+Both system calls affect only the calling thread's mount namespace. A temporary thread makes them, and does nothing else in the pod's
+namespace: it resolves none of the pod's paths.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from handler.pods import opening
 
 MODE: Final = 0o600
 NODE: Final = Path("/proc/1")
-"""The node's first process, whose root and mount namespace are the node's."""
+"""The node's first process has the node's root and mount namespace."""
 _turns: Final[weakref.WeakValueDictionary[tuple[int, int], threading.Lock]] = weakref.WeakValueDictionary()
-"""By device and inode of a directory: held while its files are counted and one is made. Each is there for as long as somebody wants it."""
+"""Locks by a directory's device and inode, held while its files are counted and one is made. Unused ones disappear."""
 _turns_change: Final = threading.Lock()
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _CLONE_FS: Final = 0x200
@@ -57,29 +57,29 @@ class Allowed:
     """Files of this node that the administrator allows."""
 
     directories: tuple[str, ...] = ()
-    """Prefixes below which a file may be a disk."""
+    """Prefixes of the paths of allowed files."""
     created_bytes: int = 0
-    """Bytes that the files of one directory may have together, each counted whole, once one is made there."""
+    """Limit for the full sizes of all files in a directory when a file is made there."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of the node that is to be a disk."""
+    """A file of the node for a disk."""
 
     disk: str
     path: str
     read_only: bool
     size: int = 0
-    """Bytes of the file that is made where there is none; 0: there has to be one."""
+    """Bytes of a missing file that is made; 0: the file must exist."""
     limit: int = 0
     """``Allowed.created_bytes``."""
 
 
 def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[File, ...]:
-    """Return the files that the disks of a machine are.
+    """Return the node's files for a machine's disks.
 
     Raises:
-        NotTheDevice: one is not below a prefix that is allowed, whatever virt-api admitted.
+        NotTheDevice: one is not below an allowed prefix, even if virt-api admitted it.
     """
     found = []
     for each in disks.defaulted(domain):
@@ -94,17 +94,17 @@ def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[
 
 
 def put(root: int, process: int, file: File, node: Path = NODE) -> None:
-    """Have the pod see the file as the image of the disk; harmless when it is done again.
+    """Mount the file over the disk's image in the pod. Idempotent.
 
     Args:
         root: a descriptor of the pod's root directory.
         process: a pidfd of a process of the pod.
         file: the file.
-        node: the directory in ``/proc`` of a process whose root and mount namespace are the node's.
+        node: the ``/proc`` directory of a process with the node's root and mount namespace.
 
     Raises:
-        NotTheDevice: the file is not there, or no file that may be a disk; or the pod has put something in its place.
-        OSError: refused.
+        NotTheDevice: the file is missing or cannot be a disk, or the pod put something else in its place.
+        OSError: a system call failed.
     """
     source = _open(file, node)
     try:
@@ -121,7 +121,7 @@ def put(root: int, process: int, file: File, node: Path = NODE) -> None:
 
 
 def _open(file: File, node: Path) -> int:
-    """Return an O_PATH descriptor of the file, which is made if need be."""
+    """Return an O_PATH descriptor of the file, which is made if necessary."""
     top = os.open(node / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         path = file.path.lstrip("/")
@@ -145,7 +145,7 @@ def _open(file: File, node: Path) -> int:
 
 
 def _unfit(status: os.stat_result, *, read_only: bool) -> str:
-    """Return why a file cannot be a disk of a pod's user, or an empty string."""
+    """Return why a file cannot be a disk of the pod's user, or an empty string."""
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         return "is no regular file that has this one name"
     user = layout.USER_ID
@@ -162,11 +162,11 @@ def _find(top: int, path: str) -> int:
 
 
 def _make(top: int, path: str, file: File) -> None:
-    """Make a sparse file of the pod's user; it has its name once it is whole.
+    """Make a sparse file of the pod's user, and name it when it is complete.
 
     Raises:
-        NotTheDevice: the directory would have more than is allowed.
-        OSError: refused.
+        NotTheDevice: the directory's files would exceed the limit.
+        OSError: a system call failed.
     """
     parent, _, name = path.rpartition("/")
     directory = opening.openat2(top, parent, os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
@@ -182,7 +182,7 @@ def _make(top: int, path: str, file: File) -> None:
 
 @contextlib.contextmanager
 def alone(directory: int) -> Iterator[None]:
-    """Be the only thread of this process that counts and makes files in a directory; one that hangs lets nobody wait who wants another."""
+    """Lock a directory against other threads that count and make files in it; other directories do not wait."""
     found = os.fstat(directory)
     with _turns_change:
         turn = _turns.setdefault((found.st_dev, found.st_ino), threading.Lock())
@@ -191,7 +191,7 @@ def alone(directory: int) -> Iterator[None]:
 
 
 def _bytes_of(directory: int) -> int:
-    """Return the sizes of the files in a directory that the pod's user may have written, as if none were sparse."""
+    """Return the full sizes of a directory's files that the pod's user may have written."""
     with os.scandir(directory) as found:
         seen = [each.stat(follow_symlinks=False) for each in found]
     return sum(each.st_size for each in seen if stat.S_ISREG(each.st_mode) and each.st_uid == layout.USER_ID)
@@ -204,14 +204,14 @@ def _make_in(directory: int, name: str, size: int) -> None:
         os.fchown(made, layout.USER_ID, layout.USER_ID)
         os.fsync(made)
         os.link(f"/proc/self/fd/{made}", name, dst_dir_fd=directory, follow_symlinks=True)
-    except FileExistsError:  # another machine's start made it in this moment
+    except FileExistsError:  # another machine's start made it meanwhile
         return
     finally:
         os.close(made)
 
 
 def _target(root: int, disk: str) -> int:
-    """Return an O_PATH descriptor of what virt-launcher takes for the disk's image, which is made if it is not there."""
+    """Return an O_PATH descriptor of the disk's image in the pod, which is made if missing."""
     path = f"{layout.DISKS_DIRECTORY}/{disk}/{layout.DISK_IMAGE}".lstrip("/")
     try:
         return opening.openat2(root, path, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)
@@ -235,10 +235,10 @@ def _move(source: int, target: int, process: int, node: Path, *, read_only: bool
 
 
 def _moving(source: int, target: int, process: int, space: int, attributes: _Attributes, failed: list[int]) -> None:
-    """Be the thread that does it; the number of an error goes to ``failed``."""
+    """Move the mount in this thread; an error number goes to ``failed``."""
     tree = -1
     try:
-        if _libc.unshare(_CLONE_FS) < 0 or _libc.setns(space, _CLONE_NEWNS) < 0:  # a root and a working directory of its own
+        if _libc.unshare(_CLONE_FS) < 0 or _libc.setns(space, _CLONE_NEWNS) < 0:  # this thread gets its own root and working directory
             failed.append(ctypes.get_errno())
             return
         tree = _libc.syscall(_SYS_OPEN_TREE, source, b"", _AT_EMPTY_PATH | _OPEN_TREE_CLONE | os.O_CLOEXEC)

@@ -1,9 +1,9 @@
-"""Run the trial guest with the ioctls of ``/dev/kvm`` and print what it reported (``python -m handler.devices.kvm``).
+"""Run the trial guest with the ioctls of ``/dev/kvm`` and print its progress (``python -m handler.devices.kvm``).
 
-A process of its own, because an ioctl of a broken KVM may never return: ``acceleration`` ends it after a while and judges by what was
-printed until then. Output: one line of text per event, ``stage C 0.0012`` (seconds since the guest started) or ``end <reason>``.
+It is a separate process, because an ioctl of a broken KVM may never return; ``acceleration`` kills it after a time limit and evaluates its
+output. Each line is one event: ``stage C 0.0012`` (seconds since the guest's start) or ``end <reason>``.
 
-The ABI is the kernel's ``Documentation/virt/kvm/api.rst`` for x86-64; structures are given by size and offset of the fields in use.
+The ABI is in the kernel's ``Documentation/virt/kvm/api.rst`` for x86-64. Structures are given by size and the offsets of used fields.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _IO_OUT: Final = 1
 
 
 class _Exit(enum.IntEnum):
-    """Reasons for which KVM_RUN returned: ``exit_reason`` of struct kvm_run."""
+    """``exit_reason`` of struct kvm_run: why KVM_RUN returned."""
 
     IO = 2
     HLT = 5
@@ -67,11 +67,11 @@ def _segment(selector: int, kind: int, *, long: int) -> bytes:
 
 
 def long_mode(sregs: bytearray) -> None:
-    """Change a struct kvm_sregs to 64-bit long mode with the tables of the trial guest."""
+    """Set a struct kvm_sregs to 64-bit long mode with the trial guest's tables."""
     sregs[0:24] = _segment(trial.CODE_SELECTOR, 0xB, long=1)
     for index in range(1, 6):  # ds, es, fs, gs, ss
         sregs[index * 24 : index * 24 + 24] = _segment(trial.DATA_SELECTOR, 0x3, long=0)
-    tables = 8 * 24  # after tr and ldt, which keep what KVM gave them
+    tables = 8 * 24  # after tr and ldt, which keep KVM's values
     struct.pack_into("<QH", sregs, tables, trial.GDT, trial.GDT_LIMIT)
     struct.pack_into("<QH", sregs, tables + 16, trial.IDT, trial.IDT_LIMIT)
     struct.pack_into("<5Q", sregs, tables + 32, _CR0, 0, trial.PML4, _CR4, 0)  # cr0, cr2, cr3, cr4, cr8
@@ -84,7 +84,7 @@ def _say(line: str) -> None:
 
 
 def _prepare_cpu(kvm: int, cpu: int) -> None:
-    """Give the virtual processor every feature that KVM supports here, long mode, and the start of the program."""
+    """Set the virtual processor to all features that KVM supports here, long mode, and the program's start."""
     cpuid = bytearray(8 + _CPUID_ENTRIES * _CPUID_ENTRY_BYTES)
     struct.pack_into("<I", cpuid, 0, _CPUID_ENTRIES)
     fcntl.ioctl(kvm, _GET_SUPPORTED_CPUID, cpuid)
@@ -107,7 +107,7 @@ def _explain(reason: int, run: mmap.mmap) -> str:
             return f"entering the guest failed (hardware reason {struct.unpack_from('<Q', run, 32)[0]:#x})"
         case _Exit.INTERNAL_ERROR:
             suberror, count = struct.unpack_from("<II", run, 32)
-            # Suberror 1 is a failed emulation; its data is a word of flags, then the length and the bytes of the instruction.
+            # Suberror 1 is a failed emulation. Its data is a word of flags, then length and bytes of the instruction.
             code = run[49 : 49 + min(run[48], 15)].hex(" ") if suberror == 1 and count else ""
             return f"KVM internal error {suberror}" + (f" at the instruction {code}" if code else "")
         case _:
@@ -115,10 +115,10 @@ def _explain(reason: int, run: mmap.mmap) -> str:
 
 
 def run_guest() -> str:
-    """Run the guest to its end, say each stage when it happens, and return why it ended (``done`` if it halted by itself).
+    """Run the guest to its end, print each stage, and return why it ended (``done`` if it halted by itself).
 
     Raises:
-        OSError: an ioctl was refused.
+        OSError: an ioctl failed.
     """
     kvm = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
     if (version := fcntl.ioctl(kvm, _GET_API_VERSION)) != _API_VERSION:

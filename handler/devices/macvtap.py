@@ -1,11 +1,11 @@
-"""Character devices of macvtaps: offered to the kubelet by their numbers before there are any, and found again in pods.
+"""Character devices of macvtaps: offered to the kubelet by number before they exist, and found in pods.
 
-QEMU opens a macvtap by a character device of its own, and the device cgroup of a container lets it open those that the kubelet gave it when
-it started: before virt-handler can make a macvtap in the pod's network. So what is offered are minor numbers. A container that has one may
-open the macvtap that will have this number, and virt-handler makes it the one of its pod (``handler.network.macvtap``). A number that a
-macvtap has already is given to no container: it would be another guest's, or that of somebody else on the node.
+QEMU opens a macvtap by its own character device. A container's device cgroup allows only devices that the kubelet gave it at its start,
+which is before virt-handler can make a macvtap in the pod's network. So virt-handler offers minor numbers. A container with a number may
+open the macvtap that gets this number, and virt-handler makes the pod's macvtap with it (``handler.network.macvtap``). Numbers that a
+macvtap already has are not given out, because they belong to another guest or another program of the node.
 
-The kernel chooses the driver's major number when its module ``macvtap`` is loaded; a node without it offers nothing.
+The kernel chooses the major number when it loads the module ``macvtap``. A node without it offers nothing.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from handler.devices import ownership
 from handler.pods import opening
 
 NUMBERS: Final = 64
-"""Guests' macvtaps that a node can have: to take one, all lower numbers may have to be taken for a moment."""
+"""Most macvtaps of guests on a node. To make one, all lower numbers may have to be occupied for a moment."""
 DIRECTORY: Final = "kubevirt-macvtap"
-"""Below the kubelet's directory for plugins, which it empties of files alone: device nodes to be copied into pods."""
+"""Device nodes to copy into pods, below the kubelet's directory for plugins, from which it removes only files."""
 _DRIVER: Final = re.compile(r"^ *(\d+) macvtap$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Macvtaps:
-    """The minor numbers of this node's macvtaps, as ``handler.devices.plugin`` offers a device."""
+    """The minor numbers for macvtaps, offered by ``handler.devices.plugin``."""
 
     directory: Path
-    """Directory of the node's device nodes, for the runtime."""
+    """Directory of the device nodes on the node, for the runtime."""
     resource: str = names.MACVTAP_RESOURCE
     name: str = "macvtap"
     has_preference: bool = True
     numbers: Path = Path("/sys/dev/char")
-    """Directory in which the kernel names the devices of the node by their numbers, whatever network they are in."""
+    """Directory that lists the node's devices by number, of all network namespaces."""
     drivers: Path = Path("/proc/devices")
 
     def ids(self) -> tuple[str, ...]:
-        """Return what the kubelet hands out."""
+        """Return all ids for the kubelet."""
         return tuple(f"{self.name}{minor}" for minor in range(1, NUMBERS + 1))
 
     def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """Return (path on the node, path in the container) of some of them, of what is no id none."""
+        """Return (path on the node, path in the container) for valid ids."""
         return tuple((str(self.directory / str(minor)), path_of(minor)) for minor in self._minors(ids))
 
     def refusal(self, ids: Iterable[str]) -> str:
-        """Return which of the numbers a macvtap of the node has already; empty when none has."""
+        """Return which of the numbers a macvtap of the node already has; empty if none."""
         major = driver(self.drivers)
         taken = [f"{major}:{minor}" for minor in self._minors(ids) if self._is_taken(major, minor)]
         return f"a macvtap of the node has the number {' and '.join(taken)} already" if taken else ""
 
     def preferred(self, available: Iterable[str], count: int) -> tuple[str, ...]:
-        """Return the lowest numbers that no macvtap has, and others behind them."""
+        """Return the lowest unused numbers, followed by others."""
         major = driver(self.drivers)
         order = sorted(self._minors(available), key=lambda minor: (self._is_taken(major, minor), minor))
         return tuple(f"{self.name}{minor}" for minor in order[:count])
@@ -67,7 +67,7 @@ class Macvtaps:
         return [int(each.removeprefix(self.name)) for each in ids if each in known]
 
     def _is_taken(self, major: int | None, minor: int) -> bool:
-        """Return whether a macvtap has the number, beside those that have lower ones for a moment while another is made."""
+        """Return whether a macvtap has the number, except those that only occupy lower numbers for a moment."""
         try:
             link = (self.numbers / f"{major}:{minor}").readlink()
         except OSError:
@@ -75,7 +75,7 @@ class Macvtaps:
         return not any(part.startswith(network.MACVTAP_HOLDER) for part in link.parts)
 
     def problem(self) -> str:
-        """Make the device nodes, and return why there are none; empty when there are."""
+        """Make the device nodes; return why that failed, or an empty string."""
         major = driver(self.drivers)
         if major is None:
             return "the node's kernel has not loaded its module macvtap"
@@ -89,13 +89,13 @@ class Macvtaps:
 
 
 def driver(devices: Path = Path("/proc/devices")) -> int | None:
-    """Return the major number of macvtaps; None while the kernel has no driver for them."""
+    """Return the major number of macvtaps; None without the driver."""
     found = _DRIVER.search(devices.read_text())
     return int(found[1]) if found else None
 
 
 def path_of(minor: int) -> str:
-    """Return the path in the container at which libvirt looks for the device."""
+    """Return the device's path in the container, where libvirt looks for it."""
     return f"/dev/tap{network.MACVTAP_INDEX + minor}"
 
 
@@ -112,9 +112,9 @@ def _make(path: Path, number: int) -> None:
 
 
 def nodes(root: int, major: int | None) -> tuple[ownership.Node, ...]:
-    """Return the devices that the pod whose root directory this is may open, the lowest first.
+    """Return the macvtap devices that a pod may open, the lowest first.
 
-    Only root can make a device node, so one with the right number is one that the kubelet gave.
+    Only root can make device nodes, so the kubelet gave the pod each one with the right number.
     """
     try:
         directory = opening.openat2(root, "dev", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)

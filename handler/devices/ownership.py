@@ -1,11 +1,11 @@
-"""Give the device nodes of a pod to the pod's user.
+"""Give a pod's device nodes to the pod's user.
 
-The runtime makes device nodes in the container root's, 0600, whatever ``fsGroup`` says, and virt-launcher is not root. Only the container's
-own node changes; the node's device stays as it is. Must be done before the domain starts.
+The runtime makes device nodes in containers root's with mode 0600, regardless of ``fsGroup``, and virt-launcher is not root. Only the
+container's node changes, not the node's device. Must be done before the domain starts.
 
-A pod could put anything in place of a node: the path is resolved inside the pod's root without links, and only a device of the expected
-kind and number is changed, by its descriptor. (chmod needs ``/proc/self/fd`` because ``fchmod`` refuses O_PATH descriptors, and a device
-must not be opened for more than that: opening can have effects.)
+A pod could replace a node. So the path is resolved inside the pod's root without links, and only a device of the expected kind and number
+is changed, by its descriptor. (chmod uses ``/proc/self/fd`` because ``fchmod`` refuses O_PATH descriptors, and opening a device fully can
+have effects.)
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from handler.pods import opening
 
 MODE: Final = 0o660
 READ_ONLY_MODE: Final = 0o440
-"""Of a node that stays root's, and that the user's group reads: who owns a node could change its mode."""
+"""For a node that remains root's and is readable by the user's group. An owner could change the mode."""
 
 
 class NotTheDevice(Exception):
-    """The file at the path is not the device that belongs there."""
+    """The file at the path is not the expected device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A device node to give away: its path in the pod, and what it has to be."""
+    """A device node to give away: its path in the pod, and its expected identity."""
 
     path: str
     kind: str
     """``char`` or ``block``."""
     number: tuple[int, int] | None = None
-    """(major, minor), or None where any of the kind will do (the block device of a claim)."""
+    """(major, minor); None for any number (a claim's block device)."""
     required: bool = True
     read_only: bool = False
-    """The user may read it, and not write to it."""
+    """The user may only read it."""
 
 
 TUN: Final = Node("/dev/net/tun", "char", (10, 200), required=False)
@@ -48,18 +48,18 @@ VHOST_VSOCK: Final = Node("/dev/vhost-vsock", "char", (10, 241), required=False)
 
 
 def disk(name: str, *, read_only: bool = False) -> Node:
-    """Return the node of a claim with ``volumeMode: Block``; absent for other disks."""
+    """Return the node of a claim with ``volumeMode: Block``; it is absent for other disks."""
     return Node(f"{layout.DEVICES_DIRECTORY}/{name}", "block", required=False, read_only=read_only)
 
 
 def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
-    """Give ``node`` below the directory ``root`` (the pod's root) to ``user``, who is a group, too; return whether the pod has it.
+    """Give ``node`` below the pod's root directory to ``user`` and the group of this id; return whether it exists.
 
-    A path that is absent or a directory (a claim with a file system) is left alone unless the node is required.
+    A missing path or a directory (a claim with a file system) is left alone unless the node is required.
 
     Raises:
-        NotTheDevice: something else is there, a link included.
-        OSError: refused.
+        NotTheDevice: something else is there, such as a link.
+        OSError: a system call failed.
     """
     try:
         descriptor = opening.openat2(root, node.path.lstrip("/"), os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS)

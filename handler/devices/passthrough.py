@@ -1,8 +1,8 @@
-"""Give a pod what its guest's devices of the node need beside themselves: their groups' device nodes, and the right to lock memory.
+"""Prepare passed-through devices in a pod: device nodes of their IOMMU groups, and the right to lock memory.
 
-QEMU reaches a device by its IOMMU group, ``/dev/vfio/<number>``, which the kubelet put into the pod as root's. And such a device writes to
-the guest's memory at any time, so all of it is locked, which the limit of an ordinary process does not allow. libvirt raises that limit
-where it may, and leaves one that is high enough as it is; children inherit it.
+QEMU reaches a device by its IOMMU group, ``/dev/vfio/<number>``, which the runtime made root's. The device may write to the guest's memory
+at any time, so all of it must be locked, beyond the limit of ordinary processes. libvirt raises the limit if it may, and keeps one that is
+high enough; child processes inherit it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from handler.pods import opening
 logger = logging.getLogger(__name__)
 
 LOCKED_BEYOND_GUEST: Final = 2 << 30
-"""libvirt asks for the guest's memory and one GiB for the devices' own."""
+"""libvirt requests the guest's memory plus one GiB for the devices."""
 MAX_GROUPS: Final = 64
 MAX_PROCESSES: Final = 64
-"""Number of processes whose children are read: libvirtd is among the first. A launcher that was taken over starts as many as it can."""
+"""How many processes' children are read. libvirtd is among the first; a compromised launcher may start any number."""
 _GROUP: Final = re.compile(r"vfio|\d{1,6}")
 
 
 def groups(root: int) -> list[ownership.Node]:
-    """Return the device nodes of the IOMMU groups that a pod has; ``root`` is a descriptor of its root directory."""
+    """Return the IOMMU groups' device nodes in a pod; ``root`` is a descriptor of its root directory."""
     try:
         directory = opening.openat2(root, "dev/vfio", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     except FileNotFoundError:
@@ -44,7 +44,7 @@ def groups(root: int) -> list[ownership.Node]:
 
 
 def allow_locking(launcher: int, guest_bytes: int, *, proc: Path = Path("/proc")) -> None:
-    """Let a launcher and the processes below it lock the guest's memory; where that is refused, libvirt says what came of it."""
+    """Let a launcher and its descendants lock the guest's memory. If that fails, libvirt reports the consequence."""
     limit = guest_bytes + LOCKED_BEYOND_GUEST
     for pid in (launcher, *_children(launcher, proc)):
         try:
@@ -65,7 +65,7 @@ def _higher(limit: int, wanted: int) -> int:
 
 
 def _children(pid: int, proc: Path) -> Iterator[int]:
-    """Yield the processes below one, of all its threads, the nearest first; they may come and go meanwhile, and be hostile."""
+    """Yield a process' descendants, the nearest first. They may change meanwhile, and may be hostile."""
     found = deque([pid])
     for _ in range(MAX_PROCESSES):
         if not found:

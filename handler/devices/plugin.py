@@ -1,10 +1,10 @@
 """Offer a device of the node to the kubelet as an extended resource (device plugin API v1beta1).
 
-The kubelet hands out names ("ids"); any number of pods share the one device behind them, so there are as many ids as a node can have
-pods. A kubelet that starts empties its plugin directory and has forgotten everyone: :class:`Plugin` notices that by the inode of
-``kubelet.sock`` and by its own socket, and begins again. What it reports as healthy it has opened a moment before.
+The kubelet hands out ids. Any number of pods share one device, so there are as many ids as a node can have pods. A restarted kubelet
+empties its plugin directory and loses all registrations; :class:`Plugin` detects that by the inode of ``kubelet.sock`` and by its own
+socket, and registers again. It reports a device as healthy only after opening it.
 
-The few calls go through grpclib, in the event loop: gRPC's own library for Python would be the largest part of this process's memory.
+It uses grpclib, in the event loop, because Python's official gRPC library would take most of this process' memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 API_VERSION: Final = "v1beta1"
 KUBELET_SOCKET: Final = "kubelet.sock"
 IDS: Final = 110
-"""A kubelet runs at most this many pods unless told otherwise."""
+"""The kubelet's default for the most pods per node."""
 POLL_SECONDS: Final = 1.0
 HEALTH_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 5.0
@@ -38,7 +38,7 @@ REGISTER_SECONDS: Final = 10.0
 
 
 class Offered(Protocol):
-    """Devices that stand for a resource."""
+    """Devices that belong to a resource."""
 
     @property
     def resource(self) -> str:
@@ -46,73 +46,72 @@ class Offered(Protocol):
 
     @property
     def name(self) -> str:
-        """Short name, part of ids and of the socket's name."""
+        """Short name, part of ids and the socket's name."""
 
     def ids(self) -> tuple[str, ...]:
-        """Return what the kubelet hands out."""
+        """Return all ids for the kubelet."""
 
     def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """Return (path on the node, path in the container) of the device nodes of a container with some of them."""
+        """Return (path on the node, path in the container) of the device nodes for a container with these ids."""
 
     def problem(self) -> str:
-        """Return why it cannot be used on this node; empty when it can."""
+        """Return why the device cannot be used on this node, or an empty string."""
 
     def refusal(self, ids: Iterable[str]) -> str:
-        """Return why some of them cannot be given to a container now; empty when they can."""
+        """Return why a container cannot get these ids now, or an empty string."""
 
     @property
     def has_preference(self) -> bool:
-        """True if the kubelet is to ask which ones to give."""
+        """True if the kubelet should request preferred ids."""
 
     def preferred(self, available: Iterable[str], count: int) -> tuple[str, ...]:
-        """Return the best of those that the kubelet has, so many at most."""
+        """Return the ``count`` best of the kubelet's available ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device node and the resource that stands for it."""
+    """One device node and its resource."""
 
     resource: str
-    """Such as ``devices.kubevirt.io/tun``."""
     path: str
     major: int
     minor: int
 
     @property
     def name(self) -> str:
-        """Short name, part of ids and of the socket's name."""
+        """Short name, part of ids and the socket's name."""
         return self.resource.rsplit("/", 1)[-1]
 
     def ids(self) -> tuple[str, ...]:
-        """Return as many names as there can be pods."""
+        """Return as many ids as a node can have pods."""
         return tuple(f"{self.name}{index}" for index in range(IDS))
 
     def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """Return the one device node, whatever the names."""
+        """Return the one device node for all ids."""
         del ids
         return ((self.path, self.path),)
 
     def problem(self) -> str:
-        """Return why the device cannot be used on this node; empty when it was opened."""
+        """Return why the device cannot be used on this node, or an empty string."""
         return problem(self)
 
     def refusal(self, ids: Iterable[str]) -> str:
-        """Refuse nothing: any number of containers have the device."""
+        """Refuse nothing, because containers share the device."""
         del ids
         return ""
 
     @property
     def has_preference(self) -> bool:
-        """All names are the same device's."""
+        """False, because all ids are equal."""
         return False
 
     def preferred(self, available: Iterable[str], count: int) -> tuple[str, ...]:
-        """Return the first ones."""
+        """Return the first ids."""
         return tuple(available)[:count]
 
 
 def problem(device: Device) -> str:
-    """Return why the device cannot be used on this node; empty when it was opened."""
+    """Return why the device cannot be opened on this node, or an empty string."""
     try:
         descriptor = os.open(device.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
@@ -127,17 +126,17 @@ def problem(device: Device) -> str:
 
 
 def advertised(device: Offered, *, offered: bool, fault: str) -> api_pb2.ListAndWatchResponse:
-    """Return the list for the kubelet: none at all where the device is not to be offered, unhealthy ones where it broke."""
+    """Return the kubelet's list: empty unless offered, unhealthy if there is a fault."""
     health = "Unhealthy" if fault else "Healthy"
     ids = device.ids() if offered else ()
     return api_pb2.ListAndWatchResponse(devices=[api_pb2.Device(ID=each, health=health) for each in ids])
 
 
 class Plugin:
-    """Serves one device to the kubelet for as long as :meth:`run` runs.
+    """Serves one device to the kubelet while :meth:`run` runs.
 
-    ``offered`` is false where the device must not be used (KVM without acceleration): until :meth:`offer` the resource is then registered
-    with no devices, so that the node says 0 instead of the figure of an earlier run.
+    ``offered`` is false if the device must not be used (KVM without acceleration). Until :meth:`offer` the resource is then registered
+    without devices, so that the node shows 0 instead of an earlier run's number.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class Plugin:
         self._check = check or (lambda each: each.problem())
         self._fault = self._check(device) if offered else ""
         self._changed = asyncio.Event()
-        """Replaced by another when it is set: whoever waits holds on to the one that it saw."""
+        """Replaced by a new event when set; tasks wait for the one they saw."""
 
     def offer(self) -> None:
         """Offer the device from now on."""
@@ -169,7 +168,7 @@ class Plugin:
             self._tell()
 
     async def offer_when_found(self) -> None:
-        """Offer the device as soon as it can be used: its module may be loaded at any time."""
+        """Offer the device as soon as it is usable, because its module may be loaded at any time."""
         while self._check(self.device):  # noqa: ASYNC110 - files have no event
             await asyncio.sleep(self._health_seconds)
         self.offer()
@@ -179,7 +178,7 @@ class Plugin:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Register, watch over the registration, and register again whenever the kubelet forgot; until cancelled."""
+        """Register, and register again after each restart of the kubelet, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_health())
             while True:
@@ -190,7 +189,7 @@ class Plugin:
                     await asyncio.sleep(RETRY_SECONDS)
 
     async def _serve_once(self) -> None:
-        """Serve and register until the kubelet or our socket is no longer the one that was registered."""
+        """Serve and register until the kubelet's socket or our own is replaced."""
         kubelet = self._inode(KUBELET_SOCKET)
         if kubelet is None:
             await asyncio.sleep(self._poll_seconds)
@@ -208,7 +207,7 @@ class Plugin:
                 await asyncio.sleep(self._poll_seconds)
             logger.info("the kubelet was restarted, registering %s again", self.device.resource)
         finally:
-            server.close()  # calls are ended; the kubelet hangs up when it sees that, and it is not waited for
+            server.close()  # ends all calls; we do not wait until the kubelet disconnects
 
     def _inode(self, name: str) -> tuple[int, int] | None:
         try:
@@ -235,7 +234,7 @@ class Plugin:
                 self._tell()
 
     def __mapping__(self) -> dict[str, Handler]:
-        """Return what grpclib serves."""
+        """Return grpclib's handlers."""
         unary, streaming = Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM
         service = "/v1beta1.DevicePlugin"
         return {

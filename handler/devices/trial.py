@@ -1,11 +1,11 @@
-"""The trial guest: 2 MiB of memory with a program that does what every real kernel does first, and reports each stage.
+"""The trial guest: a program in 2 MiB of memory that does what each kernel does first, and reports each stage.
 
-Half-working KVM is common on nested machines: the device exists, firmware starts, and then either an instruction is refused or everything
-is emulated instruction by instruction, a thousand times too slow. So the program runs, in 64-bit long mode, the instructions that were
-seen to fail (``lock cmpxchg16b``, an exception through the IDT, ``xsave``/``xrstor``), checks what they did, and then counts down a loop
-that takes hardware some ten milliseconds. A processor without CX16 or XSAVE (before 2011) fails the trial, too.
+Partly working KVM is common on nested machines: the device exists, firmware starts, and then an instruction fails, or everything is
+emulated a thousand times too slowly. The program runs in 64-bit long mode. It executes instructions that are known to fail (``lock
+cmpxchg16b``, an exception through the IDT, ``xsave``/``xrstor``), checks their effects, and counts down a loop that takes some ten
+milliseconds on hardware. Processors without CX16 or XSAVE (before 2011) fail as well.
 
-Each stage is one byte written to port :data:`PORT`; :data:`FAILED` says that an instruction ran but did something wrong.
+Each stage is one byte written to port :data:`PORT`; :data:`FAILED` means that an instruction ran with a wrong effect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STAGES: Final = {
     "X": "xsave and xrstor",
     "L": "a loop of forty million instructions",
 }
-"""Proofs that the reported bytes stand for, in the order of the program."""
+"""What each reported byte proves, in the program's order."""
 FAILED: Final = "!"
 
 PML4: Final = 0x1000
@@ -101,7 +101,7 @@ def _gate(address: int) -> bytes:
 
 
 def memory() -> bytearray:
-    """Return the guest's memory: identity-mapped page tables, descriptors, program and the values that it checks."""
+    """Return the guest's memory: identity-mapped page tables, descriptors, the program and its data."""
     image = bytearray(MEMORY_BYTES)
 
     def place(address: int, data: bytes) -> None:

@@ -1,9 +1,9 @@
-"""Plugins: executables that set up networks and storage of guests on the node. docs/plugins.md specifies them for those who write one.
+"""Plugins: executables that set up guests' networks and storage on the node; docs/plugins.md specifies them.
 
-``contract`` has the words on which both sides agree, ``answers`` judges what a plugin answered, ``faults`` are its verdicts: all of them
-pure, as is ``requests``, what all plugins are told of a machine. ``running`` runs an executable, bounded in time and output, ``turns``
-shares calls fairly, and ``calling`` ties these together. ``records`` keeps what was added, and ``deleting`` has it taken away. ``serving``
-is the other side, for plugins of ours. Nothing here knows networks or disks.
+``contract`` has the shared constants, ``answers`` checks a plugin's answer, ``faults`` has the errors, and ``requests`` the common part of
+requests; these are pure. ``running`` runs an executable with limits on time and output, ``turns`` shares calls fairly, and ``calling``
+combines these. ``records`` keeps what was added, and ``deleting`` deletes it. ``serving`` is the other side, for our own plugins. This
+package is independent of networks and disks.
 
-A plugin is the administrator's, and runs as root. It is believed nothing all the same: a bug of one must not be a bug of all guests.
+Plugins belong to the administrator and run as root. Their answers are still untrusted, so that a plugin's bug does not affect all guests.
 """

@@ -1,7 +1,7 @@
-"""Judgement of a plugin's answer: a result, or a fault with words. Pure.
+"""Checks a plugin's answer and returns a result or raises a fault. Pure.
 
-A plugin may lie: an error with status 0, a success with status 1, half a document, a version that nobody asked for. What is not exactly
-as docs/plugins.md says is a fault, and never half believed. The members of a result are judged by those who asked for it.
+A plugin may send an error with status 0, a success with status 1, a partial document, or another version. Everything that differs from
+docs/plugins.md is a fault. The callers check the members of a result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from handler.plugins.contract import COMMANDS, Command, Kind
 from handler.plugins.faults import Failed, PluginRefused
 
 MAX_WORDS: Final = 512
-"""Characters of what a plugin says about an error."""
+"""Characters of a plugin's error message."""
 _ERROR_MEMBERS: Final = frozenset({"version", "code", "msg", "details"})
 _LOG: Final = "virt-handler's log on this node has its standard error"
 
@@ -27,43 +27,43 @@ class Output:
     """Output of a plugin that has ended."""
 
     status: int
-    """Its exit status; negative: the signal that ended it."""
+    """Exit status; negative: the signal that ended it."""
     stdout: bytes
     stderr: str = ""
-    """The last of it."""
+    """The end of it."""
     excess: bool = False
-    """It wrote more than it may, and was ended."""
+    """It wrote too much, and was killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Description that a plugin gives of itself."""
+    """A plugin's description of itself."""
 
     versions: tuple[str, ...]
     kinds: tuple[str, ...]
     live_migration: bool
-    """True if a guest may move to another node, where the plugin is asked to add the same."""
+    """Whether a guest may migrate to a node where the plugin adds the same."""
     commands: frozenset[Command] = frozenset(COMMANDS)
-    """Beside VERSION: those that it has to be asked. Without DEL nothing of it outlives the pod; without CHECK it is asked to ADD again."""
+    """Required calls besides VERSION. Without DEL, nothing outlives the pod; without CHECK, ADD is repeated instead."""
 
 
 def title(plugin: str, command: Command) -> str:
-    """Return how a call is named in messages."""
+    """Return a call's name for messages."""
     return f"plugin {plugin} ({command})"
 
 
 def result_of(plugin: str, command: Command, output: Output, members: frozenset[str] | None) -> Mapping[str, Any]:
-    """Return the result; an empty one where the plugin said nothing, as it may to ``DEL`` and ``CHECK``.
+    """Return the result; empty if the plugin printed nothing, which is valid for ``DEL`` and ``CHECK``.
 
     Args:
         plugin: its name.
-        command: what it was asked.
-        output: what is left of it.
-        members: what a result may have beside ``version``; None: anything, of plugins of ours.
+        command: the call.
+        output: the plugin's output.
+        members: valid members besides ``version``; None: any, for our own plugins.
 
     Raises:
-        PluginRefused: it says that this cannot be.
-        Failed: it says an error, or what no plugin may say.
+        PluginRefused: the plugin reports that the request is impossible.
+        Failed: the plugin reports another error, or its answer is invalid.
     """
     who = title(plugin, command)
     if output.excess:
@@ -86,15 +86,15 @@ def result_of(plugin: str, command: Command, output: Output, members: frozenset[
 
 
 def members_of(kind: Kind, command: Command) -> frozenset[str]:
-    """Return what the result of a third party's plugin may have beside ``version``."""
+    """Return the valid members besides ``version`` in a third-party plugin's result."""
     return contract.MEMBERS_OF_VERSION if command == "VERSION" else contract.MEMBERS[kind]
 
 
 def describe(plugin: str, kind: Kind, found: Mapping[str, Any]) -> Description:
-    """Return what a result of ``VERSION`` says.
+    """Parse a result of ``VERSION``.
 
     Raises:
-        Failed: it is none, or the plugin is of another kind, or speaks no version that this process speaks.
+        Failed: it is invalid, or the plugin is of another kind, or supports no common version.
     """
     who = title(plugin, "VERSION")
     versions, kinds = (_texts(who, found, member) for member in ("supportedVersions", "kinds"))
@@ -141,10 +141,10 @@ def _short(value: object) -> str:
 
 
 def _parse(text: bytes) -> dict[str, Any]:
-    """Return the one JSON object of a text. Raises ValueError."""
+    """Return the JSON object in a text. Raises ValueError."""
     try:
         found = json.loads(text.decode(), parse_constant=_no_constant, object_pairs_hook=_object)
-        json.dumps(found, ensure_ascii=False).encode()  # JSON can spell half of a surrogate pair, which no UTF-8 can carry on
+        json.dumps(found, ensure_ascii=False).encode()  # JSON can contain half of a surrogate pair, which UTF-8 cannot encode
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(found, dict):

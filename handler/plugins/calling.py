@@ -1,4 +1,4 @@
-"""Call the plugins of this node by name: find, ask for the version, run, judge."""
+"""Calls this node's plugins by name: finds them, gets their version, runs them, checks answers."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from handler.plugins.turns import NoTurn, Turns
 logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 4
-"""Calls of one command of one plugin side by side; ``DEL`` and ``CHECK`` never wait for an ``ADD``. One that hangs keeps those of its own
-machines waiting, and no others."""
+"""Parallel calls of one command of one plugin; ``DEL`` and ``CHECK`` do not wait for ``ADD``. A hanging plugin delays only its own
+machines."""
 OURS_AT_ONCE: Final = 4
-"""Calls of all plugins of ours together. Each is a Python process that runs half a dozen programs, 13 MiB of virt-handler's memory, and
-after a restart all pods of the node come at once."""
+"""Parallel calls of all our own plugins. Each is a Python process that runs half a dozen programs and takes 13 MiB of virt-handler's
+memory, and after a restart the calls for all pods come at once."""
 PATIENCE_SECONDS: Final = 3 * contract.SECONDS
-"""Wait of a call for its turn: longer than eight namespaces whose calls all hang need for theirs. Whoever calls has a time of its own
-for everything together (``network.setup.PREPARE_SECONDS``, ``storage.adding.Limits``)."""
+"""How long a call waits for its turn: longer than the turns of eight namespaces with only hanging calls. Callers have their own total time
+limits (``network.setup.PREPARE_SECONDS``, ``storage.adding.Limits``)."""
 NODE_NETNS: Final = "/proc/1/ns/net"
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _PROGRAMS: Final = (b"#!", b"\x7fELF")
-"""First bytes of programs. Anything else would be given to a shell, line by line."""
+"""First bytes of programs. The shell would execute any other file line by line."""
 _LOG_CHARACTERS: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A plugin of ours: a command, with what it needs in its environment."""
+    """Command and environment of one of our own plugins."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -57,7 +57,7 @@ class _Program:
 
 
 class Plugins:
-    """The plugins of this node: those of the administrator's, which lie in a directory and are named, and ours."""
+    """The plugins of this node: the administrator's allowed ones in a directory, and our own."""
 
     def __init__(
         self,
@@ -69,7 +69,16 @@ class Plugins:
         patience: float | None = PATIENCE_SECONDS,
         node_netns: str = NODE_NETNS,
     ) -> None:
-        """``seconds``: that a call may take; ``patience``: seconds that it waits for its turn; ``node_netns``: the node's network."""
+        """Only store the settings.
+
+        Args:
+            directory: of the administrator's plugins.
+            allowed: the names of allowed plugins.
+            own: our own plugins.
+            seconds: time limit of a call.
+            patience: how long a call waits for its turn.
+            node_netns: path of the node's network namespace.
+        """
         self._node_netns = node_netns
         self._directory = directory
         self._allowed = allowed
@@ -83,12 +92,12 @@ class Plugins:
     async def call(
         self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], environment: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
-        """Return the result of a command; ``document`` is what the plugin is told beside version, kind and its own name.
+        """Return the result of a command; ``document`` is the request without version, kind and name.
 
-        One that says of itself that it need not be asked this is not asked, and the result is empty.
+        A plugin that does not need this command is not called, and the result is empty.
 
         Raises:
-            Fault: there is none; see :mod:`handler.plugins.faults`.
+            Fault: the call failed; see :mod:`handler.plugins.faults`.
         """
         program = self._find(kind, name)
         if command not in (await self._describe(kind, name, program)).commands:
@@ -97,10 +106,10 @@ class Plugins:
         return await self._run(kind, name, command, program, told, environment or {})
 
     async def describe(self, kind: Kind, name: str) -> Description:
-        """Return what the plugin says of itself; it is asked once, and again when its file is another.
+        """Return the plugin's description, cached until its file changes.
 
         Raises:
-            Fault: as of :meth:`call`.
+            Fault: as for :meth:`call`.
         """
         return await self._describe(kind, name, self._find(kind, name))
 
@@ -121,7 +130,7 @@ class Plugins:
         path = self._directory / name
         try:
             found = path.stat()
-            begins = _begin(path) if stat.S_ISREG(found.st_mode) else b""  # a pipe would hold us up
+            begins = _begin(path) if stat.S_ISREG(found.st_mode) else b""  # opening a pipe would block
         except OSError as error:
             raise NotFound(f"plugin {name} is not on this node: {path}: {error.strerror}") from error
         if not begins.startswith(_PROGRAMS) or not os.access(path, os.X_OK):

@@ -1,7 +1,7 @@
-"""``DEL`` of what plugins added: for each record whose pod is gone, until the plugin says that it is done.
+"""Calls ``DEL`` for what plugins added to pods that are gone, until they succeed.
 
-A pod is gone for plugins once the kubelet has taken its volumes away, which it does when no container of the pod runs any more. That needs
-no API server, and is the same for whoever was restarted in between.
+A pod is gone once the kubelet has removed its volumes, which it does after all its containers have ended. This check needs no API server,
+and survives restarts.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _WORDS: Final[Mapping[Kind, str]] = {"network": "interface", "storage": "disk"}
 
 
 class PluginCall(Protocol):
-    """The call of a plugin: that of ``calling.Plugins``."""
+    """Calls a plugin: ``calling.Plugins``."""
 
     def __call__(self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], /) -> Awaitable[Mapping[str, Any]]:
         """Return the result. Raises Fault."""
 
 
 def event_recorder(events: Events) -> Callable[[Record, Fault], None]:
-    """Return what records an Event on the machine that something of it was not taken away; the machine may be gone."""
+    """Return a function that records an Event about a failed ``DEL`` on its machine, which may be gone."""
 
     def say(record: Record, fault: Fault) -> None:
         names = {each: str(objects.dig(record.document, "machine", each) or "") for each in ("namespace", "name", "uid")}
@@ -52,7 +52,7 @@ def event_recorder(events: Events) -> Callable[[Record, Fault], None]:
 
 
 class Deleter:
-    """Asks plugins to delete what they added to pods that are gone."""
+    """Calls plugins to delete what they added to pods that are gone."""
 
     def __init__(
         self,
@@ -65,16 +65,16 @@ class Deleter:
         look_seconds: float = LOOK_SECONDS,
         first_retry_seconds: float = FIRST_RETRY_SECONDS,
     ) -> None:
-        """Do nothing yet.
+        """Only store the settings.
 
         Args:
             records: of this node.
-            call: asks a plugin.
+            call: calls a plugin.
             is_there: whether the pod with this uid still has its volumes.
-            failed: hears of each ``DEL`` that failed.
-            monotonic: seconds of a clock that never goes back.
-            look_seconds: between two looks for pods that are gone.
-            first_retry_seconds: until a plugin that failed is asked again, which takes longer each time.
+            failed: called for each failed ``DEL``.
+            monotonic: a monotonic clock in seconds.
+            look_seconds: interval of checks for pods that are gone.
+            first_retry_seconds: first delay after a failure; it increases.
         """
         self._look_seconds = look_seconds
         self._first_retry_seconds = first_retry_seconds
@@ -84,18 +84,18 @@ class Deleter:
         self._failed = failed
         self._monotonic = monotonic
         self._waiting: dict[Element, tuple[float, Backoff]] = {}
-        """By what is to be deleted: when it is tried again, and how long it is waited after that."""
+        """Time of the next retry and its backoff, by element."""
         self._under_way: set[Element] = set()
 
     async def run(self) -> None:
-        """Look again and again, until cancelled; a plugin that hangs keeps nobody else's waiting."""
+        """Check repeatedly until cancelled. A hanging plugin delays no other deletions."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._begin(group)
                 await asyncio.sleep(self._look_seconds)
 
     async def look(self) -> None:
-        """Ask once for all that is due, and wait for the answers."""
+        """Call ``DEL`` once for everything due, and wait for the answers."""
         async with asyncio.TaskGroup() as group:
             await self._begin(group)
 
@@ -115,11 +115,11 @@ class Deleter:
     async def _delete(self, key: Element) -> None:
         try:
             async with self._records.lock(key):
-                # Only now: an ADD that was under way until here has written what it answered.
+                # Read it under the lock: an ADD that was running has recorded its answer by now.
                 record = await asyncio.to_thread(self._records.of, key)
                 if record is not None:
                     await self._ask(record)
-        except Exception:  # one record: what it, or its plugin, can provoke here must not end the deletion of the others
+        except Exception:  # an unexpected error of one record or plugin must not stop the other deletions
             logger.exception("what plugins added to pod %s was not taken away", key.pod_uid)
             self._wait(key)
         finally:

@@ -1,4 +1,4 @@
-"""Faults of plugins that did not do what they were asked to. The message is for the machine's owner: it names the plugin."""
+"""Errors of plugin calls. The message is for the machine's owner and names the plugin."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from apiserver.apis.virt.lifecycle import conditions
 
 
 class Fault(Exception):
-    """A plugin did not do what it was asked to; unless it is ``PluginRefused``, it is asked again."""
+    """A plugin call failed; it is retried unless it is ``PluginRefused``."""
 
     reason: ClassVar[str] = conditions.PLUGIN_FAILED
-    """Of the condition that tells it."""
+    """Reason of the condition that reports it."""
 
 
 class Failed(Fault):
-    """It said an error, or something that no plugin may say."""
+    """The plugin reported an error, or its answer was invalid."""
 
 
 class TimedOut(Fault):
-    """It took too long, and was ended."""
+    """The plugin took too long, and was killed."""
 
     reason: ClassVar[str] = conditions.PLUGIN_TIMED_OUT
 
 
 class NotFound(Fault):
-    """This node does not have it."""
+    """The plugin is not on this node."""
 
     reason: ClassVar[str] = conditions.PLUGIN_NOT_FOUND
 
 
 class PluginRefused(Fault):
-    """It said that what the machine asks for cannot be."""
+    """The plugin reported that the machine's request is impossible."""

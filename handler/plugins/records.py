@@ -1,7 +1,7 @@
-"""Records of what plugins were asked to add, on the node's disk of memory: a later process has to ask them to take it away again.
+"""Records of plugins' additions on the node, so that a later process can call ``DEL`` for them.
 
-``<directory>/<uid of the pod>/<kind>-<element>.json``, written before a plugin is asked, and again with what it answered. They outlive
-virt-handler as guests do, and end with the node, as guests do: nobody sends a ``DEL`` for what a power failure has ended.
+The files ``<directory>/<uid of the pod>/<kind>-<element>.json`` are in a tmpfs. Each is written before a plugin is called, and again with
+its answer. Like guests, they survive virt-handler's restart but not the node's: after a power failure there is nothing to delete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS: Final[Mapping[str, Kind]] = {each: each for each in get_args(Kind)}
 
 
 class Element(NamedTuple):
-    """A disk or an interface of a pod: what a record is of."""
+    """A disk or an interface of a pod: the key of a record."""
 
     kind: Kind
     pod_uid: str
@@ -37,21 +37,21 @@ class Element(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Something that a plugin was asked to add to a pod."""
+    """Something that a plugin was called to add to a pod."""
 
     kind: Kind
     pod_uid: str
     element: str
-    """The name of the disk or the interface."""
+    """The name of the disk or interface."""
     plugin: str
     document: Mapping[str, Any]
-    """Request that it was given."""
+    """The request."""
     result: Mapping[str, Any] | None = None
-    """Answer; None: nothing that was heard."""
+    """The answer; None if there is none."""
 
     @property
     def key(self) -> Element:
-        """Element of a pod that the record is of."""
+        """The pod's element of this record."""
         return Element(self.kind, self.pod_uid, self.element)
 
     def answered(self, result: Mapping[str, Any]) -> Record:
@@ -59,30 +59,30 @@ class Record:
         return replace(self, result=result)
 
     def request(self) -> dict[str, Any]:
-        """Return what the plugin is told at ``CHECK`` and ``DEL``."""
+        """Return the request for ``CHECK`` and ``DEL``."""
         return {**self.document, **({"prevResult": self.result} if self.result is not None else {})}
 
 
 class Records:
-    """The records of this node, with a lock for each element."""
+    """The records of this node, with a lock per element."""
 
     def __init__(self, directory: Path = DIRECTORY) -> None:
         self._directory = directory
         self._locks: WeakValueDictionary[Element, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, element: Element) -> asyncio.Lock:
-        """Return what has to be held from before an element's record is written until its plugin has answered, and while it is deleted.
+        """Return the lock for an element, to hold from before its record is written until its plugin answered, and during deletion.
 
-        A pod can go while its plugin is asked to ``ADD``: a ``DEL`` beside that finds nothing, and what is added then stays for ever.
+        A pod may go during ``ADD``. A parallel ``DEL`` would find nothing, and the addition would stay forever.
         """
         return self._locks.setdefault(element, asyncio.Lock())
 
     def write(self, record: Record) -> None:
-        """Keep a record, in place of an older one of the same element.
+        """Write a record, replacing an older one of the element.
 
         Raises:
-            OSError: it cannot be kept; then the plugin must not be asked.
-            ValueError: no pod, or no element, has this name.
+            OSError: it cannot be written; then the plugin must not be called.
+            ValueError: the pod's uid or the element's name is invalid.
         """
         path = self._path(record.key)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ class Records:
         partial.rename(path)
 
     def of(self, element: Element) -> Record | None:
-        """Return the record of an element, if there is one that can be read."""
+        """Return the readable record of an element, or None."""
         path = self._path(element)
         try:
             found = json.loads(path.read_text())
@@ -105,14 +105,14 @@ class Records:
             return None
 
     def remove(self, record: Record) -> None:
-        """Forget a record."""
+        """Remove a record."""
         path = self._path(record.key)
         path.unlink(missing_ok=True)
-        with suppress(OSError):  # it has others
+        with suppress(OSError):  # not empty
             path.parent.rmdir()
 
     def all(self) -> Iterator[Record]:
-        """Yield all records that can be read; what has no name of ours is not ours."""
+        """Yield all readable records, ignoring other files."""
         for path in sorted(self._directory.glob("*/*.json")):
             kind, _, element = path.stem.partition("-")
             is_ours = kind in _KINDS and _are_names(path.parent.name, element)

@@ -1,4 +1,4 @@
-"""Requests to plugins of any kind, as far as they are of a machine and its pod. Pure."""
+"""The part of plugin requests that describes the machine and its pod. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from apiserver.apis.virt.places import layout
 
 
 def common(vm: Mapping[str, Any], pod_uid: str) -> dict[str, Any]:
-    """Return the members that the requests of all kinds have, beside version, kind and the plugin's name."""
+    """Return the members common to all kinds of requests, without version, kind and plugin name."""
     machine = {"namespace": objects.namespace_of(vm), "name": objects.name_of(vm), "uid": objects.uid_of(vm)}
     return {"machine": machine, "pod": {"namespace": machine["namespace"], "uid": pod_uid}, "user": layout.USER_ID}

@@ -1,9 +1,9 @@
-"""Run an executable, bounded in time and output; nothing of it is left when that is over.
+"""Runs an executable with limits on time and output, and kills all its processes afterwards.
 
-It runs in a process namespace of its own (its ``/proc`` stays the node's): when its first process ends, or is ended, the kernel ends all
-that came of it, whatever sessions or groups they made themselves. So a child that keeps standard output open holds nobody up.
+It runs in its own process namespace (but with the node's ``/proc``). When its first process ends, the kernel kills all descendants in any
+session or group. So a child that keeps standard output open blocks nothing.
 
-Standard input is a file in memory, and no pipe: one that is broken by a program that ends before it has read would raise here.
+Standard input is a file in memory. A pipe would raise an error here if the program ends before reading it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from handler.plugins.answers import Output
 APART: Final = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--")
 _CHUNK: Final = 16 << 10
 _LAST_BYTES: Final = 4 << 10
-"""Of standard error that are kept."""
+"""Bytes of standard error that are kept."""
 _GONE_SECONDS: Final = 5.0
-"""For what was killed to be gone: a process that waits for a device that does not answer outlives any signal."""
+"""How long to wait after the kill. A process that waits for a dead device survives any signal."""
 
 
 async def run(
@@ -36,10 +36,15 @@ async def run(
 ) -> Output:
     """Run ``command`` with ``document`` as its standard input.
 
-    ``max_data``: bytes of memory of its own that each of its processes may have (RLIMIT_DATA); None: as this one.
+    Args:
+        command: the program and its arguments.
+        document: its standard input.
+        environment: its variables.
+        seconds: time limit.
+        max_data: limit of RLIMIT_DATA in bytes for each process; None: inherited.
 
     Raises:
-        TimeoutError: it took longer than ``seconds``, and was ended.
+        TimeoutError: it exceeded ``seconds``, and was killed.
         OSError: it could not be started.
     """
     with _file(document) as stdin:
@@ -71,7 +76,7 @@ async def run(
 
 
 async def _ended(child: asyncio.subprocess.Process, *pipes: _Pipe) -> None:
-    """Wait until nobody holds the pipes any more: all that came of the program is gone."""
+    """Wait until the pipes are closed, which means that all processes ended."""
     async with asyncio.TaskGroup() as reading:
         for pipe in pipes:
             reading.create_task(pipe.read())
@@ -79,7 +84,7 @@ async def _ended(child: asyncio.subprocess.Process, *pipes: _Pipe) -> None:
 
 
 class _Pipe:
-    """Pipe that a program writes to; it is ended when that is too much, and what it still writes then is forgotten."""
+    """A pipe from a program, which is killed if it writes too much; the excess is dropped."""
 
     def __init__(self, child: asyncio.subprocess.Process, pipe: asyncio.StreamReader, most: int, keep: int | None = None) -> None:
         self._child = child
@@ -87,7 +92,7 @@ class _Pipe:
         self._left = most
         self._keep = most if keep is None else keep
         self.kept = bytearray()
-        """The last of it."""
+        """The end of it."""
         self.excess = False
 
     async def read(self) -> None:
@@ -106,7 +111,7 @@ def _kill(child: asyncio.subprocess.Process) -> None:
 
 @contextlib.contextmanager
 def _file(content: bytes) -> Iterator[int]:
-    """Yield a descriptor from which the content can be read once."""
+    """Yield a descriptor to read the content from."""
     descriptor = os.memfd_create("plugin", os.MFD_CLOEXEC)
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as writing:

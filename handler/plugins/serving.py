@@ -1,4 +1,4 @@
-"""The other side: what makes a program of ours a plugin. Of the standard library alone, since it is started for every call."""
+"""Makes one of our programs a plugin. Imports only the standard library, because it starts for each call."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from handler.plugins.contract import Kind
 
 Document = Mapping[str, Any]
 Operation = Callable[[Document], Document]
-"""From what virt-handler tells to the members of the result. Raises Error."""
+"""Returns the result's members for virt-handler's request. Raises Error."""
 
 _MOST: Final = 1 << 20
 
 
 class Error(Exception):
-    """Error that the plugin answers instead of a result."""
+    """An error that the plugin answers."""
 
     def __init__(self, code: int, message: str, details: str = "") -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Error(Exception):
 
 
 def serve(kind: Kind, operations: Mapping[str, Operation], *, live_migration: bool) -> int:
-    """Answer the one command of this process; return its exit status."""
+    """Carry out this process' command, and return the exit status."""
     command = os.environ.get(contract.COMMAND_VARIABLE, "")
     try:
         told = _read(sys.stdin.buffer.read(_MOST))

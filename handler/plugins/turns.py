@@ -1,8 +1,7 @@
-"""Turns of calls that are made side by side, shared fairly by the namespaces of machines.
+"""Shares parallel calls fairly between the machines' namespaces.
 
-No tenant has all of them, and none waits for another's queue.
-
-What a plugin does may take as long as a tenant likes (its options name a server of the tenant's), so the order is not that of the calls.
+No tenant can take all turns, and none waits for another's queue. Calls are not served in order of arrival, because a plugin call may take
+as long as a tenant likes (its options may name the tenant's server).
 """
 
 from __future__ import annotations
@@ -14,39 +13,39 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 LEFT_FOR_OTHERS: Final = 1
-"""Turns that one namespace never has, where there is more than one: its calls may all last as long as a call can. Nor do all those together
-whose last call had no answer: several namespaces may have one server, which hangs."""
+"""Turns that one namespace cannot take, if there is more than one, because all its calls may time out. Nor can all namespaces together that
+had a timeout, because they may share a hanging server."""
 MAX_SILENT: Final = 256
-"""Namespaces of which that is remembered."""
+"""Most namespaces with a recorded timeout."""
 
 
 class NoTurn(TimeoutError):
-    """A call waited for its turn for as long as it may."""
+    """A call waited too long for its turn."""
 
 
 class Turns:
-    """A number of turns; the next one goes to the namespace that has waited longest since its last.
+    """Several turns; the next one goes to the namespace that has waited longest since its last.
 
-    A namespace whose last call had no answer in its time has one turn at most until one of its calls has.
+    After a timeout, a namespace has at most one turn until one of its calls is answered.
     """
 
     def __init__(self, number: int) -> None:
-        """``number`` is of calls at one time, at least 1."""
+        """``number`` is the most parallel calls, at least 1."""
         self._free = number
         self._share = max(number - LEFT_FOR_OTHERS, 1)
         self._taken: Counter[str] = Counter()
         self._silent: OrderedDict[str, None] = OrderedDict()
-        """Namespaces whose last call had no answer."""
+        """Namespaces with a timeout of their last call."""
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """By namespace, in the order in which they are served."""
+        """By namespace, in the order of service."""
 
     @contextlib.asynccontextmanager
     async def turn(self, namespace: str, patience: float | None) -> AsyncIterator[None]:
-        """Wait for a turn, and have it inside of the block; a block that ends by TimeoutError, or is cancelled, had no answer.
+        """Wait for a turn, and hold it inside the block. A block that raises TimeoutError or is cancelled counts as a timeout.
 
         Args:
-            namespace: of the machine for which the call is made; empty: nobody's.
-            patience: seconds to wait at most; None: as long as it takes.
+            namespace: the machine's; empty: none.
+            patience: most seconds to wait; None: unlimited.
 
         Raises:
             NoTurn: there was none in that time.
@@ -84,7 +83,7 @@ class Turns:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._leave(namespace, turn)
-            else:  # it was given while the wait was ended
+            else:  # it got the turn while the wait ended
                 self._release(namespace)
             raise
 
@@ -99,7 +98,7 @@ class Turns:
 
     def _leave(self, namespace: str, turn: asyncio.Future[None]) -> None:
         queue = self._waiting.get(namespace, deque())
-        with contextlib.suppress(ValueError):  # it was passed over already
+        with contextlib.suppress(ValueError):  # already removed
             queue.remove(turn)
         if not queue:
             self._waiting.pop(namespace, None)
@@ -113,7 +112,7 @@ class Turns:
             queue = self._waiting.pop(following)
             turn = queue.popleft()
             if queue:
-                self._waiting[following] = queue  # behind the others
+                self._waiting[following] = queue  # after the others
             if not turn.done():
                 self._take(following)
                 turn.set_result(None)

@@ -1,5 +1,5 @@
 """Probes of guests: ``spec.readinessProbe`` and ``spec.livenessProbe``.
 
-``asking`` sends one question, ``node_sockets`` makes the sockets for it, ``prober`` repeats it, and ``tally`` counts the answers against
-the thresholds.
+``asking`` runs one probe, ``node_sockets`` makes its sockets, ``prober`` repeats it, and ``tally`` compares the results with the
+thresholds.
 """

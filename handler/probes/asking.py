@@ -1,7 +1,7 @@
-"""One question to a guest: over the network, or to its agent.
+"""Runs one probe of a guest, over the network or by its agent.
 
-What the guest answers is read by a process with all rights on its node. So it is a line at most, of bounded length, found by one regular
-expression; nothing is followed, unpacked or decrypted.
+A process with all rights on its node reads the guest's answer. So it reads at most one line of limited length and matches it with one
+regular expression. It follows no redirects, and decompresses and decrypts nothing.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ MakeSocket = Callable[[socket.AddressFamily], socket.socket]
 
 
 class Link(Protocol):
-    """Link to a launcher, as probes need it."""
+    """A link to a launcher, as probes need it."""
 
     @property
     def connection(self) -> Connection | None:
-        """The connection, while there is one."""
+        """The connection, or None."""
         ...
 
 
 class Question:
-    """A probe of one guest, asked again and again."""
+    """A probe of one guest, for repeated use."""
 
     def __init__(self, probe: Probe, address: str, make_socket: MakeSocket) -> None:
         self._probe = probe
@@ -48,7 +48,7 @@ class Question:
         self._ping: Pending | None = None
 
     async def ask(self, link: Link) -> Outcome:
-        """Ask once, and return what came of it."""
+        """Probe once, and return the outcome."""
         if self._probe.handler == probes.AGENT:
             return await self._ask_agent(link.connection)
         if not self._address:
@@ -89,7 +89,7 @@ class Question:
 
     async def _ask_agent(self, connection: Connection | None) -> Outcome:
         if connection is None or not connection.tells(probes.PING):
-            return _NOBODY  # its virt-launcher is of a release that cannot, or not to be heard: what runs there runs on
+            return _NOBODY  # its virt-launcher is too old for it, or disconnected; the guest may still run
         pending, self._ping = self._ping, None
         try:
             if pending is None or pending.connection is not connection:
@@ -100,7 +100,7 @@ class Question:
             return self._failed(one_line(str(refused), MAX_MESSAGE))
         except Disconnected:
             return _NOBODY
-        self._ping = pending  # one at a time: its answer is the next one's
+        self._ping = pending  # one ping at a time: its answer serves the next probe
         return self._failed(f"no answer within {self._probe.timeout_seconds} s")
 
     def _failed(self, why: str) -> Outcome:
@@ -108,7 +108,7 @@ class Question:
 
 
 def request(probe: Probe, address: str) -> bytes:
-    """Return the request of a probe by HTTP."""
+    """Return the HTTP request of a probe."""
     named = {name.lower() for name, _ in probe.headers}
     own = {"Host": f"{f'[{address}]' if ':' in address else address}:{probe.port}", "User-Agent": "kube-probe/kubevirt", "Accept": "*/*"}
     fields = [*((name, value) for name, value in own.items() if name.lower() not in named), *probe.headers, ("Connection", "close")]
@@ -118,7 +118,7 @@ def request(probe: Probe, address: str) -> bytes:
 
 
 def description(probe: Probe) -> str:
-    """Return what is asked, for people."""
+    """Return a description of the probe for users."""
     match probe.handler:
         case probes.HTTP:
             return f"GET {one_line(probe.path, 64)} at port {probe.port}"

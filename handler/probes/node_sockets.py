@@ -1,8 +1,7 @@
-"""Sockets of the node's own network, made by virt-handler, which is in its pod's.
+"""Makes sockets of the node's network; virt-handler itself is in its pod's network.
 
-What a node sends to its own pods always arrives, whatever NetworkPolicies say, as the kubelet's probes do. A socket stays in the network
-namespace in which it was made: the one thread of this process is there for the two system calls that it takes, during which nothing else
-of it runs.
+Traffic from a node to its own pods passes all NetworkPolicies, as for the kubelet's probes. A socket stays in the network namespace where
+it was made. The process' only thread enters the node's for two system calls, during which no other code runs.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from pathlib import Path
 from typing import Final
 
 NODE: Final = Path("/proc/1/ns/net")
-"""virt-handler's pod is in the node's process namespace."""
+"""virt-handler's pod shares the node's process namespace."""
 OWN: Final = Path("/proc/self/ns/net")
 _CLONE_NEWNET: Final = 0x40000000
 
 
 class NodeSockets:
-    """Makes them."""
+    """Makes sockets of the node's network."""
 
     def __init__(self, node: Path = NODE, own: Path = OWN) -> None:
         self._node = node
@@ -30,8 +29,8 @@ class NodeSockets:
         """Return a TCP socket of the node's network.
 
         Raises:
-            OSError: it is refused.
-            SystemExit: this thread could not come back: nothing that it does from now on would be where it belongs.
+            OSError: a system call failed.
+            SystemExit: the thread could not return to its own network, so the process cannot continue.
         """
         node = os.open(self._node, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -49,7 +48,7 @@ class NodeSockets:
 
 
 def _enter(namespace: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)  # os.setns is there from Python 3.12 on
+    libc = ctypes.CDLL(None, use_errno=True)  # os.setns exists from Python 3.12 on
     if libc.setns(namespace, _CLONE_NEWNET):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -1,7 +1,7 @@
-"""Questions to the guests of this node, each in its own time, for as long as they run.
+"""Probes the guests of this node, each with its own period.
 
-Nobody is asked while the guest is paused, on its way to another pod or here, or shuts down: what it does not answer then is not its
-fault, and answers before and after are not in a row. What was found is lost with this process; a machine's status has the rest.
+While a guest is paused, migrates or shuts down, it is not probed. Failures during that time are not its fault, and results before and after
+it are not consecutive. Results are lost with this process; a machine's status keeps the verdict.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 FAULT_SECONDS: Final = 30.0
-"""Until a guest is asked again whose last question met something that nobody expected."""
+"""Delay after an unexpected exception."""
 NO_ADDRESS: Final = "the guest has no address in the pod's network"
 NO_PORT: Final = "its port is not one from 1 to 65535"
 _FIELDS: Final = (probes.READINESS, probes.LIVENESS)
 
 
 class Question(Protocol):
-    """A probe of one guest, asked again and again: ``asking.Question``."""
+    """A probe of one guest: ``asking.Question``."""
 
     async def ask(self, link: Link) -> Outcome:
-        """Ask once, and return what came of it."""
+        """Probe once, and return the outcome."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Probe that is to be asked."""
+    """A probe to run."""
 
     probe: Probe
     address: str
-    """Empty: of a probe by the guest agent."""
+    """Empty for a probe by the guest agent."""
 
 
 class _Asked:
-    """A probe of one pod's guest, and what came of it."""
+    """A probe of one pod's guest, and its results."""
 
     def __init__(self, wanted: _Wanted, link: Link, delay: float) -> None:
         self.wanted = wanted
@@ -59,7 +59,7 @@ class _Asked:
 
 
 class _Key(NamedTuple):
-    """A probe of the guest of a pod."""
+    """Key of a probe."""
 
     pod_uid: str
     field: str
@@ -76,13 +76,13 @@ class Prober:
         may_be_asked: Callable[[messages.Status | None], bool],
         changed: Callable[[Link], None],
     ) -> None:
-        """Ask nobody yet.
+        """Start without probes.
 
         Args:
-            question: makes the question of a probe, to the guest at an address; empty for a probe by the guest agent.
-            clock: says how long ago a guest started.
-            may_be_asked: whether a guest can answer, by the newest status of its launcher; asked before and after each question.
-            changed: is called when what the probes of a pod's guest come to has changed.
+            question: makes a probe of the guest at an address, which is empty for the guest agent.
+            clock: for the time since the guest's start.
+            may_be_asked: whether a guest can answer, by its launcher's newest status; called before and after each probe.
+            changed: called when the verdict on a pod's guest changed.
         """
         self._question = question
         self._clock = clock
@@ -92,24 +92,24 @@ class Prober:
         self._starting: asyncio.Queue[_Asked] = asyncio.Queue()
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
-        """Have the guest asked what its machine wants to know, and return what came of it so far.
+        """Start the machine's probes, and return the verdict so far.
 
         Args:
             vm: the machine.
             link: to the launcher of its guest.
-            address: by which the node reaches the guest; empty where there is none, None while that is not known.
+            address: the guest's address for the node; empty if there is none, None if unknown.
         """
         found = {field: self._take(vm, link, address, field) for field in _FIELDS}
         readiness, liveness = found[probes.READINESS], found[probes.LIVENESS]
         return Verdict(readiness.verdict, readiness.message, liveness.message if liveness.verdict is False else "")
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Ask no more in pods that are gone."""
+        """Stop the probes of pods that are gone."""
         for key in [key for key in self._asked if not is_alive(key.pod_uid)]:
             self._drop(key)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Run the probes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 asked = await self._starting.get()
@@ -131,7 +131,7 @@ class Prober:
         return known.tally
 
     def _delay(self, vm: Mapping[str, Any], probe: Probe) -> float:
-        """Return the seconds until the first question: the initial delay counts from the guest's start, wherever it was."""
+        """Return the seconds until the first probe: the initial delay counts from the guest's start, on any node."""
         delay, began = float(probe.initial_delay_seconds), power.newest_attempt(vm).get("runningTime")
         ran = (self._clock.now() - times.parse(str(began))).total_seconds() if began else 0.0
         return min(max(0.0, delay - ran), delay)
@@ -148,7 +148,7 @@ class Prober:
             due = loop.time() + asked.wanted.probe.period_seconds
             try:
                 await self._ask_once(asked, question)
-            except Exception:  # the questions to one guest: what it, or its machine, can provoke here must not end those to the others
+            except Exception:  # an unexpected error of one guest's probe must not stop the others
                 logger.exception("asking the guest of pod %s failed", asked.link.pod_uid)
                 due = loop.time() + FAULT_SECONDS
             pause = due - loop.time()
@@ -159,7 +159,7 @@ class Prober:
             asked.tally = interrupted(before)
             return
         outcome = await question.ask(asked.link)
-        # What came while the guest was stopped, or moved, is no answer.
+        # a result during a pause or migration does not count
         asked.tally = counted(before, asked.wanted.probe, outcome) if self._is_there(asked.link) else interrupted(before)
         if (asked.tally.verdict, asked.tally.message) != (before.verdict, before.message):
             self._changed(asked.link)
@@ -169,7 +169,7 @@ class Prober:
 
 
 def _wanted(probe: Probe | None, address: str | None) -> tuple[_Wanted | None, str]:
-    """Return what is to be asked; where nobody can ask: None and why, as far as that is known."""
+    """Return the probe to run; or None, and why it cannot run, if known."""
     if probe is None:
         return None, ""
     if probe.handler not in probes.OVER_NETWORK:

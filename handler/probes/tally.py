@@ -1,4 +1,4 @@
-"""Tally of the answers to a probe, by its thresholds. Pure."""
+"""Compares the results of a probe with its thresholds. Pure."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from apiserver.apis.virt.spec.probes import Probe
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of one question."""
+    """Outcome of one probe."""
 
     succeeded: bool | None
-    """None: nobody could ask, for a reason that is not the guest's."""
+    """None: the probe could not run, for a reason that is not the guest's."""
     message: str = ""
-    """Reason why it did not succeed, for people."""
+    """Why it did not succeed, for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Verdict of a machine's probes since this process began."""
+    """The verdict of a machine's probes since this process started."""
 
     ready: bool | None = None
-    """None: nobody knows yet."""
+    """None: unknown yet."""
     message: str = ""
-    """Reason why it is not ready; where nobody knows: why nobody can ask."""
+    """Why it is not ready, or why the probe cannot run."""
     dead: str = ""
-    """Reason why the guest is not alive; empty while nobody says so."""
+    """Why the guest is not alive; empty unless the probe failed."""
 
 
 UNKNOWN: Final = Verdict()
@@ -35,20 +35,20 @@ UNKNOWN: Final = Verdict()
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """All that came of the questions so far."""
+    """The results so far."""
 
     verdict: bool | None = None
     """None before either threshold was reached."""
     message: str = ""
-    """Of a verdict that is False: the last reason that came as often in a row as the threshold says; of None: why nobody can ask."""
+    """For False: the last reason that repeated as often as the threshold; for None: why the probe cannot run."""
     successes: int = 0
-    """In a row, up to now."""
+    """Consecutive ones until now."""
     failures: int = 0
-    """In a row, up to now."""
+    """Consecutive ones until now."""
     newest: str = ""
     """Reason of the last failure."""
     repeated: int = 0
-    """Failures in a row with that reason."""
+    """Consecutive failures with that reason."""
 
 
 def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
@@ -65,5 +65,5 @@ def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
 
 
 def interrupted(tally: Tally) -> Tally:
-    """Return the tally after a time in which nobody could ask: what follows is in a row with nothing before."""
+    """Return the tally after a time without probes: later results are not consecutive with earlier ones."""
     return replace(tally, successes=0, failures=0, newest="", repeated=0)
