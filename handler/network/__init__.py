@@ -1,4 +1,4 @@
-"""The networks of a pod's guest: how each interface is joined to a link of the pod, and what nft lets the guest send.
+"""The networks of a pod's guest: how interfaces are joined to the pod's links, and what nft lets the guest send.
 
 ::
 
@@ -6,29 +6,29 @@
                ├ nft: only the guest's own addresses
                └ nft: questions of IPv6 to its router, and the answers ── tap-ipv6: virt-launcher
 
-The pod keeps its addresses, and others reach the guest by them; the guest is always 10.0.2.2 and fd10:0:2::2 (each where the pod has one
-of the family) behind a gateway with a fixed MAC address, so a guest that migrates finds the same neighbour in the other pod. That is type
-masquerade; the modules of the others begin with pictures of theirs.
+The pod keeps its addresses, at which others reach the guest. The guest is always 10.0.2.2 and fd10:0:2::2 (as far as the pod has these
+families) behind a gateway with a fixed MAC address, so a migrated guest finds the same neighbour. This is type masquerade; the modules of
+other types have their own pictures.
 
-====================  =================================================================================================================
-binding               what a binding is: a pure function from what is wanted and what was observed to a script
-bindings              which binding joins an interface, by its type and network
-masquerade            the pod's own network: the guest is behind the pod's addresses, as above
-bridged               the pod's own network: the guest has the pod's place
-passt                 the pod's own network: a process of the pod makes the guest's connections
-attached, addressed   a further network; the address that its IPAM gave
-scripts, aliases      what those have in common: commands, and the text that keeps what a link had
-filters, filters6     what nft is told: of IPv4 and Ethernet, of IPv6
-portmatches           the ports that are the guest's, in nft's words
-departed              what nft is told once the guest has moved on: connections are passed on to the other pod
-ipv6                  which links have IPv6
+====================  ============================================================================================================
+binding               a binding: a pure function from the wanted and the observed state to a script
+bindings              the binding of an interface, by its type and network
+masquerade            on the pod's own network: the guest is behind the pod's addresses, as above
+bridged               on the pod's own network: the guest takes the pod's place
+passt                 on the pod's own network: passt relays the guest's connections
+attached, addressed   on a further network; the address from its IPAM
+scripts, aliases      common parts: commands, and the text that stores a link's former settings
+filters, filters6     nft rules for IPv4 and Ethernet, and for IPv6
+portmatches           nft matches of the guest's ports
+departed              nft rules after the guest has migrated: forward connections to the other pod
+ipv6                  IPv6 settings of links
 macs                  the guests' MAC addresses
-plugin                the executable that carries a binding out, of the form that docs/plugins.md describes
-results               the documents between virt-handler and network plugins, ours and those of third parties
+plugin                the executable that applies a binding, in the form of docs/plugins.md
+results               requests to network plugins, ours and third parties', and their results
 namespaces            programs that run in a pod's network namespace
-setup                 what ties them together: all interfaces of a machine, one after the other
-====================  =================================================================================================================
+setup                 combines them: all interfaces of a machine, one after the other
+====================  ============================================================================================================
 
-virt-handler does all this from outside and enters only the network namespace of the pod. virt-launcher answers the guest's DHCP and
-advertises its router (``launcher.dhcp``, ``launcher.ipv6``): no program of virt-handler's reads what a guest sends.
+virt-handler works from outside and enters only the pod's network namespace. virt-launcher answers the guest's DHCP and advertises its
+router (``launcher.dhcp``, ``launcher.ipv6``). No program of virt-handler reads what a guest sends.
 """

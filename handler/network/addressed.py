@@ -1,7 +1,7 @@
-"""Addresses that a CNI plugin's IPAM gave to the pod's link of a further network: they are the guest's, which is told by DHCP. Pure.
+"""Addresses from IPAM on the pod's link of a further network: the guest gets them by DHCP. Pure.
 
-What the link had is kept as its alias, so that it is known when everything is set up again: virt-handler takes the address from the link,
-and the routes go with it. Where IPAM gave no IPv4 address, nobody answers in the pod, and the guest hears the network's own DHCP server.
+virt-handler removes the address from the link, and the routes go with it. The link's alias stores them, for later set-ups. If IPAM gave no
+IPv4 address, the pod answers no DHCP, and the guest uses the network's own DHCP server.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _ALIAS: Final = "kubevirt-ipam"
 
 
 def lease(link: Link, routes: Sequence[Route], alias: str) -> Lease | None:
-    """Return what the guest is told; None where the link has, and had, no IPv4 address.
+    """Return the guest's lease; None if the link never had an IPv4 address.
 
     Args:
         link: the pod's.
-        routes: IPv4, through it, without those that follow from its addresses.
+        routes: IPv4 routes through it, except those that follow from its addresses.
         alias: of the link.
     """
     if (kept := _kept(alias)) is not None:
@@ -32,17 +32,17 @@ def lease(link: Link, routes: Sequence[Route], alias: str) -> Lease | None:
 
 
 def alias(name: str, given: Lease) -> str:
-    """Return the text that keeps a lease.
+    """Return the alias that stores a lease.
 
     Raises:
-        Unsupported: the network ``name`` has more routes than can be kept.
+        Unsupported: network ``name`` has too many routes for it.
     """
     problem = f"network {name} gives its links too many routes for a guest to have them"
     return aliases.text(_ALIAS, aliases.of_lease(given), problem)
 
 
 def _kept(text: str) -> Lease | None:
-    """Return what an alias keeps; None: nothing, or it is not ours."""
+    """Return the lease in an alias; None if there is none of ours."""
     try:
         return aliases.lease(aliases.parts(_ALIAS, text))
     except ValueError:

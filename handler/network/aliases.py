@@ -1,7 +1,7 @@
-"""Text form of what a pod's link had before it became the guest's: it is kept as the link's alias. Pure.
+"""Text form of a pod link's former settings, stored as the link's alias. Pure.
 
-An alias outlives virt-handler, and goes with the pod. Its parts are separated by commas: a word that says whose it is, what the binding
-keeps besides, the IPv4 address with the length of its prefix (empty: none), and each route as ``destination>gateway`` (empty: none).
+An alias survives virt-handler's restart, and ends with the pod. Its parts are separated by commas: a word for its binding, data of the
+binding, the IPv4 address with prefix length (empty: none), and each route as ``destination>gateway`` (empty: none).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from handler.network.binding import Unsupported
 from launcher.protocol.messages import Lease, Route
 
 _MAX_BYTES: Final = 255
-"""IFALIASZ of the kernel, without the zero at the end."""
+"""The kernel's IFALIASZ, without the final zero."""
 
 
 def text(word: str, parts: Sequence[str], problem: str) -> str:
@@ -31,18 +31,18 @@ def text(word: str, parts: Sequence[str], problem: str) -> str:
 
 
 def parts(word: str, alias: str) -> list[str]:
-    """Return what an alias of this word keeps; nothing where it is another's."""
+    """Return the parts of an alias with this word; empty for other aliases."""
     first, *rest = alias.split(",")
     return rest if first == word else []
 
 
 def of_lease(lease: Lease | None) -> tuple[str, ...]:
-    """Return the parts that keep a lease."""
+    """Return the parts that store a lease."""
     return ("",) if lease is None else (lease.address, *(f"{each.destination}>{each.gateway}" for each in lease.routes))
 
 
 def lease(kept: Sequence[str]) -> Lease | None:
-    """Return the lease that parts keep; None: an empty one. Raises ValueError: they keep none."""
+    """Return the lease in the parts; None: an empty one. Raises ValueError: they contain none."""
     if not kept:
         raise ValueError("no address")
     address, *routes = kept

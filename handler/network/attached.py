@@ -1,4 +1,4 @@
-"""``bridge`` on a further network: a bridge in the pod joins the guest's tap with the link that the nodes' CNI plugin made. Pure.
+"""``bridge`` on a further network: a bridge in the pod joins the guest's tap with the CNI plugin's link. Pure.
 
 ::
 
@@ -6,14 +6,14 @@
                │                                            └ nft, on the bridge itself: nothing is for the pod
                └ nft: only the guest's own MAC address, and with IPAM its IPv4 address
 
-The guest is on the network's own layer 2. Its MAC address is the one that virt-controller told the CNI plugin, which may hold the link to
-it; the link gets another one, because a bridge takes what is sent to the addresses of its links for itself. Addresses that the plugin gave
-to the link are taken from it; an IPv4 address becomes the guest's (``addressed``), which asks for it by DHCP: those requests are turned to
-the bridge, and neither they nor virt-launcher's answers leave the pod. Then the guest is kept to that address, as in the pod's place, for
-IPAM says who has which; of IPv6, which nobody in the pod tells it, and where there is no IPAM, it may have whatever the network gives.
+The guest is on the network's layer 2. Its MAC address is the one that virt-controller gave the CNI plugin, which may enforce it on the
+link. The link gets another one, because a bridge consumes frames to its links' addresses. The plugin's addresses are removed from the link.
+An IPv4 address becomes the guest's (``addressed``), which gets it by DHCP; requests are redirected to the bridge, and neither they nor
+virt-launcher's answers leave the pod. A filter then limits the guest to this address, because IPAM assigns addresses. IPv6 addresses, which
+the pod does not announce, and addresses without IPAM are not filtered.
 
-The pod is no part of that network: without the filter on the bridge, its kernel would answer ARP there for the pod's own address, and
-forward what others there send to the bridge's MAC address into the cluster.
+The pod is not part of that network. Without the filter on the bridge, its kernel would answer ARP there for the pod's own address, and
+forward frames for the bridge's MAC address into the cluster.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from launcher.protocol.messages import Lease
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return how the guest gets onto the network.
+    """Return the plan to join the guest to the network.
 
     Raises:
-        Unsupported: the pod has no link to it, or one with more routes than can be kept.
+        Unsupported: the pod has no link to it, or the link has too many routes.
     """
     uplink = uplink_of(wanted, observed)
     lease = addressed.lease(uplink, observed.further_routes.get(uplink.name, ()), observed.aliases.get(uplink.name, ""))
@@ -45,7 +45,7 @@ def uplink_of(wanted: Wanted, observed: Observed) -> Link:
     """
     uplink = observed.link(wanted.uplink)
     if uplink is None:
-        from apiserver.apis.virt.spec import attachments  # takes longer to load than all else that this is made of
+        from apiserver.apis.virt.spec import attachments  # importing it takes longer than all other imports together
 
         raise Unsupported(
             f"interface {wanted.name}: the pod has no link {wanted.uplink} to network {wanted.network}: this node needs a CNI plugin that "
@@ -55,13 +55,13 @@ def uplink_of(wanted: Wanted, observed: Observed) -> Link:
 
 
 def plan_card(wanted: Wanted, observed: Observed) -> Plan:
-    """Return what there is to do for a card of the node: nothing, its CNI plugin has told it the MAC address; QEMU opens no tap."""
+    """Return an empty plan for a network card of the node: its CNI plugin set the MAC address, and QEMU opens no tap."""
     del observed
     return Plan("", Interface(wanted.name, wanted.mac, "", "", (), is_own=False))
 
 
 def rules(wanted: Wanted) -> str:
-    """Return the input of ``nft -f -`` for a guest that IPAM gave no address; tap and bridge must exist."""
+    """Return the input of ``nft -f -`` for a guest without an address from IPAM; tap and bridge must exist."""
     name = filters.table(wanted.tap)
     return f"""table netdev {name} {{}}
 delete table netdev {name}

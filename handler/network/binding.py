@@ -1,8 +1,8 @@
-"""A binding: the way in which one interface of a guest is joined to a link of its pod. Pure.
+"""A binding: how one interface of a guest is joined to a link of its pod. Pure.
 
-A binding is a function that is given what is wanted and what was observed, and returns a :class:`Plan`: what ``sh`` is to do in the pod's
-network namespace, and how the guest's interface then looks. All three are plain data that could be JSON. The script must be harmless when
-it is run again, and must not let a frame of the guest through before its filter is in force.
+A binding is a function from the wanted and the observed state to a :class:`Plan`: a script for ``sh`` in the pod's network namespace, and
+the resulting interface. All are plain data. The script must be idempotent, and must not let any frame of the guest pass before its filter
+is in force.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from launcher.protocol.messages import Lease, Lease6, Route
 
 DEFAULT_MTU: Final = 1500
 NO_FILTER: Final = 65
-"""Exit status of a script when nft refused the rules."""
+"""Exit status of a script if nft refused the rules."""
 
 
 class Unsupported(Exception):
-    """The pod's network, or what the virtual machine asks of it, cannot be served."""
+    """The pod's network, or the virtual machine's request for it, is not supported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One interface of the guest, wired."""
+    """One configured interface of the guest."""
 
     name: str
     mac: str
     tap: str
     model: str
     addresses: tuple[str, ...]
-    """By which others reach the guest."""
+    """Addresses at which others reach the guest."""
     is_own: bool = True
-    """True if it is on the pod's own network; False: on a further one, or where a third party's plugin has put it."""
+    """Whether it is on the pod's own network, not on a further or a third-party plugin's one."""
     lease: Lease | None = None
-    """Answers to the guest by DHCP; None: the fixed address of ``masquerade`` where ``ipv4``, otherwise nothing."""
+    """The guest's DHCP lease; None: the fixed address of ``masquerade`` if ``ipv4``, else none."""
     lease6: Lease6 | None = None
-    """Answers to the guest about IPv6; None: nothing."""
+    """The guest's IPv6 settings; None: none."""
     ipv4: bool = True
-    """True if virt-launcher answers the guest's DHCP for IPv4."""
+    """Whether virt-launcher answers the guest's DHCP for IPv4."""
     live_migration: bool = True
-    """True if a guest with it may move to another node, as far as the plugin is concerned that made it."""
+    """Whether the plugin that made it supports a migration to another node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +57,30 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One interface of the machine, and the names that its parts have in the pod."""
+    """One interface of the machine, and the names of its devices in the pod."""
 
     name: str
     type: str
     mac: str
-    """The guest's, in lower case with colons; empty: as the pod's link."""
+    """The guest's, in lower case with colons; empty: that of the pod's link."""
     model: str
     queues: int = 1
     uplink: str = network.UPLINK
-    """The pod's link to which the guest is joined."""
+    """The pod's link to join the guest to."""
     bridge: str = network.BRIDGE
     tap: str = network.TAP
     network: str = ""
-    """The NetworkAttachmentDefinition by which the pod has that link, namespace/name; empty: the pod's own network, or the plugin's."""
+    """The NetworkAttachmentDefinition of that link, namespace/name; empty: the pod's own network, or the plugin's."""
     ports: tuple[Port, ...] | None = None
-    """By which others reach the guest; None: all."""
+    """Ports at which others reach the guest; None: all."""
     ipv6_first: bool = False
-    """True if the pod's first address is of IPv6 (:func:`in_order`)."""
+    """Whether the pod's first address is IPv6 (:func:`in_order`)."""
     plugin: str = ""
     """The name of the plugin; empty unless ``type`` is plugin."""
     options: dict[str, str] = field(default_factory=dict)
-    """Options for the plugin from the machine: ``options`` of the interface."""
+    """``options`` of the interface, for the plugin."""
     device: str = ""
-    """Of type macvtap: major and minor number of the character device by which the pod may open one, 246:3."""
+    """For type macvtap: major and minor number of the character device that the pod may open, 246:3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +91,30 @@ class Link:
     mac: str
     mtu: int
     addresses: tuple[str, ...]
-    """Of global scope, with the length of their prefix: 10.244.1.7/24. None that the kernel made of a router's advertisement."""
+    """Addresses of global scope with prefix length, 10.244.1.7/24, except those from router advertisements."""
 
     def of_family(self, version: int) -> tuple[str, ...]:
-        """Return those of IPv4 (4) or IPv6 (6)."""
+        """Return the addresses of IPv4 (4) or IPv6 (6)."""
         return tuple(each for each in self.addresses if (":" in each) == (version == 6))
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The namespace as it is."""
+    """The observed state of the namespace."""
 
     links: tuple[Link, ...]
     routes: tuple[Route, ...] = ()
-    """IPv4, through ``eth0``, without those that follow from its addresses; looked for where the guest takes the pod's place."""
+    """IPv4 routes through ``eth0``, except those that follow from its addresses. Observed only if the guest takes the pod's place."""
     alias: str = ""
-    """Of ``eth0``; looked for likewise."""
+    """The alias of ``eth0``, observed in the same case."""
     further_routes: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
-    """The same through other links, by their names."""
+    """Routes through other links, by their names."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Of all links that have one, by their names."""
+    """Aliases of links, by their names."""
     gateway6: str | None = None
-    """Of the IPv6 default route through ``eth0``; empty: it is on the link itself; None: there is no such route. Looked for likewise."""
+    """Gateway of the IPv6 default route through ``eth0``; empty: on the link; None: no such route. Observed in the same case."""
     gateway6_mac: str = ""
-    """Of a gateway whose address is no link-local one."""
+    """MAC address of a gateway that has no link-local address."""
 
     def link(self, name: str) -> Link | None:
         """Return the link of this name."""
@@ -126,10 +126,10 @@ class Plan:
     """Steps for one interface, and their result."""
 
     script: str
-    """For ``sh``, in the namespace; it exits with ``NO_FILTER`` when nft refused its rules. Empty: nothing is to be done."""
+    """For ``sh`` in the namespace; it exits with ``NO_FILTER`` if nft refused the rules. Empty: nothing to do."""
     interface: Interface
     kernel_options: tuple[str, ...] = ()
-    """Options of the node's kernel that the rules need beside those of all filters."""
+    """Kernel options that the rules need besides those of all filters."""
 
 
 Binding = Callable[[Wanted, Observed], Plan]
@@ -141,7 +141,7 @@ Told = Sequence[Mapping[str, Any]]
 
 
 def observe(addresses: Told, routes: Told = (), links: Told = (), routes6: Told = ()) -> Observed:
-    """Read the answers of ``ip -json address show``, ``ip -json -4 route show``, ``ip -json link show`` and ``ip -json -6 route show``."""
+    """Parse the output of ``ip -json address show``, ``ip -json -4 route show``, ``ip -json link show`` and ``ip -json -6 route show``."""
     aliases = {str(each["ifname"]): str(each["ifalias"]) for each in links if each.get("ifalias")}
     further = {each: tuple(_routes(routes, each)) for each in {str(route["dev"]) for route in routes if "dev" in route} - {network.UPLINK}}
     defaults = (each for each in routes6 if each.get("dst") == "default" and each.get("dev") == network.UPLINK and "type" not in each)
@@ -163,7 +163,7 @@ def _routes(told: Told, link: str) -> Iterator[Route]:
 
 
 _PASSING: Final = frozenset({"dynamic", "temporary", "deprecated", "dadfailed"})
-"""Flags of ``ip`` on addresses that no CNI plugin gave, or that nobody may use."""
+"""Flags in ``ip`` of addresses that no CNI plugin gave, or that are unusable."""
 
 
 def pod_link(wanted: Wanted, observed: Observed) -> Link:
@@ -179,10 +179,10 @@ def pod_link(wanted: Wanted, observed: Observed) -> Link:
 
 
 def in_order(wanted: Wanted, ipv4: Sequence[str], ipv6: Sequence[str]) -> tuple[str, ...]:
-    """Return addresses in the order of the pod's own, without the lengths of their prefixes.
+    """Return addresses in the order of the pod's own, without prefix lengths.
 
-    Every binding to the pod's own network has to say its addresses so: the first becomes ``status.podIP``, which virt-controller wrote from
-    the pod, and which says the order the next time.
+    Each binding to the pod's own network must use it: the first address becomes ``status.podIP``. virt-controller wrote that from the pod,
+    and it determines the order next time.
     """
     found = (*ipv6, *ipv4) if wanted.ipv6_first else (*ipv4, *ipv6)
     return tuple(each.partition("/")[0] for each in found)

@@ -1,4 +1,4 @@
-"""Bindings that join interfaces, by their types. Pure."""
+"""The binding of an interface, by its type. Pure."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from handler.network import attached, bridged, macvtap, masquerade, passt
 from handler.network.binding import Binding, Observed, Plan, Unsupported, Wanted
 
 BINDINGS: Final[Mapping[str, Binding]] = {"masquerade": masquerade.plan, "bridge": bridged.plan, interfaces.PASST: passt.plan}
-"""To the pod's own network, by type of the interface."""
+"""Bindings to the pod's own network, by interface type."""
 FURTHER: Final[Mapping[str, Binding]] = {
     "bridge": attached.plan,
     interfaces.MACVTAP: macvtap.plan,
     interfaces.SRIOV: attached.plan_card,
 }
-"""To further networks, by type of the interface."""
+"""Bindings to further networks, by interface type."""
 
 
 def binding_of(wanted: Wanted) -> Binding:
     """Return the binding of an interface.
 
     Raises:
-        Unsupported: there is none of its type.
+        Unsupported: its type has none.
     """
     found = (FURTHER if wanted.network else BINDINGS).get(wanted.type)
     if found is None:
@@ -32,9 +32,9 @@ def binding_of(wanted: Wanted) -> Binding:
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return what is to be done for an interface.
+    """Return the plan for an interface.
 
     Raises:
-        Unsupported: it cannot be as the machine asks.
+        Unsupported: the machine's request is not supported.
     """
     return binding_of(wanted)(wanted, observed)

@@ -1,22 +1,19 @@
-"""``bridge`` on the pod's own network: the guest takes the pod's place, with its addresses and its MAC address. Pure.
+"""``bridge`` on the pod's own network: the guest takes the pod's IP and MAC addresses. Pure.
 
 ::
 
     guest (the pod's addresses) ── tap0 ── bridge k6t-eth0 (169.254.75.1) ── eth0 (no address, another MAC): the pod's network
                                      └ nft: only the guest's own addresses
 
-The guest has the pod's MAC address, unless the machine names one, because CNI plugins may let no other through. What the pod had is kept
-as the alias of ``eth0``, so that it is known when everything is set up again: the address itself is the guest's then, and the routes are
-gone. virt-launcher tells the guest by DHCP; its requests are turned to the bridge's own MAC address at the tap, and stay in the pod, as
-the answers do.
+The guest has the pod's MAC address, unless the machine specifies one, because CNI plugins may block others. The alias of ``eth0`` stores
+the pod's settings for later set-ups, after the address became the guest's and the routes disappeared. virt-launcher answers the guest's
+DHCP. Requests are redirected to the bridge's MAC address at the tap; they and the answers stay in the pod.
 
-Of IPv6 it tells by router advertisements and DHCPv6 through a tap of its own. The router that it advertises is the pod's gateway: by the
-gateway's own link-local address, or, where the pod has its route by another address, by one of ours, for which virt-launcher gives the
-gateway's MAC address. What others on the network advertise is kept from the guest, because it would make addresses of it that are not the
-pod's, and that its filter drops.
+For IPv6, it sends router advertisements and DHCPv6 through a separate tap. They announce the pod's gateway: by its link-local address, or
+if the pod's route uses another address, by one of ours, for which virt-launcher announces the gateway's MAC address. Other advertisements
+on the network are dropped, because the guest would derive addresses from them that are not the pod's, and that its filter drops.
 
-The pod itself has no network any more. virt-launcher needs none: its streams are Unix sockets, and its container has no
-probes of the kubelet's.
+The pod itself has no network any more. virt-launcher needs none: its streams are unix sockets, and its container has no kubelet probes.
 """
 
 from __future__ import annotations
@@ -35,10 +32,10 @@ _IPV6: Final = "6"
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return how the guest takes the pod's place.
+    """Return the plan to give the guest the pod's place.
 
     Raises:
-        Unsupported: the pod has no interface named ``eth0`` with an address, or more routes than can be kept.
+        Unsupported: the pod has no interface named ``eth0`` with an address, or too many routes.
     """
     uplink = pod_link(wanted, observed)
     kept = _kept(observed.alias) or _of_pod(wanted, uplink, observed)
@@ -58,7 +55,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def unknown_gateway(observed: Observed) -> str:
-    """Return the IPv6 gateway whose MAC address has to be found out before the guest takes the pod's place; empty: none."""
+    """Return the IPv6 gateway that still needs its MAC address resolved before the guest takes the pod's place; empty: none."""
     gateway, uplink = observed.gateway6, observed.link(network.UPLINK)
     if not gateway or uplink is None or not uplink.of_family(6) or _kept(observed.alias):
         return ""
@@ -67,7 +64,7 @@ def unknown_gateway(observed: Observed) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """MAC address and leases that the pod had."""
+    """The pod's former MAC address and leases."""
 
     mac: str
     lease: Lease | None
@@ -94,14 +91,14 @@ def _lease6(address: str, gateway: str | None, gateway_mac: str) -> Lease6:
 
 
 def _alias(kept: _Kept, problem: str) -> str:
-    """Return what keeps it: MAC address, IPv4 address and routes, and as ``6>address>router>MAC address of the router`` IPv6."""
+    """Return the alias for it: MAC address, IPv4 address and routes, and IPv6 as ``6>address>router>MAC address of the router``."""
     six = kept.lease6
     told = () if six is None else (f"{_IPV6}>{six.address}>{six.router if six.is_default else ''}>{six.router_mac}",)
     return aliases.text(_ALIAS, (kept.mac, *aliases.of_lease(kept.lease), *told), problem)
 
 
 def _kept(alias: str) -> _Kept | None:
-    """Return what an alias keeps; None: nothing, or it is not ours."""
+    """Return the settings in an alias; None if there are none of ours."""
     mac, *rest = aliases.parts(_ALIAS, alias) or [""]
     if not network.is_mac(mac):
         return None
@@ -147,7 +144,7 @@ def _script(wanted: Wanted, observed: Observed, uplink: Link, interface: Interfa
 
 
 def _joined(wanted: Wanted, uplink: Link, interface: Interface, address: str) -> list[str]:
-    # A bridge takes what is sent to the addresses of its links for itself, so the pod's own MAC address cannot stay there.
+    # A bridge consumes frames to its links' addresses, so the link cannot keep the pod's MAC address.
     others = network.derived_mac(interface.mac, "uplink")
     lines = [f"address flush dev {wanted.uplink}"]
     if uplink.mac != others:

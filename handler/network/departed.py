@@ -1,16 +1,15 @@
-"""The nft rules of a pod whose guest has moved on: what still comes to the pod is passed on to the pod in which the guest is. Pure.
+"""nft rules of a pod after its guest migrated: forward incoming traffic to the guest's new pod. Pure.
 
 ::
 
     somebody ── eth0 (the pod's address) ── dnat to the other pod, snat to the pod's own address ── eth0 ── the other pod ── guest
 
-Services know for a moment yet the pod that the guest has left. Everything is passed on, by whichever port: the other pod's rules say which
-ports are the guest's. What is passed on comes from this pod's address, so the answers come back here, and NetworkPolicies judge it as what
-this pod sends.
+For a moment, Services still route to the old pod. All ports are forwarded; the new pod's rules select the guest's ports. Forwarded traffic
+has this pod's source address, so that answers return here, and NetworkPolicies treat it as this pod's traffic.
 
-All that arrives from now on is in a connection tracking zone of its own, in which nothing is known yet. So a connection that began before
-is a new one, and gets the new translation: one that was not answered reaches the guest with its next try, and one that was open is reset
-by the guest's kernel, which knows it by another address.
+New traffic is tracked in its own, initially empty connection tracking zone. So packets of older connections count as new connections and
+get the new translation: an unanswered connection reaches the guest with its next attempt, and the guest's kernel resets open ones, which it
+knows by another address.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ _FAMILIES: Final = {4: "ip", 6: "ip6"}
 
 
 def may_be_a_pods(address: str) -> bool:
-    """Return whether a text is an address to which a pod's connections may be passed on: none of the node's or of the link's own.
+    """Return whether an address may be the target of forwarding: not one of the node or of the link itself.
 
-    A kubelet says which address its pod has, and may be in a stranger's hands.
+    The address comes from a kubelet, which may be compromised.
     """
     return forms.pod_ip(address) is not None
 
 
 def rules(observed: Observed, others: Iterable[str]) -> str:
-    """Return the input of ``nft -f -``; empty where nothing can be passed on. It may be given again.
+    """Return the input of ``nft -f -``, which is idempotent; empty if nothing can be forwarded.
 
     Args:
-        observed: the pod's network; of each family, what is passed on is what a masqueraded guest had.
-        others: addresses of the pod in which the guest is.
+        observed: the pod's network. Traffic is forwarded for each family that the masqueraded guest had.
+        others: addresses of the guest's new pod.
     """
     uplink, bridge = observed.link(network.UPLINK), observed.link(network.BRIDGE)
     if uplink is None or bridge is None:

@@ -1,15 +1,15 @@
-"""The nft rules of a pod with a guest: address translation, and which of the guest's frames are let in. Pure.
+"""nft rules of a pod with a guest: address translation, and filters for the guest's frames. Pure.
 
-Frames are judged at the ingress hook of the tap, before the bridge: a bridge hands frames to some reserved group addresses (IEEE 802.1Q,
-table 8-1; LLDP's) to the node's protocols without asking the filters of its own family. Every chain drops what it does not name.
+Frames are filtered at the tap's ingress hook, before the bridge. A bridge passes frames to some reserved group addresses (IEEE 802.1Q,
+table 8-1; LLDP's) to the node's protocols without its own family's filters. Every chain drops what it does not name.
 
-Connection tracking gives no translation to what it takes for invalid (an answer that nobody asked for, a wrong checksum), and the kernel
-forwards it as it is; so what still has the guest's private address behind the translation is dropped there.
+Connection tracking does not translate packets that it considers invalid (unexpected answers, wrong checksums), and the kernel forwards them
+unchanged. So packets that still have the guest's private address after translation are dropped.
 
-Connections to the pod's own 127.0.0.1 are the guest's, too: ``kubectl port-forward`` makes them there. The kernel routes such addresses to
-the bridge, and takes the answers, where ``route_localnet`` is set for it; what the guest itself sends to 127.0.0.0/8 is dropped at the tap.
+Connections to the pod's 127.0.0.1 also reach the guest, because ``kubectl port-forward`` makes them there. With ``route_localnet``, the
+kernel routes them to the bridge and accepts the answers. Packets from the guest to 127.0.0.0/8 are dropped at the tap.
 
-What was dropped is counted: ``nsenter --net=/proc/<pid of virt-launcher>/ns/net nft list counters``.
+Dropped packets are counted: ``nsenter --net=/proc/<pid of virt-launcher>/ns/net nft list counters``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from handler.network.portmatches import forwarding, kept_from_guest, matching, t
 
 TABLE: Final = "kubevirt"
 RESERVED_GROUP: Final = "01:80:c2:00:00:00-01:80:c2:00:00:0f"
-"""For bridges alone (IEEE 802.1Q, table 8-1): a guest that spoke spanning tree could take the network for itself."""
+"""Reserved for bridges (IEEE 802.1Q, table 8-1): a guest that spoke spanning tree could redirect the network's traffic to itself."""
 DHCP_PER_SECOND: Final = 20
 """Packets of a guest that virt-launcher reads; a client sends one every few seconds."""
 _DHCP_SERVERS: Final = f"{{ {network.GATEWAY}, {network.BROADCAST}, 255.255.255.255 }}"
-"""Addresses to which a guest sends requests of DHCP: counted at the tap, and let in for no other address of the pod."""
+"""Destinations of a guest's DHCP requests: limited at the tap, and accepted for no other address of the pod."""
 KERNEL_OPTIONS: Final = (
     "CONFIG_NF_TABLES_NETDEV",
     "CONFIG_NETFILTER_INGRESS",
@@ -36,36 +36,39 @@ KERNEL_OPTIONS: Final = (
     "CONFIG_NFT_NAT",
     "CONFIG_NFT_LIMIT",
 )
-"""Options of the node's kernel that these rules need; Debian, Ubuntu, Red Hat, Flatcar and Talos have them."""
+"""Kernel options that these rules need; Debian, Ubuntu, Red Hat, Flatcar and Talos have them."""
 KERNEL_OPTIONS_BRIDGED: Final = ("CONFIG_NF_TABLES_BRIDGE",)
-"""Needed in addition where virt-launcher answers on a bridge with the pod's link."""
+"""Needed in addition if virt-launcher answers on a bridge with the pod's link."""
 KERNEL_OPTIONS6: Final = ("CONFIG_NF_TABLES_IPV6", "CONFIG_NFT_FWD_NETDEV")
-"""Needed in addition where the pod has an IPv6 address."""
+"""Needed in addition if the pod has an IPv6 address."""
 
 _NOT_IN_THIS_KERNEL: Final = (
     "Operation not supported",
     "Address family not supported",
     "Protocol not supported",
-    "No such file or directory",  # a chain type or an expression whose module there is not
+    "No such file or directory",  # a chain type or expression without its module
 )
 
 
 def is_not_in_this_kernel(said: str) -> bool:
-    """Tell from what nft said whether the kernel lacks something, so that trying again is of no use."""
+    """Return whether nft's message means that the kernel lacks a feature, so that retrying is useless."""
     return any(words in said for words in _NOT_IN_THIS_KERNEL)
 
 
 def table(tap: str) -> str:
-    """Return the name of nft's table for a guest's tap."""
+    """Return the name of the nft table for a guest's tap."""
     return TABLE if tap == network.TAP else f"{TABLE}_{tap}"
 
 
 def rules(mac: str, ports: Sequence[Port] | None = None, *, ipv6: bool = False) -> str:
-    """Return the input of ``nft -f -`` for the guest with this (valid, normal) MAC address; the tap must exist.
+    """Return the input of ``nft -f -`` for the guest with this (valid, normalized) MAC address; the tap must exist.
 
-    ``ports`` are those of the pod's address that are the guest's, None for all. ``ipv6``: the pod has it, and virt-launcher's tap is there.
+    "table; delete; table" in one file is one transaction, also for a new table, so the filter stays in force.
 
-    "table; delete; table" in one file is one transaction, whether or not the table was there: a filter in force is never away.
+    Args:
+        mac: the guest's.
+        ports: the guest's ports of the pod's address; None: all.
+        ipv6: whether the pod has IPv6; virt-launcher's tap must exist.
     """
     guest = _guest(network.TAP, mac, network.GUEST, _DHCP_SERVERS, judged6=filters6.JUDGED if ipv6 else "")
     return f"""table netdev {TABLE} {{}}
@@ -82,17 +85,17 @@ table ip {TABLE} {{
 
 
 def bridged(wanted: Wanted, mac: str, address: str, address6: str = "", router6: str = "") -> str:
-    """Return the input of ``nft -f -`` for a guest that has addresses of the pod's; taps and bridge must exist.
+    """Return the input of ``nft -f -`` for a guest with the pod's addresses; taps and bridge must exist.
 
-    What it asks of DHCP is sent to the bridge's own MAC address, so that it is heard in the pod alone; nobody out there was asked, so what
-    comes from there to a client of DHCP is dropped. On a further network IPv6 is not judged: nobody in the pod tells the guest of any.
+    DHCP requests are redirected to the bridge's MAC address, so only the pod receives them. DHCP answers from outside are dropped, because
+    no server there was asked. On a further network IPv6 is not filtered, because the pod announces none.
 
     Args:
         wanted: the interface.
         mac: the guest's.
-        address: IPv4; empty: it has none.
-        address6: IPv6, on the pod's own network; empty: it has none.
-        router6: the router for which virt-launcher answers; empty: there is none.
+        address: IPv4; empty: none.
+        address6: IPv6, on the pod's own network; empty: none.
+        router6: the router that virt-launcher answers for; empty: none.
     """
     name, own = table(wanted.tap), network.derived_mac(mac, "bridge")
     servers = f"{{ {network.BRIDGED_SERVER}, 255.255.255.255 }}"
@@ -117,7 +120,7 @@ table netdev {name} {{
 
 
 def _kept_in(name: str, uplink: str) -> str:
-    """Return rules by which nothing that the pod says leaves it through a link: answers to a guest may be sent to everybody."""
+    """Return rules that stop the pod's own packets at a link, because answers to a guest may be broadcasts."""
     return f"""table bridge {name} {{}}
 delete table bridge {name}
 table bridge {name} {{
@@ -137,7 +140,7 @@ _ANY6: Final = "    ether type ip6 accept\n"
 
 
 def own_mac(wanted: Wanted, hook: Literal["ingress", "egress"]) -> str:
-    """Return the chain that lets a guest send from its own MAC address alone; ``hook``: where its tap has what the guest sends."""
+    """Return the chain that lets a guest send only from its MAC address; ``hook``: where its tap receives the guest's frames."""
     return f"""  chain guest {{
     type filter hook {hook} device "{wanted.tap}" priority -500; policy accept;
     ether saddr != {wanted.mac} counter name foreign_mac drop
@@ -147,15 +150,15 @@ def own_mac(wanted: Wanted, hook: Literal["ingress", "egress"]) -> str:
 
 
 def _guest(tap: str, mac: str, address: str, servers: str, turned_to: str = "", *, judged6: str) -> str:
-    """Return the chains that judge what the guest sends.
+    """Return the chains that filter the guest's frames.
 
     Args:
         tap: the guest's.
         mac: the guest's.
-        address: IPv4; empty: nothing of IPv4 is let in.
-        servers: a set of addresses; of what is sent there to a server of DHCP, so much a second is let in.
-        turned_to: the MAC address to which that is sent on; empty: the one that it has.
-        judged6: the rule for frames of IPv6; empty: none is let in.
+        address: IPv4; empty: drop all IPv4.
+        servers: a set of addresses; DHCP requests to them are rate-limited.
+        turned_to: the MAC address to redirect these requests to; empty: unchanged.
+        judged6: the rule for IPv6 frames; empty: drop all.
     """
     own = address or "0.0.0.0"  # noqa: S104 - no address to listen on: nothing of IPv4 is let in then
     judged = (_JUDGED4 if address else "") + judged6

@@ -1,11 +1,11 @@
-"""The nft rules of a pod's network for IPv6: what is let in at the guest's tap, and address translation. Pure.
+"""nft rules for IPv6 in a pod's network: the filter at the guest's tap, and address translation. Pure.
 
-Nothing that makes neighbours and routers known gets from a guest behind the pod's address into a bridge of the pod. What it asks of its
-router and of DHCPv6 is handed to virt-launcher's own tap, so many packets a second, and virt-launcher's answers lead from there to the
-guest's tap and nowhere else, whatever is in them. So the pod's kernel never learns an address of the guest's: the one that it has is said
-once, as permanent. A guest in the pod's place has neighbours; it may say of its own two addresses who has them.
+A guest behind the pod's address cannot send neighbour or router discovery into the pod's bridge. Its requests to the router and DHCPv6 go
+to virt-launcher's separate tap, with a rate limit, and any answer from there goes only to the guest's tap. So the pod's kernel never learns
+an address from the guest; the guest's address is a permanent neighbour entry. A guest in the pod's place has neighbours, and may announce
+its own two addresses.
 
-A packet is judged by its first header. Extension headers could hide what is behind them (RFC 6980), so packets with one are dropped, but
+Packets are matched by their first header. Extension headers could hide what follows (RFC 6980), so packets with them are dropped, except
 for fragments of TCP, UDP and SCTP.
 """
 
@@ -22,9 +22,9 @@ from handler.network.portmatches import forwarding, kept_from_guest, matching, t
 CONTROL_PER_SECOND: Final = 20
 """Packets of a guest that virt-launcher reads: solicitations and DHCPv6."""
 JUDGED: Final = "    ether type ip6 goto guest_ipv6\n"
-"""Leads to the chains of :func:`guest` and :func:`bridged_guest`."""
+"""Jumps to the chains of :func:`guest` and :func:`bridged_guest`."""
 _EXTENSION_HEADERS: Final = "{ 0, 43, 51, 60, 135, 139, 140, 253, 254 }"
-"""IANA's list of IPv6 extension headers, without fragments and ESP: nobody looks behind the latter."""
+"""IANA's IPv6 extension headers, without fragments and ESP; nothing inspects the content of ESP."""
 _FRAGMENTED: Final = "{ tcp, udp, sctp }"
 _FRAGMENTED_OUTSIDE: Final = "{ tcp, udp, sctp, esp }"
 _LISTENERS: Final = "{ mld-listener-query, mld-listener-report, mld-listener-done, mld2-listener-report }"
@@ -33,7 +33,7 @@ _NOT_THE_PODS: Final = "{ fe80::/10, ff00::/8 }"
 
 
 def guest() -> str:
-    """Return the chains that judge IPv6 frames of a guest with a private address, and those of virt-launcher."""
+    """Return the chains that filter IPv6 frames of a guest with a private address, and those of virt-launcher."""
     return f"""{_COUNTERS}{_CONTROL}  chain guest_ipv6 {{
     ip6 nexthdr icmpv6 icmpv6 type {{ nd-router-solicit, nd-neighbor-solicit }} goto guest_control
     ip6 nexthdr udp ip6 daddr {network.DHCP6_SERVERS} udp dport {network.DHCP6_SERVER_PORT} goto guest_control
@@ -43,11 +43,11 @@ def guest() -> str:
 
 
 def bridged_guest(mac: str, address: str, router: str = "") -> str:
-    """Return the chains for a guest that has the pod's own address, on the pod's own network; ``router``: as in ``filters.bridged``.
+    """Return the chains for a guest with the pod's address on the pod's own network; ``router``: as in ``filters.bridged``.
 
-    Its link-local address there is the one that follows from its MAC address; by another it may speak to virt-launcher alone. It may say
-    of these two addresses that they are its own, and of no other. Nobody out there tells it routers or addresses; and a network that
-    sends its own questions back (a bridge in hairpin mode) would have it think that its address is taken.
+    Its link-local address there must follow from its MAC address; with another one it may only talk to virt-launcher. It may announce only
+    these two addresses. Routers and servers outside are blocked. A network that reflects its own solicitations (a bridge in hairpin mode)
+    would make it believe that its address is taken.
     """
     link = network.link_local(mac)
     asked = f"    ip6 nexthdr icmpv6 icmpv6 type nd-neighbor-solicit {_TARGET} {_number(router)} goto guest_control\n" if router else ""
@@ -86,10 +86,10 @@ def bridged_guest(mac: str, address: str, router: str = "") -> str:
 
 
 def outside(mac: str) -> str:
-    """Return the rules by which a guest in its pod's place hears of no router and no server out there; ``mac``: the guest's.
+    """Return the rules that block router advertisements and DHCPv6 answers from outside; ``mac``: the guest's.
 
-    An advertisement that is cut so that its first fragment has no more than options cannot be told from others: whatever is not plain in
-    the first fragment is dropped. Clients of DHCPv6 look at their own port alone, so whatever comes to that is.
+    An advertisement can be fragmented so that its first fragment contains only options, and cannot be recognized. So first fragments
+    without a plain protocol are dropped. DHCPv6 clients check only their own port, so everything to that port is dropped.
     """
     return f"""    meta protocol ip6 ether saddr {mac} counter name sent_back drop
     frag nexthdr != {_FRAGMENTED_OUTSIDE} counter name router_outside drop
@@ -99,9 +99,9 @@ def outside(mac: str) -> str:
 
 
 _TARGET: Final = "@th,64,128"
-"""Whom a message of neighbour discovery is about (RFC 4861, sections 4.3 and 4.4)."""
+"""The target of a neighbour discovery message (RFC 4861, sections 4.3 and 4.4)."""
 _FIRST_OPTION: Final = "@th,192,16"
-"""Kind and length of its first option: a MAC address of the sender (1) or of whom it is about (2), a nonce (14; RFC 7527)."""
+"""Kind and length of its first option: MAC address of the sender (1) or the target (2), a nonce (14; RFC 7527)."""
 _MAC_IN_OPTION: Final = "@th,208,48"
 _REPORTS: Final = "{ mld-listener-report, mld-listener-done, mld2-listener-report }"
 _COUNTERS: Final = """  counter foreign_ipv6 {}
@@ -145,7 +145,7 @@ def _hardware(mac: str) -> str:
 
 
 def pod(table: str, ports: Sequence[Port] | None) -> str:
-    """Return the table that translates between the pod's IPv6 address and the guest's; ``ports`` as in ``filters.rules``."""
+    """Return the table that translates between the pod's and the guest's IPv6 address; ``ports`` as in ``filters.rules``."""
     arriving = f'iifname "{network.UPLINK}" ip6 daddr != {_NOT_THE_PODS}'
     if ports is None:
         from_others: tuple[str, ...] = (arriving,)

@@ -1,7 +1,6 @@
-"""IPv6 of the links in a pod: what ``sh`` and ``ip`` are told. Pure.
+"""IPv6 settings of links in a pod, for ``sh`` and ``ip``. Pure.
 
-The shell's own words open the files inside the namespace: /proc/sys/net shows that of whoever looks. Where the kernel has no IPv6, there is
-nothing to turn off.
+The shell opens the files inside the namespace, because /proc/sys/net shows the reader's namespace. A kernel without IPv6 needs no settings.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _BRIDGES: Final = "/proc/sys/net/bridge"
 
 
 def none(*links: str) -> str:
-    """Return what keeps links from having IPv6."""
+    """Return the script that disables IPv6 on links."""
     return f"""for link in {" ".join(links)}; do
   [ ! -d /proc/sys/net/ipv6 ] || echo 1 >{_SYSTEM}/$link/disable_ipv6
 done
@@ -24,11 +23,11 @@ done
 
 
 def routing(uplink: str, bridge: str) -> str:
-    """Return what makes the pod a router between two links, of which the bridge has no address but those that it is given.
+    """Return the script that makes the pod a router between two links; the bridge gets only given addresses.
 
-    A router heeds no advertisements, unless told to: the pod's own network may depend on them. ``read`` fails, for it asks such files for
-    single bytes, and they have no more than the first. Where bridges call the hooks of IP, an answer to the pod's own ::1 has that address
-    before the kernel looks whether it may have come from another link.
+    By default, the kernel of a router ignores router advertisements, which the pod's own network may need. ``read`` fails, because it reads
+    single bytes, and these files return no more after the first read. If bridges call IP hooks, an answer to the pod's own ::1 gets that
+    destination before the kernel checks whether it may come from another link.
     """
     return f"""for setting in addr_gen_mode=1 accept_ra=0 autoconf=0 accept_dad=0 accept_redirects=0 disable_ipv6=0; do
   echo ${{setting#*=}} >{_SYSTEM}/{bridge}/${{setting%=*}}
@@ -42,7 +41,7 @@ echo 1 >{_SYSTEM}/all/forwarding
 
 
 def control_tap(observed: Observed) -> list[str]:
-    """Return what makes the tap by which virt-launcher speaks to the guest."""
+    """Return the commands that make the tap between virt-launcher and the guest."""
     if observed.link(network.CONTROL_TAP) is not None:
         return []
     return [f"tuntap add dev {network.CONTROL_TAP} mode tap user {layout.USER_ID} group {layout.USER_ID}"]

@@ -7,10 +7,10 @@ from handler.network.binding import Unsupported
 
 
 def mac_address(vm_uid: str, interface: str, given: str = "") -> str:
-    """Return the guest's MAC: the one given, else one that follows from the VM and the interface, the same in every pod of it.
+    """Return the guest's MAC address: the given one, or one derived from VM and interface, the same in each of its pods.
 
     Raises:
-        Unsupported: a guest cannot have the one given; virt-api refuses it, but an older one, or its storage, may have let it in.
+        Unsupported: the given one is not valid for a guest. virt-api refuses it, but an older virt-api may have stored it.
     """
     if given:
         if problem := network.mac_problem(given):

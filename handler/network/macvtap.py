@@ -1,16 +1,16 @@
-"""``macvtap`` on a further network: the guest's tap is a link of its own on the one that the nodes' CNI plugin made. Pure.
+"""``macvtap`` on a further network: the guest's tap is a link on top of the CNI plugin's link. Pure.
 
 ::
 
     guest ── tap<hash>, a macvtap: nft, only the guest's own MAC address ── net<hash>, or what that is on itself
 
-There is no bridge: the kernel hands frames for the guest's MAC address to the macvtap, and what the guest sends leaves by the link. So the
-link may be a macvlan of a card of the node, which a bridge cannot have; a macvtap on a macvlan is one of the card beside it. The guest has
-the MAC address that virt-controller told the CNI plugin, the link gets another one, and the pod says and hears nothing by it.
+There is no bridge. The kernel passes frames for the guest's MAC address to the macvtap, and the guest's frames leave by the link. So the
+link may be a macvlan of a node's card, which cannot join a bridge; a macvtap on a macvlan becomes one of the card itself. The guest has the
+MAC address that virt-controller gave the CNI plugin, and the link gets another one. The pod itself does not use the link.
 
-QEMU opens a macvtap by a character device whose minor number the kernel chooses, the lowest that is free, and a container may open those
-alone that the kubelet gave it at its start (``handler.devices.macvtap``). So the lower numbers are taken for a moment, which leaves the one
-that the pod has. libvirt looks for the device at ``/dev/tap<index of the link>``, so the index follows from the number.
+QEMU opens a macvtap by a character device. The kernel gives it the lowest free minor number, and a container may open only devices that the
+kubelet gave it at its start (``handler.devices.macvtap``). So the lower numbers are occupied for a moment. libvirt opens ``/dev/tap<index
+of the link>``, so the index follows from the number.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from handler.network import attached, filters, ipv6, scripts
 from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted
 
 KERNEL_OPTIONS: Final = ("CONFIG_NETFILTER_EGRESS", "CONFIG_NF_TABLES_INET")
-"""Options of the node's kernel (5.16 or newer) that the rules need beside those of all filters."""
+"""Kernel options (5.16 or newer) that the rules need besides those of all filters."""
 HOLDER: Final = network.MACVTAP_HOLDER
-"""The link on which the lower numbers are taken; links on it have names that begin with its own."""
+"""The link that occupies the lower numbers; names of the links on it begin with its name."""
 LOCK_SECONDS: Final = 15
 _NUMBER: Final = re.compile(r"(\d{1,4}):(\d{1,3})")
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return how the guest gets onto the network.
+    """Return the plan to join the guest to the network.
 
     Raises:
-        Unsupported: the pod has no link to it, or may open no macvtap; or IPAM gave the link an address, of which nobody tells the guest.
+        Unsupported: the pod has no link to it, may open no macvtap, or IPAM gave the link an address, which the guest would not get.
     """
     uplink = attached.uplink_of(wanted, observed)
     if uplink.addresses:
@@ -109,7 +109,7 @@ def _script(wanted: Wanted, observed: Observed, uplink: Link) -> str:
 
 
 def _made(wanted: Wanted, uplink: Link) -> str:
-    """Return the part of the script that makes the macvtap, one at a time on the node."""
+    """Return the script that makes the macvtap, one at a time per node."""
     major, minor = number(wanted)
     several = f" numtxqueues {wanted.queues} numrxqueues {wanted.queues}" if wanted.queues > 1 else ""
     link = f"name {wanted.tap} index {network.MACVTAP_INDEX + minor} address {wanted.mac} mtu {uplink.mtu}{several}"

@@ -1,7 +1,7 @@
-"""The network namespace of a pod with a masqueraded guest, and the script that gets it there. Pure.
+"""The script that puts a guest behind the pod's address. Pure.
 
-The script may be run again: what exists is left alone, and the rules are replaced in one transaction. The tap stays down and outside of the
-bridge until the rules are in force, so that there is no first frame that they do not see.
+It is idempotent: existing parts stay, and the rules are replaced in one transaction. The tap stays down and outside of the bridge until the
+rules are in force, so that they see the first frame.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEASE6: Final = Lease6(f"{network.GUEST6}/128", network.ROUTER6, network.BRIDGE
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return how the guest gets behind the pod's address.
+    """Return the plan to put the guest behind the pod's address.
 
     Raises:
         Unsupported: the pod has no interface named ``eth0`` with an address.
@@ -57,7 +57,7 @@ def _script(wanted: Wanted, observed: Observed, uplink: Link) -> str:
 
 
 def _joined(mac: str, *, has_ipv6: bool) -> list[str]:
-    # The neighbour is ours to say: a guest is sent to by its address before it has answered, and cannot make it another's.
+    # A permanent neighbour entry: packets reach the guest before it has answered ARP, and it cannot change the entry.
     lines = [
         f"address replace {network.GATEWAY}/{network.PREFIX} dev {network.BRIDGE}",
         f"link set dev {network.TAP} master {network.BRIDGE}",

@@ -1,4 +1,4 @@
-"""Run the host's network programs inside the network namespace of a pod, given as a descriptor (a path or a pid could change hands)."""
+"""Runs the host's network programs in a pod's network namespace, given as a descriptor, because a path or pid could be reused."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _OUTPUT_BYTES: Final = 1 << 20
 
 
 class CommandFailed(Exception):
-    """A program in a pod's network namespace failed; the message has what it said."""
+    """A program in a pod's network namespace failed; the message has its output."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
-        """Its exit status, negative for a signal; None where it had none."""
+        """Exit status, negative for a signal; None without one."""
 
 
 def inside(namespace: int, command: Sequence[str]) -> tuple[str, ...]:
-    """Return the command line that runs ``command`` in the namespace; the descriptor must be passed on to the child."""
+    """Return the command line that runs ``command`` in the namespace. The child must inherit the descriptor."""
     return ("nsenter", f"--net=/proc/self/fd/{namespace}", "--", *command)
 
 
 async def run(namespace: int, command: Sequence[str]) -> bytes:
-    """Run ``command`` in the namespace and return what it printed.
+    """Run ``command`` in the namespace and return its output.
 
     Raises:
         CommandFailed: it failed, could not be started, or took too long.

@@ -1,12 +1,11 @@
-"""``passt``: a process of virt-launcher's makes and takes the guest's connections, with sockets of the pod. Pure.
+"""``passt``: a process of virt-launcher relays the guest's connections with sockets of the pod. Pure.
 
 ::
 
     guest ── virtio card ── passt, in the pod's container ── sockets at the pod's addresses ── eth0
 
-There is nothing to be joined: the pod keeps its link as it is, and the guest is told the link's addresses. virt-handler lets the pod's user
-have low ports and echo requests, as it does for virt-launcher's DHCP of other interfaces. What the guest sends is nowhere a frame of the
-pod's network, so there is nothing to filter.
+Nothing is joined: the pod keeps its link, and the guest gets the link's addresses. virt-handler allows the pod's user low ports, as it does
+for virt-launcher's DHCP, and echo requests. The guest's frames never reach the pod's network, so there is nothing to filter.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from handler.network.binding import Interface, Observed, Plan, Unsupported, Want
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return what passt needs of the pod.
+    """Return the plan for passt.
 
     Raises:
         Unsupported: the pod has no interface named ``eth0`` with an address.

@@ -1,9 +1,9 @@
-"""Our own plugins for networks, one for each type of interface: ``python -m handler.network.plugin``. docs/plugins.md says how it is asked.
+"""Our network plugins, one per interface type: ``python -m handler.network.plugin``. docs/plugins.md has the interface.
 
-All that it makes is in the pod's network namespace and ends with it, and ADD mends what is missing and puts the filters of this release in
-force: so it says of itself that it needs no CHECK and no DEL.
+All that it makes is in the pod's network namespace and ends with it. ADD repairs missing parts and applies this release's filters, so CHECK
+and DEL are not needed.
 
-A process for one call, so it imports little: nothing of asyncio, and nothing that is not in the standard library.
+It is one process per call, so it imports little: no asyncio, and only the standard library.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from handler.plugins import contract, serving
 from handler.plugins.serving import Document, Error
 
 _SECONDS: Final = 20.0
-"""Seconds that one program may take."""
+"""Time limit of one program."""
 _BYTES: Final = 500
 _NEIGHBOUR_LOOKS: Final = 40
 _LOOK_SECONDS: Final = 0.1
@@ -32,12 +32,12 @@ _LOOK_SECONDS: Final = 0.1
 
 
 def main() -> int:
-    """Answer the one command that this process was started for; return its exit status."""
+    """Carry out this process' command, and return the exit status."""
     return serving.serve("network", {"ADD": add}, live_migration=True)
 
 
 def add(told: Document) -> Document:
-    """Join the interface, whether or not it is joined already."""
+    """Join the interface; idempotent."""
     wanted = _wanted(told)
     plan = _plan(wanted)
     if plan.script:
@@ -73,7 +73,7 @@ def _observed(*, in_detail: bool, takes_place: bool = False) -> Observed:
 
 
 def _neighbour(address: str, device: str) -> str:
-    """Return the MAC address of a neighbour, which is asked for it."""
+    """Resolve the MAC address of a neighbour."""
     _run("ip", "neighbour", "replace", address, "dev", device, "use")
     for _ in range(_NEIGHBOUR_LOOKS):
         found = _asked("ip", "-json", "neighbour", "show", address, "dev", device)
@@ -111,7 +111,7 @@ class _Failed(Error):
 
 
 def _run(*command: str) -> str:
-    """Run a program in the pod's network namespace and return what it printed."""
+    """Run a program in the pod's network namespace and return its output."""
     namespace = os.environ.get(contract.NETNS_VARIABLE)
     if not namespace:
         raise Error(contract.POD_UNKNOWN, f"{contract.NETNS_VARIABLE} is not set")

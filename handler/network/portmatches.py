@@ -1,4 +1,4 @@
-"""Matches of nft for the ports by which others reach a guest, the same for IPv4 and IPv6. Pure."""
+"""nft matches for the guest's ports, the same for IPv4 and IPv6. Pure."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from handler.network.binding import Port
 
 
 def matching(ports: Sequence[Port], protocol: str) -> tuple[str, ...]:
-    """Return what matches packets of a protocol to the ports; nothing where there are none."""
+    """Return the match of packets of a protocol to the ports; empty without such ports."""
     numbers = sorted({each.port for each in ports if each.protocol == protocol})
     return (f"{protocol.lower()} dport {{ {', '.join(map(str, numbers))} }}",) if numbers else ()
 
 
 def translating(matches: Iterable[str], guest: str) -> str:
-    """Return the rules that send what matches to the guest's address."""
+    """Return the rules that translate matching packets to the guest's address."""
     return "".join(f"    {each} dnat to {guest}\n" for each in matches)
 
 
 def kept_from_guest(ports: Sequence[Port] | None, client_port: int) -> str:
-    """Return the rule by which nobody out there answers a client of DHCP, which is answered in the pod; none where ports are listed.
+    """Return the rule that keeps DHCP answers from outside from the guest; empty if ports are listed.
 
-    What it matches stays the pod's, where nobody hears it.
+    Matching packets stay in the pod, where no process receives them.
     """
     return f'    iifname "{network.UPLINK}" udp dport {client_port} accept\n' if ports is None else ""
 
 
 def forwarding(ports: Sequence[Port] | None) -> str:
-    """Return the chain that forwards nothing but what is for the ports; none where all are the guest's."""
+    """Return the chain that forwards only traffic to the ports; empty if all are the guest's."""
     return "" if ports is None else _OTHER_PORTS
 
 

@@ -1,7 +1,7 @@
-"""Requests to plugins for networks about an interface, and their results: what they say that they have made of it. Pure.
+"""Requests to network plugins about an interface, and their results. Pure.
 
-What third parties are told and may answer is docs/plugins.md's, and is written out here. Our own plugins are told more in one member,
-``own``, and answer the fields of ``Interface``: both sides of that are of one release.
+The members for third-party plugins are specified in docs/plugins.md. Our own plugins get further data in the member ``own``, and return the
+fields of ``Interface``; both sides are of one release.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from launcher.protocol import codec
 _K = TypeVar("_K")
 
 _KNOWN: Final = ("name", "is_own", "live_migration")
-"""Fields of an interface that virt-handler knows itself."""
+"""Fields of an interface that virt-handler sets itself."""
 MAX_ADDRESSES: Final = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Own:
-    """Fields that our own plugins are given beside those of all."""
+    """Further fields for our own plugins."""
 
     ports: tuple[Port, ...] | None = None
     ipv6_first: bool = False
@@ -34,7 +34,7 @@ class Own:
 
 
 def document_of(interface: Wanted) -> dict[str, Any]:
-    """Return what a plugin is told of an interface."""
+    """Return an interface's request for a plugin."""
     document: dict[str, Any] = {
         "name": interface.name,
         "type": interface.type,
@@ -54,7 +54,7 @@ def document_of(interface: Wanted) -> dict[str, Any]:
 
 
 def wanted(given: object) -> Wanted:
-    """Return the interface that a plugin was told of. Raises ValueError."""
+    """Parse a plugin's request. Raises ValueError."""
     found = _read(Wanted, given)
     own = _read(Own, given["own"]) if isinstance(given, Mapping) and "own" in given else Own()
     return dataclasses.replace(found, ports=own.ports, ipv6_first=own.ipv6_first, device=own.device)
@@ -66,16 +66,16 @@ def members(interface: Interface) -> dict[str, Any]:
 
 
 def of_ours(interface: Wanted, result: Mapping[str, Any]) -> Interface:
-    """Return the interface that one of our plugins made. Raises ValueError."""
+    """Parse the result of one of our plugins. Raises ValueError."""
     made = {key: value for key, value in result.items() if key != "version"}
     return _read(Interface, {**made, "name": interface.name, "is_own": not interface.network})
 
 
 def of_theirs(interface: Wanted, result: Mapping[str, Any], *, live_migration: bool) -> Interface:
-    """Return the interface that a third party's plugin says it made; whether the tap is there is for the kernel to say.
+    """Parse the result of a third-party plugin. It does not check that the tap exists.
 
     Raises:
-        ValueError: it is not the one that was asked for.
+        ValueError: it does not match the request.
     """
     for member, asked in (("tap", interface.tap), ("mac", interface.mac)):
         said = result.get(member)
@@ -97,9 +97,13 @@ def _address(given: object) -> str:
 
 
 def tap_problem(interface: Interface, told: object, user: frozenset[str], *, several_queues: bool) -> str:
-    """Return what keeps a guest from using the tap as ``ip -json -details link show dev TAP`` tells of it, or an empty string.
+    """Return why the guest cannot use the tap, by ``ip -json -details link show dev TAP``, or an empty string.
 
-    ``user``: how ``ip`` may name the owner that it has to have.
+    Args:
+        interface: the plugin's.
+        told: the output of ``ip``.
+        user: names of the required owner in ``ip``.
+        several_queues: whether the tap needs multi_queue.
     """
     found = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
     of_tun = (found.get("linkinfo") or {}).get("info_data") or {}

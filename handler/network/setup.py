@@ -1,4 +1,4 @@
-"""Give a pod the networks that its guest needs."""
+"""Sets up the networks of a pod's guest."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from handler.pods.process import Launcher
 logger = logging.getLogger(__name__)
 
 PREPARE_SECONDS: Final = 70.0
-"""Limit of all networks of a pod. With what plugins of disks may take it is less than a pass of a reconcile loop may: what is
-ended from there is no try, and nobody is told of it."""
+"""Time limit for all networks of a pod. Together with the limit of disk plugins it is less than a pass of a reconcile loop. A pass that
+times out would count as no attempt, and report no error."""
 _SECONDS: Final = 60.0
-"""Seconds that a call of ours may take: half a dozen programs, each with a time of its own, beside guests that take the whole processor."""
+"""Time limit of a call of our plugins: half a dozen programs, each with its own limit, next to guests that use all processors."""
 _COMMAND: Final = (sys.executable, "-S", "-P", "-m", "handler.network.plugin")
-"""Of our plugins; without the packages of others, and without what lies in the working directory."""
+"""Command of our plugins, without third-party packages and the working directory."""
 
 
 def wanted(vm: Mapping[str, Any]) -> tuple[Wanted, ...]:
     """Return the interfaces of ``spec.domain.devices.interfaces``, in order.
 
     Raises:
-        Unsupported: more than one is on the pod's own network, or one has a network or a MAC address that it cannot have.
+        Unsupported: more than one is on the pod's own network, or a network or MAC address is not possible.
     """
     defaulted = interfaces.defaulted(domain_of(vm))
     if sum(map(interfaces.is_on_pods_network, defaulted)) > 1:
@@ -87,7 +87,7 @@ def _give(root: int, nodes: Iterable[ownership.Node]) -> None:
 
 
 def with_devices(asked: Sequence[Wanted], devices: Sequence[ownership.Node]) -> tuple[Wanted, ...]:
-    """Return interfaces, those of type macvtap with the character devices of their pod, in order, as far as there are enough."""
+    """Return interfaces, those of type macvtap with the pod's character devices, in order, as far as there are enough."""
     numbers = (each.number for each in devices)
     return tuple(_with_device(each, next(numbers, None)) if each.type == interfaces.MACVTAP else each for each in asked)
 
@@ -102,15 +102,15 @@ def _ports(interface: Mapping[str, Any]) -> tuple[Port, ...] | None:
 
 
 class Networks:
-    """The plugins by which interfaces are joined: ours by their types, and those of third parties by name."""
+    """The plugins that join interfaces: ours by interface type, third parties' by name."""
 
     def __init__(self, theirs: Plugins | None = None, records: Records | None = None, *, prepare_seconds: float = PREPARE_SECONDS) -> None:
-        """Join nothing yet.
+        """Only store the settings.
 
         Args:
-            theirs: those of third parties.
-            records: of what they were asked for, without which nothing is taken away.
-            prepare_seconds: that all networks of a pod may take together.
+            theirs: third-party plugins.
+            records: records of their calls; without them nothing is deleted later.
+            prepare_seconds: time limit for all networks of a pod together.
         """
         self._prepare_seconds = prepare_seconds
         self._ours = ours()
@@ -118,24 +118,24 @@ class Networks:
         self._records = records
 
     async def prepare(self, vm: Mapping[str, Any], pod_uid: str, launcher: Launcher) -> tuple[Interface, ...]:
-        """Set up the pod's networks for ``vm`` and return the guest's interfaces; harmless when it is done again.
+        """Set up the pod's networks for ``vm`` and return the guest's interfaces. Idempotent.
 
         Raises:
-            Unsupported: a network cannot be as the VM asks, or this node cannot keep the guest to its addresses, now or ever.
-            CommandFailed: a plugin of ours failed; try again.
-            Fault: a third party's did.
+            Unsupported: a network is impossible, or this node cannot filter the guest's addresses; retrying is useless.
+            CommandFailed: a plugin of ours failed; retry.
+            Fault: a third-party plugin failed.
         """
         devices = macvtap.nodes(launcher.root, macvtap.driver()) if interfaces.on_macvtaps(domain_of(vm)) else ()
         asked = with_devices(wanted(vm), devices)
         for each in asked:
             if each.type != interfaces.PLUGIN:
-                bindings.binding_of(each)  # what cannot be at all is told before anything is done
+                bindings.binding_of(each)  # report impossible requests before any change
         with _held(launcher.network) as (descriptor, path):
-            # Ours first: a third party's that does not answer must not keep a running guest from its filters.
+            # Ours first: a hanging third-party plugin must not keep a running guest without filters.
             ends = asyncio.get_running_loop().time() + self._prepare_seconds
             machine = requests.common(vm, pod_uid)
             made = {each: await self._in_time(ends, machine, asked[each], descriptor, path) for each in _in_turn(asked)}
-        # Not before: until then the number may be that of another link of the node.
+        # Not earlier: until then the number may belong to another link of the node.
         _give(launcher.root, devices[: sum(bool(each.device) for each in asked)])
         return tuple(made[each] for each in range(len(asked)))
 
@@ -168,7 +168,7 @@ class Networks:
             raise
 
     async def _known(self, plugins: Plugins, record: Record, interface: Wanted, namespace: int, path: str) -> Interface | None:
-        """Return what a plugin made for a former pass, or process, where it says that it is still so; None: it has to be made."""
+        """Return the interface from an earlier call if the plugin confirms it; None: it must be made."""
         before = self._records.of(record.key) if self._records is not None else None
         if before is None or before.result is None or (before.plugin, before.document) != (record.plugin, record.document):
             return None
@@ -186,7 +186,7 @@ class Networks:
         description = await plugins.describe("network", record.plugin)
         is_recorded = description.commands != {"ADD"}
         if is_recorded:
-            self._keep(record)  # before: whatever it leaves behind is taken away one day
+            self._keep(record)  # before the call, so that its effects will be deleted in any case
         result = await plugins.call("network", record.plugin, "ADD", record.document, {contract.NETNS_VARIABLE: path})
         made = await _checked(description, record.plugin, interface, result, namespace)
         if is_recorded:
@@ -203,7 +203,7 @@ class Networks:
 
 
 def own() -> Own:
-    """Return the executable that our plugins are, whatever their names. It finds programs where this process finds them."""
+    """Return the executable of all our plugins. It has this process' PATH."""
     environment = {"PYTHONPATH": str(Path(handler.__file__).parents[1])}
     if path := os.environ.get("PATH"):
         environment["PATH"] = path
@@ -211,20 +211,20 @@ def own() -> Own:
 
 
 def ours() -> Plugins:
-    """Return our plugins, which are named like the types of interfaces."""
+    """Return our plugins, named after interface types."""
     types = {*bindings.BINDINGS, *bindings.FURTHER}
     return Plugins(Path(), {}, {("network", each): own() for each in types}, seconds=_SECONDS, patience=None)
 
 
 async def forward(launcher: Launcher, others: Sequence[str]) -> bool:
-    """Pass what comes to a pod that its guest has left on to the pod in which it is; harmless when it is done again.
+    """Forward traffic of a pod that its guest has left to the guest's new pod. Idempotent.
 
     Args:
-        launcher: of the pod that the guest has left.
-        others: addresses of the other pod.
+        launcher: of the old pod.
+        others: addresses of the new pod.
 
     Returns:
-        Whether there was something to be passed on.
+        Whether there was something to forward.
 
     Raises:
         CommandFailed: a program failed.
@@ -248,7 +248,7 @@ def over_the_wire(document: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _held(namespace: int) -> Iterator[tuple[int, str]]:
-    """Yield a descriptor of the namespace that stays what it is until the plugin is gone, and a path of it for other processes."""
+    """Yield a descriptor of the namespace that stays valid until the plugin ends, and its path for other processes."""
     descriptor = os.dup(namespace)
     try:
         yield descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"
@@ -257,7 +257,7 @@ def _held(namespace: int) -> Iterator[tuple[int, str]]:
 
 
 async def _checked(description: Description, plugin: str, interface: Wanted, result: Mapping[str, Any], namespace: int) -> Interface:
-    """Return what a plugin says it made, where that is so. Raises Failed."""
+    """Return the plugin's interface if it is correct. Raises Failed."""
     try:
         if interface.type != interfaces.PLUGIN:
             return results.of_ours(interface, result)
@@ -269,7 +269,7 @@ async def _checked(description: Description, plugin: str, interface: Wanted, res
 
 
 async def _check_tap(interface: Wanted, made: Interface, namespace: int) -> None:
-    """Raise Failed where the kernel knows of no such tap as a third party's plugin says it made."""
+    """Raise Failed if the kernel does not have the tap of the third-party plugin's result."""
     try:
         told = json.loads(await namespaces.run(namespace, ("ip", "-json", "-details", "link", "show", "dev", made.tap)))
     except (CommandFailed, ValueError):
@@ -279,7 +279,7 @@ async def _check_tap(interface: Wanted, made: Interface, namespace: int) -> None
 
 
 def names_of_user() -> frozenset[str]:
-    """Return how ``ip`` may name the user of the pod's processes."""
+    """Return the names for the pod's user in ``ip``'s output."""
     try:
         return frozenset({str(layout.USER_ID), pwd.getpwuid(layout.USER_ID).pw_name})
     except KeyError:
