@@ -1,23 +1,23 @@
-"""virt-handler, the agent of a node: devices for pods, networks and streams of guests, and the owner of their status.
+"""virt-handler, the agent of a node: devices of pods, networks and streams of guests, and their status.
 
 ::
 
-    agent ─┬─ reconcilers   what to do about the guests and migrations of this node (plans are pure)
-           ├─ pods          from a pod's uid to its launcher: sockets, processes, the wire
-           ├─ devices       kvm, tun, vsock and macvtaps for the kubelet; whether KVM works; device nodes inside pods
-           ├─ network       bindings: bridge, tap, nft in a pod's network namespace; the guest's frames are filtered there
+    agent ─┬─ reconcilers   decides about guests and migrations of this node (plans are pure)
+           ├─ pods          from a pod's uid to its launcher: sockets, processes, protocol
+           ├─ devices       kvm, tun, vsock and macvtaps for the kubelet; tests KVM; device nodes inside pods
+           ├─ network       bindings: bridge, tap, nft in a pod's network namespace; filters of the guest's frames
            ├─ storage       disks that storage plugins set up
-           ├─ plugins       executables of the node: called and judged; what they added is recorded, and taken away
-           ├─ probes        questions to guests, and what follows from the answers
-           ├─ cpu           labels of this Node for the processors that guests can have
-           ├─ identity      this node's key and certificate; whom to believe
-           ├─ relays        the bytes of live migrations, over mTLS
+           ├─ plugins       executables of the node: calls, checks of answers, records of additions, deletion
+           ├─ probes        probes of guests and their verdicts
+           ├─ cpu           labels of this Node for the processors available to guests
+           ├─ identity      this node's key and certificate; trust in others
+           ├─ relays        the data of live migrations, over mTLS
            └─ streams       consoles and displays for virt-api, over mTLS
 
-It remembers nothing that it could not ask for again: virt-launcher tells everything when it is connected to, the API holds the rest. It
-may be killed at any time, and guests, their consoles' sockets and their networks stay.
+All its state can be restored: virt-launcher sends everything to a new connection, and the API has the rest. It may be killed at any time;
+guests, their console sockets and networks continue.
 
-What it is given on a node, and what for:
+Its rights on a node:
 
 ========================================= ================================================================================
 ``hostPID``                               process ids of launchers (SO_PEERCRED), their root, cgroup and network namespace
@@ -30,12 +30,12 @@ privileged: a writable /proc/sys          forwarding, ip_unprivileged_port_start
 hostPath ``<kubelet>/pods``               run directories of launcher pods (read and write: migration sockets)
 hostPath ``<kubelet>/device-plugins``     the kubelet's registration socket and ours
 hostPath ``/dev``                         device nodes that appear after the start of the pod
-hostPath of plugins, if there are any     the executables, read only: ``/usr/local/lib/kubevirt/plugins``
-``/run/kubevirt-handler`` (may be empty)  key and certificate of this node (``tls``); what plugins added (``plugins``); what its
-                                          processors can do, written by the init container (``cpu``)
+hostPath of plugins, if any               the executables, read only: ``/usr/local/lib/kubevirt/plugins``
+``/run/kubevirt-handler`` (may be empty)  key and certificate of this node (``tls``); records of plugins (``plugins``); its processors'
+                                          features, written by the init container (``cpu``)
 ========================================= ================================================================================
 
-It needs no host network. What it may do in the cluster is in ``handler/rbac.md``, line by line.
+It needs no host network. ``handler/rbac.md`` lists its rights in the cluster.
 
 Programs in its image: ``nsenter`` (util-linux), ``sh``, ``ip``, ``nft``, ``openssl``. None of them reads what a guest sends.
 """

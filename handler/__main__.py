@@ -21,7 +21,7 @@ logger = logging.getLogger("handler")
 
 
 async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Work until SIGINT, or until SIGTERM and the end of the migrations that are under way then; a second signal waits for nothing."""
+    """Run until SIGINT, or until SIGTERM and the end of running migrations; a second signal ends it at once."""
     task, asked = asyncio.current_task(), asyncio.Event()
     assert task is not None  # noqa: S101 - inside a coroutine
 
@@ -32,7 +32,7 @@ async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_L
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, task.cancel)
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)  # nothing is under way yet
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)  # no migration runs yet
     detection = Detection(given.acceleration)
     await detection.detect()
     async with Client(config, user_agent=f"virt-handler/{given.node_name}") as client:

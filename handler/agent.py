@@ -1,4 +1,4 @@
-"""virt-handler as a whole: which parts there are and how they know each other. Reading :meth:`Agent.run` is reading the process."""
+"""virt-handler as a whole: its parts and their connections. :meth:`Agent.run` starts them."""
 
 from __future__ import annotations
 
@@ -70,24 +70,24 @@ KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
 VHOST_VSOCK_NUMBER: Final = (10, 241)
 CHECKS: Final[Mapping[str, Check]] = {guestinfo.NAME: guestinfo.parse, subresource.NAME: subresource.parse}
-"""Reads by name, each with the check that turns a launcher's text into the answer to virt-api."""
+"""Readable texts by name, with the check that converts a launcher's text to virt-api's answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times and limits of the parts."""
+    """Timeouts and limits of the parts."""
 
     loops: loop_limits.Limits = loop_limits.DEFAULT
     links: link_limits.Limits = link_limits.DEFAULT
     finish_seconds: float = 30.0
-    """For migrations that are under way when virt-handler is asked to end, of its pod's 45."""
+    """For running migrations when virt-handler ends; its pod has 45 s."""
 
 
 DEFAULT_LIMITS: Final = Limits()
 
 
 class Agent:
-    """Everything but the choice of an event loop."""
+    """Everything except the choice of an event loop."""
 
     def __init__(
         self,
@@ -100,9 +100,9 @@ class Agent:
         identify: Callable[[int, str], Launcher] = Launcher.of,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """``detection`` has an answer.
+        """``detection`` must have a verdict.
 
-        ``node``, ``disks`` and ``identify`` are what touches the pods of a real node: tests have pods that are only directories.
+        ``node``, ``disks`` and ``identify`` touch the pods of a real node; tests replace them, because their pods are only directories.
         """
         self._options = options
         self._limits = limits
@@ -163,14 +163,14 @@ class Agent:
             "target": moves(comes, self.coming),
             "progress": report_progress.ReportProgress(source),
         }
-        # A pass may wait for a launcher that its guest has taken over: each object has a worker of its own.
+        # A pass may wait for a launcher that its guest controls, so each object has its own worker.
         return {name: Controller(name, reconciler, workers=None, observer=self.metrics.loops) for name, reconciler in reconcilers.items()}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         for name, informer in (("vm", self.machines), ("source", self.leaving), ("target", self.coming), ("progress", self.leaving)):
             informer.subscribe(functools.partial(self._object_changed, name))
-        # A change of the VM can be what its migration away waits for.
+        # a migration may wait for a change of its VM
         self.machines.subscribe(lambda _, new: self._machine_changed(new))
         async with asyncio.TaskGroup() as tasks:
             for part in (
@@ -196,7 +196,7 @@ class Agent:
             tasks.create_task(self._count())
 
     async def finish(self) -> None:
-        """Begin no migration any more, and wait until none is under way: for ``Limits.finish_seconds`` at most, after which those break."""
+        """Start no further migration, and wait until running ones end, at most ``Limits.finish_seconds``; then they are aborted."""
         for side in self._sides:
             side.ending = True
         under_way = self._under_way()
@@ -257,7 +257,7 @@ class Agent:
         """Return where a machine of this node runs; None if it is not here.
 
         Raises:
-            ServiceUnavailable: the machines of this node are not known yet. A client takes 404 for the end, and may dial in this moment.
+            ServiceUnavailable: the node's machines are not loaded yet. Clients treat 404 as the end, and may connect at this moment.
         """
         if not self.machines.synced.is_set():
             raise errors.ServiceUnavailable("virt-handler starts: it does not know its machines yet", errors.Details(retry_after_seconds=1))
@@ -265,7 +265,7 @@ class Agent:
         if vm is None or objects.uid_of(vm) != uid:
             return None
         pod_uid = str(objects.dig(vm, "status", "podUID") or "")
-        link = self.links.get(pod_uid)  # none for what is no uid: nobody can want it
+        link = self.links.get(pod_uid)  # none for an invalid uid
         if link is None or link.gone or link.status is None or link.status.domain is None:
             return Target(
                 pod_uid, f"the guest does not run (phase {phases.phase_of(vm) or 'unknown'})", moving=link is not None and link.moving
@@ -273,7 +273,7 @@ class Agent:
         return Target(pod_uid, moving=link.moving)
 
     async def _serve(self) -> None:
-        """Serve streams, relays and metrics as soon as there is a certificate: virt-controller may only be starting."""
+        """Serve streams, relays and metrics once there is a certificate, which may need virt-controller to start first."""
         await self.identity.ready.wait()
         options, files = self._options, self.identity.files
         self._tls = ClientTls(files)
@@ -301,7 +301,7 @@ class Agent:
         await heartbeat.run(self._client, options.node_name, options.node_lease_namespace, lambda: self._detection.verdict, self._clock)
 
     async def _offer_devices(self) -> None:
-        # gRPC and protobuf are the largest import after aiohttp; a process that only looks at its flags need not pay for it.
+        # Imported late: gRPC and protobuf are the largest import after aiohttp, and not needed to parse flags.
         from handler.devices.macvtap import DIRECTORY, Macvtaps
         from handler.devices.plugin import Device, Offered, Plugin
 
@@ -336,7 +336,7 @@ class Agent:
 
 
 class _RelayServer:
-    """The relay server, before and after there are certificates to open it with."""
+    """The relay server, before and after certificates exist to open it with."""
 
     def __init__(self) -> None:
         self._server: Incoming | None = None

@@ -1,12 +1,12 @@
-"""The sign of life of this node: a Lease ``virt-handler-<node>``, renewed every ten seconds.
+"""The heartbeat of this node: a Lease ``virt-handler-<node>``, renewed every ten seconds.
 
-It lies in a namespace where there is nothing else, and a policy of the chart holds each virt-handler to the Lease of the node that its
-token names. virt-controller reads it: a node is silent when its kubelet does not report and this Lease was not renewed in time. Its
-annotations say whether guests are accelerated here, and why, and which versions of the contract with virt-controller this process speaks.
+It is in a namespace of its own, and a policy of the chart limits each virt-handler to the Lease of its token's node. virt-controller reads
+it: a node is unreachable if its kubelet does not report and this Lease was not renewed in time. Annotations show whether and why guests are
+accelerated, and the contract versions that this process supports.
 
-The Node owns it, as it owns the kubelet's Lease, so that the garbage collector removes it with the Node. A Node that was made anew under
-its name has another uid: a Lease that is gone is a reason to ask for the uid again, and one that went soon after it was given an owner has
-none until the token names another (:mod:`handler.nodeuid`).
+The Node owns it, like the kubelet's Lease, so that the garbage collector removes both. A recreated Node has another uid. If the Lease is
+gone, the uid is requested again. If it disappeared soon after it got an owner, it gets none until the token names another
+(:mod:`handler.nodeuid`).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ logger = logging.getLogger(__name__)
 
 RENEW_SECONDS: Final = 10.0
 DURATION_SECONDS: Final = 40
-"""As kubelets: a node counts as silent after four renewals that did not come."""
+"""As for kubelets: a node counts as unreachable after four missed renewals."""
 ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
 
 
 def owner(node: str, uid: str) -> Object:
-    """Return the ownerReference to a node, which holds up no deletion: for that one needs rights to the Node."""
+    """Return a node's ownerReference. It does not block deletion, which would need rights to the Node."""
     return {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node, "uid": uid}
 
 
 def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") -> Object:
-    """Return the lease as it should be, with an owner where the node's uid is known."""
+    """Return the wanted lease, with an owner if the node's uid is known."""
     return {
         "apiVersion": LEASES.api_version,
         "kind": LEASES.kind,
@@ -61,7 +61,7 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") 
 async def run(
     client: Client, node: str, namespace: str, verdict: Callable[[], Verdict], clock: Clock, *, renew_seconds: float = RENEW_SECONDS
 ) -> None:
-    """Renew until cancelled; while the API server is away, try again at the next beat."""
+    """Renew until cancelled; retry at the next interval while the API server is down."""
     uid, name = NodeUid(client, node), names.handler_lease(node)
 
     async def renew(send: Callable[[Object], Awaitable[Object]]) -> None:
@@ -74,7 +74,7 @@ async def run(
             async with asyncio.timeout(renew_seconds):
                 try:
                     await renew(lambda obj: client.patch(LEASES, name, obj, namespace))
-                except errors.NotFound:  # it is the first, or it went with its Node
+                except errors.NotFound:  # it is the first, or it was removed with its Node
                     uid.lost()
                     await renew(lambda obj: client.create(LEASES, obj, namespace))
         except (errors.StatusError, TransportError, TimeoutError) as error:
@@ -83,9 +83,9 @@ async def run(
 
 
 async def _send(send: Callable[[Object], Awaitable[Object]], wanted: Object) -> None:
-    """Send it, and where it may have no owner, without.
+    """Send the lease; if an owner is forbidden, without one.
 
-    Where the admission plugin OwnerReferencesPermissionEnforcement is on, only those who may delete an object give it one.
+    The admission plugin OwnerReferencesPermissionEnforcement allows setting owners only to those who may delete the object.
     """
     try:
         await send(wanted)

@@ -10,7 +10,7 @@ from handler.devices.acceleration import Verdict
 
 
 class Metrics:
-    """The figures of this process."""
+    """The metrics of this process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -31,10 +31,10 @@ class Metrics:
         self.loops = ReconcileMetrics(self.registry)
 
     def verdict(self, verdict: Verdict) -> None:
-        """Tell whether guests are accelerated, and nothing of what was told before."""
+        """Set whether guests are accelerated, replacing the last verdict."""
         self.accelerated.clear()
         self.accelerated.labels(verdict.reason).set(1 if verdict.accelerated else 0)
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return prometheus_client.generate_latest(self.registry)

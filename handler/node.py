@@ -1,4 +1,4 @@
-"""Preparation of a pod of this node for its guest: devices and network."""
+"""Prepares a pod of this node for its guest: devices and network."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def device_nodes(vm: Mapping[str, Any]) -> Iterator[ownership.Node]:
 
 
 Give = Callable[[int, ownership.Node], bool]
-"""Gives a device node below a root to the pod's user; returns whether it is there. Raises NotTheDevice, OSError."""
+"""Gives a device node below a root to the pod's user; returns whether it exists. Raises NotTheDevice, OSError."""
 
 
 class Node:
@@ -50,14 +50,14 @@ class Node:
         give: Give = ownership.give,
         patience_seconds: float = hanging.PATIENCE_SECONDS,
     ) -> None:
-        """Touch no pod yet.
+        """Only store the settings.
 
         Args:
-            plugins: those of third parties.
-            records: what they were asked for.
+            plugins: third-party plugins.
+            records: records of their calls.
             files: files of this node that may be disks.
             give: gives a device node below a root to the pod's user.
-            patience_seconds: for a pod whose disk does not answer.
+            patience_seconds: how long to wait for a pod with an unresponsive disk.
         """
         self._give = give
         self._files = files or host_disks.Allowed()
@@ -65,14 +65,14 @@ class Node:
         self._calls = hanging.Calls[messages.Accelerator](patience_seconds)
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
-        """Give the pod's device nodes to its user, and return what its guest can run with; harmless when it is done again.
+        """Give the pod's device nodes to its user, and return the accelerator for its guest. Idempotent.
 
-        Whether that is KVM is decided by the device that the kubelet put into the pod, and not by what this node offers by now.
+        KVM is used if the kubelet put the device into the pod, regardless of what this node offers now.
 
         Raises:
-            NotTheDevice: something else lies where a device belongs.
-            StorageHangs: a disk of the pod does not answer, or has not so far.
-            OSError: refused.
+            NotTheDevice: something else is in a device's place.
+            StorageHangs: a disk of the pod does not respond.
+            OSError: a system call failed.
         """
         nodes = list(device_nodes(vm))
         domain = domain_of(vm)
@@ -85,23 +85,23 @@ class Node:
             root, process = (
                 os.dup(connection.process.root),
                 os.dup(connection.process.pidfd),
-            )  # the connection may be gone before it is over
+            )  # the connection may end earlier than the call
             return functools.partial(_give, self._give, root, process, nodes, files, lock)
 
         return await self._calls.run(pod_uid, begin)
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the pod's network; harmless when it is done again.
+        """Set up the pod's network. Idempotent.
 
         Raises:
-            Unsupported: the network cannot be as the VM asks.
-            CommandFailed: a program failed; try again.
-            Fault: a plugin did.
+            Unsupported: the VM's network is impossible.
+            CommandFailed: a program failed; retry.
+            Fault: a plugin failed.
         """
         return await self._networks.prepare(vm, pod_uid, connection.process)
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
-        """Pass what comes to a pod that its guest has left on to a pod with these addresses; harmless when it is done again.
+        """Forward traffic of a pod that its guest has left to a pod with these addresses. Idempotent.
 
         Raises:
             CommandFailed: a program failed.
@@ -112,7 +112,7 @@ class Node:
 def _give(
     give: Give, root: int, process: int, nodes: Sequence[ownership.Node], files: Sequence[host_disks.File], lock: Callable[[], None] | None
 ) -> messages.Accelerator:
-    """Give nodes and files; ``lock`` lets the guest's memory be locked, for devices of this node, and is None without any."""
+    """Give nodes and files; ``lock`` allows locking the guest's memory for passed-through devices, None without any."""
     try:
         if lock is not None:
             nodes = [*nodes, *passthrough.groups(root)]

@@ -1,9 +1,8 @@
-"""The uid of this node's Node object: virt-handler may read no Nodes, but kube-apiserver tells it whom its own token is of.
+"""The uid of this node's Node object, from virt-handler's own token, because virt-handler may not read Nodes.
 
-A token that is bound to a pod names the pod's node with its uid (KEP-4193), and a SelfSubjectReview, which everybody who is logged in may
-create, shows it. A token keeps the uid of a Node that was deleted and made anew until the kubelet replaces it: minutes after its own
-restart, an hour at most. An object with the old uid as its owner is removed by the garbage collector within seconds, so that no object is
-given it again.
+A token bound to a pod contains the pod's node and its uid (KEP-4193), and any authenticated client can read it with a SelfSubjectReview.
+After a Node was recreated, the token has the old uid until the kubelet replaces it: minutes after the kubelet's restart, at most an hour.
+The garbage collector removes an object with the old uid as owner within seconds, so that uid is not used again.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from apiserver.client.rest import TransportError
 logger = logging.getLogger(__name__)
 
 REVIEW_SECONDS: Final = 3.0
-"""The Lease is renewed without an owner rather than late."""
+"""Renewing the Lease without an owner is better than renewing it late."""
 AGAIN_SECONDS: Final = 600.0
 UNANSWERED_SECONDS: Final = 60.0
 COLLECTED_SECONDS: Final = 60.0
-"""An object that is gone so soon after it was given an owner went because there is no such owner."""
+"""An object that disappears this soon after it got an owner was removed because the owner does not exist."""
 
 
 class Reviews(Protocol):
-    """The call of the API client that asks for a review."""
+    """The API client's call that creates a review."""
 
     async def create(self, resource: Resource, obj: Object) -> Object:
         """Create it."""
@@ -39,7 +38,7 @@ class Reviews(Protocol):
 
 
 def uid_of(review: Mapping[str, Any], node: str) -> str:
-    """Return the uid of ``node`` in the answer to a SelfSubjectReview; empty if it tells of none, or of another node."""
+    """Return the uid of ``node`` in a SelfSubjectReview's answer; empty if it has none, or another node's."""
     extra = objects.dig(review, "status", "userInfo", "extra") or {}
     nodes: list[str] = list(extra.get(names.NODE_CLAIM) or ())
     uids: list[str] = list(extra.get(names.NODE_UID_CLAIM) or ())
@@ -47,7 +46,7 @@ def uid_of(review: Mapping[str, Any], node: str) -> str:
 
 
 class NodeUid:
-    """Asks now and then, and remembers the last answer."""
+    """Requests the uid from time to time, and caches it."""
 
     def __init__(self, reviews: Reviews, node: str) -> None:
         self._reviews = reviews
@@ -57,21 +56,21 @@ class NodeUid:
         self._given = ""
         self._given_at = float("-inf")
         self._stale = ""
-        """The uid under which an object was not kept."""
+        """The uid with which an object was removed."""
 
     def given(self, uid: str) -> None:
-        """Take note that an object has the node of this uid as its owner; empty: that it has none."""
+        """Record the uid of an object's owner; empty: none."""
         if uid != self._given:
             self._given, self._given_at = uid, asyncio.get_running_loop().time()
 
     def lost(self) -> None:
-        """Take note that the object is gone: the uid is asked for again."""
+        """Record that the object is gone, so that the uid is requested again."""
         if self._given and asyncio.get_running_loop().time() - self._given_at < COLLECTED_SECONDS:
             self._stale = self._given
         self._given, self._due = "", float("-inf")
 
     async def get(self) -> str:
-        """Return the uid that an object can be given as its owner's, as far as is known; empty where no token names one."""
+        """Return the usable owner uid, as far as known; empty without one."""
         await self._ask()
         return "" if self._uid == self._stale else self._uid
 

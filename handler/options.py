@@ -21,7 +21,7 @@ from handler.streams.limits import DEFAULTS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of this process: where it runs and what it may use."""
+    """Options of this process."""
 
     node_name: str
     namespace: str
@@ -49,7 +49,7 @@ class Options:
 
 
 def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> Options:
-    """Return the options of a command line; exits with status 2 and a message when they cannot be used."""
+    """Parse a command line; exits with status 2 and a message if it is invalid."""
     parser = _parser(environ)
     given = parser.parse_args(arguments)
     if not given.node_name:

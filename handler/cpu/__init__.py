@@ -1,5 +1,5 @@
-"""Labels of this Node for the CPU models and features that guests with KVM can have on it.
+"""Labels of this Node for the CPU models and features available to KVM guests.
 
-``capabilities`` reads what libvirt said (:mod:`launcher.hypervisor.capabilities` asked it, in this pod, before this process was started),
-``publishing`` writes the labels.
+``capabilities`` reads libvirt's data, which an init container wrote (:mod:`launcher.hypervisor.capabilities`); ``publishing`` writes the
+labels.
 """

@@ -1,4 +1,4 @@
-"""The CPU models and features that guests can have on this node: libvirt's words for them, and the labels that say so. Pure."""
+"""CPU models and features available to guests on this node, and their labels. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 from apiserver.apis.virt.places import names
 
 MAX_LABELS: Final = 512
-"""All of them together: libvirt 11 knows 250 features and 150 models, and no processor has all of either."""
+"""Limit for all labels: libvirt 11 has 250 features and 150 models, and no processor supports all of either."""
 TRUE: Final = "true"
 _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-"""The name of a label behind its prefix; what libvirt names otherwise has none."""
+"""The part of a label after its prefix; other names of libvirt get no label."""
 
 
 class UnknownCapabilities(Exception):
-    """An answer that is none of libvirt's; the text says why."""
+    """The data does not come from libvirt; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Capabilities:
     """Of guests on this node."""
 
     host_model: str = ""
-    """The model that libvirt takes for ``host-model``; empty where it can have none."""
+    """libvirt's model for ``host-model``; empty if not available."""
     host_features: tuple[str, ...] = ()
-    """Features that ``host-model`` has beyond that model."""
+    """Features of ``host-model`` beyond that model."""
     models: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
-    """All that ``host-model`` has, those of its model included."""
+    """All features of ``host-model``, including its model's."""
 
 
 def parse(text: str) -> Capabilities:
-    """Return what :mod:`launcher.hypervisor.capabilities` wrote.
+    """Parse the output of :mod:`launcher.hypervisor.capabilities`.
 
     Raises:
-        UnknownCapabilities: it did not write this.
+        UnknownCapabilities: it is invalid.
     """
     try:
         found = json.loads(text)
@@ -63,7 +63,7 @@ def _required(element: Element) -> tuple[str, ...]:
 
 
 def labels(capabilities: Capabilities) -> dict[str, str]:
-    """Return the labels that say so; of more than ``MAX_LABELS``, the first, models before features."""
+    """Return the labels, at most ``MAX_LABELS``, models before features."""
     wanted: Iterable[tuple[str, tuple[str, ...]]] = (
         (names.HOST_MODEL_LABELS, (capabilities.host_model,)),
         (names.CPU_MODEL_LABELS, capabilities.models),
@@ -75,5 +75,5 @@ def labels(capabilities: Capabilities) -> dict[str, str]:
 
 
 def stale(present: Iterable[str], wanted: Iterable[str]) -> list[str]:
-    """Return those of a Node's labels that are ours and not true any more."""
+    """Return our labels on a Node that are outdated."""
     return sorted({each for each in present if each.startswith(names.CPU_LABELS)} - set(wanted))

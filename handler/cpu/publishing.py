@@ -1,7 +1,7 @@
-"""Labels of this node's Node, written when the process starts, when KVM begins to work, and every ten minutes, in case they were taken off.
+"""Writes CPU labels of this node's Node: at the start, when KVM begins to work, and every ten minutes in case they were removed.
 
-virt-handler may patch Nodes and not read them; the answer to its patch shows what else the Node bears, so that labels of an earlier kernel,
-processor or libvirt are removed by a second one. A policy of the chart holds it to its own Node and to the prefixes of these labels.
+virt-handler may patch Nodes but not read them. The answer to its patch shows the Node's labels, and a second patch removes those of an
+earlier kernel, processor or libvirt. A policy of the chart limits it to its own Node and these label prefixes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from handler.cpu.capabilities import UnknownCapabilities
 logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 600.0
-"""A patch that changes nothing costs kube-apiserver a read."""
+"""A patch without changes costs kube-apiserver a read."""
 RETRY_SECONDS: Final = 10.0
 _MAX_BYTES: Final = 1 << 20
 
 
 class Labels:
-    """Keeps the labels of one Node true."""
+    """Keeps one Node's labels up to date."""
 
     def __init__(
         self, client: Client, node: str, path: Path, accelerated: Callable[[], bool], *, retry_seconds: float = RETRY_SECONDS
     ) -> None:
-        """``path``: where libvirt's answer is, if there is one; ``accelerated``: whether guests run with KVM here."""
+        """``path``: of libvirt's data, which may be missing; ``accelerated``: whether guests use KVM here."""
         self._client = client
         self._retry_seconds = retry_seconds
         self._node = node
@@ -42,11 +42,11 @@ class Labels:
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """Have the labels looked at again now."""
+        """Update the labels now."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Work until cancelled; while the API server is away, try again after a while."""
+        """Update the labels until cancelled; retry while the API server is down."""
         told = ""
         while True:
             self._changed.clear()
@@ -65,7 +65,7 @@ class Labels:
                 pass
 
     def wanted(self) -> dict[str, str]:
-        """Return the labels that are true: none where guests are emulated, which is the same on every node."""
+        """Return the correct labels: none if guests are emulated, because emulation is the same on each node."""
         if not self._accelerated():
             return {}
         try:
@@ -81,7 +81,7 @@ class Labels:
         return {}
 
     async def write(self, wanted: dict[str, str]) -> None:
-        """Bring the Node's labels to what they should be.
+        """Write the Node's labels.
 
         Raises:
             StatusError, TransportError: they could not be written.

@@ -1,6 +1,6 @@
-"""Examine whether others would accept a certificate: a TLS handshake with ourselves, in memory.
+"""Checks whether others would accept a certificate, by a TLS handshake with ourselves in memory.
 
-OpenSSL judges as it will in our peers: the key, the chain to the authorities, the dates, both purposes and the name.
+OpenSSL checks it as our peers will: the key, the chain to the authorities, the dates, both purposes and the name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Unacceptable(Exception):
 
 
 def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Peer:
-    """Return the facts of a certificate (PEM) that others accept as that of virt-handler of this node.
+    """Return the content of a certificate (PEM) if others accept it for virt-handler of this node.
 
     Raises:
         Unacceptable: they would not.
@@ -40,7 +40,7 @@ def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Pe
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> tuple[Peer | None, Peer | None]:
-    """Return what each side saw of the other.
+    """Return each side's view of the other.
 
     Raises:
         ssl.SSLError: one side refused.
@@ -57,5 +57,5 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> t
             except ssl.SSLWantReadError:
                 continue
     dialled.write(b"x")
-    served.read(1)  # only then has TLS 1.3 judged the client's certificate
+    served.read(1)  # only now has TLS 1.3 checked the client's certificate
     return peers.described(served.getpeercert()), peers.described(dialled.getpeercert())

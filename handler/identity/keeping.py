@@ -1,8 +1,8 @@
-"""The certificate of this node's virt-handler: asked for, renewed without a restart, kept while nobody signs.
+"""The certificate of this node's virt-handler: requests it, renews it without a restart, and keeps it meanwhile.
 
-A request is a CertificateSigningRequest; kube-apiserver writes the node of our token into it, virt-controller signs it for that node
-alone. Until a new certificate has come the present one serves; when it expires, peers refuse it: consoles and migrations of this node
-stop, its guests do not.
+A request is a CertificateSigningRequest. kube-apiserver writes our token's node into it, and virt-controller signs it for that node only.
+The present certificate serves until a new one arrives. When it expires, peers refuse it: consoles and migrations of this node stop, but its
+guests run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.1
 MAX_LOOK_SECONDS: Final = 10.0
-"""Between looks at a request that waits: an answer comes in a tenth of a second, or somebody has to be started first."""
+"""Interval of checks of a pending request: it is answered in a tenth of a second, or after another process starts."""
 RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 120.0
 
@@ -44,11 +44,11 @@ class NotSigned(Exception):
 
 
 class Identity:
-    """This node's certificate and whom it trusts; :meth:`run` keeps both."""
+    """This node's certificate and trust; :meth:`run` keeps both up to date."""
 
     def __init__(self, client: Client, node: str, namespace: str, directory: Path, clock: Clock) -> None:
         self.ready = asyncio.Event()
-        """Set once there is a certificate to serve with; stays set when it expires, for then it is renewed."""
+        """Set once there is a certificate. Stays set when it expires, because then it is renewed."""
         self._client = client
         self._node = node
         self._clock = clock
@@ -63,20 +63,20 @@ class Identity:
 
     @property
     def files(self) -> Files:
-        """Certificate, key and authorities: for ``certs.reloading``, once :attr:`ready` is set."""
+        """Certificate, key and authorities for ``certs.reloading``, once :attr:`ready` is set."""
         return self._store.files
 
     @property
     def not_after(self) -> datetime | None:
-        """The time at which the certificate expires; None while there is none."""
+        """When the certificate expires; None without one."""
         return self._held.not_after if self._held is not None else None
 
     def problem(self) -> str:
-        """Return why others do not believe that this is its node; empty if they do."""
+        """Return why others do not accept this node's certificate, or an empty string."""
         return problem(self._observe(), self._clock.now())
 
     async def run(self) -> None:
-        """Follow the ConfigMap and renew the certificate, until cancelled."""
+        """Watch the ConfigMap and renew the certificate, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.trust.run())
             tasks.create_task(self._keep())
@@ -91,17 +91,17 @@ class Identity:
                     await self._changed.wait()
 
     async def _apply(self, action: Action, backoff: Backoff) -> float:
-        """Return after how many seconds to decide again."""
+        """Apply an action; return the seconds until the next decision."""
         match action:
             case RequestCertificate():
                 await self._renew(action.reason)
-                return backoff.next()  # also after success: where clocks differ, what was issued may be due at once
+                return backoff.next()  # also after success: with different clocks, a new certificate may be due at once
             case Requeue():
                 backoff.reset()
                 return action.seconds
 
     async def _renew(self, reason: str) -> None:
-        """Ask for a certificate and take it into use; say why where that did not work."""
+        """Request a certificate and use it; log a failure."""
         logger.info("ask for a certificate", extra={"node": self._node, "of_the_present_one": reason})
         try:
             made = await keys.make(self._node)
@@ -117,7 +117,7 @@ class Identity:
         logger.info("took a new certificate into use", extra={"node": self._node, "until": str(self.not_after)})
 
     async def _signed(self, request: bytes) -> bytes:
-        """Send a request and wait, for as long as it takes, until it is decided; return the certificate (PEM).
+        """Send a request, wait without limit for the decision, and return the certificate (PEM).
 
         Raises:
             NotSigned: it was refused, or is gone.
@@ -139,7 +139,7 @@ class Identity:
                 return certificate
 
     def _load(self) -> None:
-        """Find out what is held."""
+        """Check the stored certificate."""
         certificate, key, authorities = (self._store.get(name) for name in (CERTIFICATE, KEY, AUTHORITIES))
         if not certificate or not authorities:
             self._held = None
@@ -169,7 +169,7 @@ class Identity:
 
 
 def signing_request(node: str, request: bytes) -> Object:
-    """Return the CertificateSigningRequest for a request (PEM); how long the certificate lives is the signer's to say."""
+    """Return the CertificateSigningRequest for a request (PEM); the signer decides the certificate's lifetime."""
     return {
         "apiVersion": CERTIFICATE_SIGNING_REQUESTS.api_version,
         "kind": CERTIFICATE_SIGNING_REQUESTS.kind,

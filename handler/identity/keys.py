@@ -1,7 +1,7 @@
-"""Key pairs (EC, P-256) and requests for certificates (PKCS #10), made by the program ``openssl``.
+"""Makes key pairs (EC, P-256) and certificate requests (PKCS #10) with the program ``openssl``.
 
-It takes 10 ms and 7 MiB for a moment; the library that would do it in this process takes 22 MiB for good, or 360 ms in one of its own, and
-17 MB of the image. The key goes through a pipe and a file in memory, and lies on no disk.
+It takes 10 ms and 7 MiB for a moment. A library would take 22 MiB of this process permanently, or 360 ms in a separate process, and 17 MB
+of the image. The key goes through a pipe and a file in memory, never to disk.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ OPENSSL_SECONDS: Final = 20.0
 
 
 class KeyFailed(Exception):
-    """openssl did not make what was asked for; the message is what it said."""
+    """openssl failed; the message is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A private key and the request for its certificate, PEM."""
+    """A private key and its certificate request, PEM."""
 
     key: bytes = field(repr=False)
     request: bytes
 
 
 async def make(node: str, *, openssl_seconds: float = OPENSSL_SECONDS) -> Made:
-    """Return a new key and the request for the certificate of virt-handler of this node.
+    """Return a new key and certificate request for virt-handler of this node.
 
     Raises:
-        KeyFailed: openssl is absent, fails, or takes too long.
+        KeyFailed: openssl is missing, failed, or took too long.
         ValueError: the node can have no certificate.
     """
     server_name = names.handler_server_name(node)
     key = await _openssl(openssl_seconds, "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
-    # Without a configuration of its own openssl would read the distribution's, which may add extensions.
+    # By default openssl reads the distribution's configuration, which may add extensions.
     subject = ("-config", "/dev/null", "-subj", f"/CN={names.HANDLER}", "-addext", f"subjectAltName=DNS:{server_name}")
     request = ("req", "-new", "-sha256")
-    # Its standard input would be a socket, with uvloop, and a socket cannot be opened by a name.
+    # With uvloop, standard input would be a socket, which cannot be opened by name.
     with in_memory(key) as handle:
         return Made(key, await _openssl(openssl_seconds, *request, "-key", f"/proc/self/fd/{handle}", *subject, inherited=(handle,)))
 
 
 @contextmanager
 def in_memory(content: bytes) -> Iterator[int]:
-    """Yield a descriptor of a file of this content that exists in memory only, for what reads from files alone."""
+    """Yield a descriptor of a file in memory, for programs that read only files."""
     handle = os.memfd_create("identity")
     try:
         os.write(handle, content)

@@ -1,4 +1,4 @@
-"""Decide when this node asks for a certificate: pure, from what it holds and the time."""
+"""Decides when this node requests a certificate, from its state and the time. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from certs.validity import SKEW
 
 EARLIEST: Final = 0.6
 LATEST: Final = 0.72
-"""Between these parts of its life a certificate is renewed, each node at its own moment: they are often installed at the same one."""
+"""A certificate is renewed between these parts of its life, each node at its own time, because nodes are often installed together."""
 LOOK_AGAIN: Final = timedelta(hours=1)
 
 
@@ -25,29 +25,29 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything the decision needs."""
+    """All inputs of the decision."""
 
     held: Held | None
-    """None: there is none, or it is not one that others accept."""
+    """None: there is none, or others would not accept it."""
     has_authorities: bool
     refusal: str
-    """Reason why ``held`` is revoked, or nothing."""
+    """Why ``held`` is revoked, or empty."""
     is_revoked: bool
-    """This node obtains no certificates."""
+    """This node may get no certificates."""
     spread: float
-    """The moment of renewal, between ``EARLIEST`` (0) and ``LATEST`` (1)."""
+    """Time of renewal, between ``EARLIEST`` (0) and ``LATEST`` (1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCertificate:
-    """Ask for a certificate."""
+    """Request a certificate."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Decide again after so many seconds, or when something changes."""
+    """Decide again after this time, or when something changes."""
 
     seconds: float
 
@@ -56,7 +56,7 @@ Action: TypeAlias = RequestCertificate | Requeue
 
 
 def plan(observed: Observed, now: datetime) -> Action:
-    """Return what is done next."""
+    """Return the next action."""
     if observed.is_revoked or not observed.has_authorities:
         return Requeue(LOOK_AGAIN.total_seconds())
     held = observed.held
@@ -69,14 +69,14 @@ def plan(observed: Observed, now: datetime) -> Action:
 
 
 def renewed_at(held: Held, spread: float) -> datetime:
-    """Return when a certificate is renewed: before a third of its life is left, not counting what it was dated back."""
+    """Return when a certificate is renewed: before a third of its life is left, without the backdated part."""
     life = held.not_after - held.not_before
     life = life - SKEW if life > SKEW else life
     return held.not_after - life * (1 - (EARLIEST + (LATEST - EARLIEST) * spread))
 
 
 def problem(observed: Observed, now: datetime) -> str:
-    """Return why others do not believe that this is its node; empty if they do."""
+    """Return why others do not accept this node's certificate, or an empty string."""
     held = observed.held
     if observed.is_revoked:
         return "this node is revoked"

@@ -1,7 +1,7 @@
-"""The files of this node's identity: ``tls.crt``, ``tls.key``, ``ca.crt`` and what the operator revoked.
+"""The files of this node's identity: ``tls.crt``, ``tls.key``, ``ca.crt`` and the operator's revocations.
 
-They are in a directory of the node that is memory (``/run``) and outlives the pod, so that virt-handler can be restarted while
-kube-apiserver or virt-controller is away. Only root can read them: it is who can read the memory of this process, too.
+Their directory on the node is a tmpfs (``/run``) and outlives the pod, so that virt-handler can restart while kube-apiserver or
+virt-controller is down. Only root, who can read this process' memory as well, can read them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAMES: Final = (CERTIFICATE, KEY, AUTHORITIES, REVOKED)
 
 
 class Store:
-    """The content of the directory; every change replaces all files at once."""
+    """The content of the directory; each change replaces all files at once."""
 
     def __init__(self, directory: Path) -> None:
         self.files = Files.in_directory(directory)
@@ -33,7 +33,7 @@ class Store:
         self._held: dict[str, bytes] = {}
 
     def load(self) -> None:
-        """Read what an earlier run left; what cannot be read is as if it were not there."""
+        """Read the files of an earlier run; unreadable ones count as missing."""
         for name in _NAMES:
             try:
                 self._held[name] = (self._directory / name).read_bytes()
@@ -41,11 +41,11 @@ class Store:
                 self._held.pop(name, None)
 
     def get(self, name: str) -> bytes:
-        """Return the content of one file; empty if there is none."""
+        """Return the content of a file; empty if it is missing."""
         return self._held.get(name, b"")
 
     def put(self, changed: Mapping[str, bytes]) -> None:
-        """Write these files beside the others.
+        """Write these files in addition to the others.
 
         Raises:
             OSError: the directory cannot be written.
@@ -59,7 +59,7 @@ class Store:
         self._held = new
 
     def revoked(self) -> dict[str, str]:
-        """Return the revocations that were stored, in the form of the ConfigMap's data."""
+        """Return the stored revocations, in the form of the ConfigMap's data."""
         try:
             found = json.loads(self.get(REVOKED) or b"{}")
         except ValueError:

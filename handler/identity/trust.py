@@ -1,7 +1,7 @@
-"""The trust of this virt-handler: the authorities and revocations of the ConfigMap ``kubevirt-trust``, followed and kept.
+"""The trust of this virt-handler: authorities and revocations from the ConfigMap ``kubevirt-trust``.
 
-It is followed by a watch and not mounted, because a revocation must arrive in a second and not with the kubelet's next round, and
-because a pod does not start without the ConfigMap that it mounts.
+It is watched, not mounted: a revocation must arrive in a second, not with the kubelet's next sync, and a pod does not start without a
+ConfigMap that it mounts.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from handler.identity.store import AUTHORITIES, REVOKED, Store
 logger = logging.getLogger(__name__)
 
 NodeOf = Callable[[asyncio.BaseTransport | None], str]
-"""Returns the node whose virt-handler is at the other end of a connection; raises :class:`Stranger`."""
+"""Returns the node of the virt-handler at the other end of a connection; raises :class:`Stranger`."""
 
 
 class Stranger(Exception):
-    """The other side of a connection is no virt-handler that we believe; the message says why."""
+    """The other side of a connection is not a trusted virt-handler; the message says why."""
 
 
 def node_of(peer: Peer | None, revocations: Revocations) -> str:
-    """Return the node whose virt-handler a verified certificate names.
+    """Return the node in a virt-handler's verified certificate.
 
     Raises:
-        Stranger: it names nobody of ours, or a node that was revoked.
+        Stranger: the certificate is not virt-handler's, or the node is revoked.
     """
     if peer is None:
         raise Stranger("it presented no certificate")
@@ -51,7 +51,7 @@ def node_of(peer: Peer | None, revocations: Revocations) -> str:
 
 
 class Trust:
-    """The authorities and revocations of today; :meth:`run` follows them."""
+    """The current authorities and revocations; :meth:`run` watches them."""
 
     def __init__(self, client: Client, namespace: str, store: Store) -> None:
         self._store = store
@@ -62,24 +62,24 @@ class Trust:
         self._informer.subscribe(lambda _, new: self._changed(new))
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call it after every change."""
+        """Call it after each change."""
         self._callbacks.append(callback)
 
     def node_of(self, transport: asyncio.BaseTransport | None) -> str:
-        """Return the node whose virt-handler is at the other end of a connection.
+        """Return the node of the virt-handler at the other end of a connection.
 
         Raises:
-            Stranger: it is somebody else, or a node that was revoked.
+            Stranger: it is another program, or the node is revoked.
         """
         return node_of(peers.presented(transport), self.revocations)
 
     async def run(self) -> None:
-        """Follow the ConfigMap until cancelled."""
+        """Watch the ConfigMap until cancelled."""
         await self._informer.run()
 
     def _changed(self, config_map: Object | None) -> None:
         if config_map is None:
-            return  # whoever removed it, what it said holds until it says otherwise
+            return  # keep the last content if the ConfigMap is deleted
         data = config_map.get("data") or {}
         revoked = {key: str(value) for key, value in sorted(data.items()) if key.startswith(trust.REVOKED_PREFIX)}
         new = {REVOKED: json.dumps(revoked).encode()}

@@ -1,7 +1,7 @@
-"""Calls that may hang in the kernel, because they touch what is mounted in a pod.
+"""Calls that may hang in the kernel, because they touch a pod's mounts.
 
-Storage that does not answer stops nothing but its own pod: each pod has at most one such call at a time, in a thread of its own; who asks
-again meanwhile waits for the same call. So there are never more threads than pods, and no pool of which hung calls could take the places.
+Unresponsive storage affects only its own pod: each pod has at most one such call at a time, in its own thread, and later callers wait for
+the same call. So there are never more threads than pods, and hung calls cannot exhaust a pool.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 PATIENCE_SECONDS: Final = 5.0
-"""Of one wait; the call goes on."""
+"""How long one caller waits; the call continues."""
 
 
 T = TypeVar("T")
@@ -24,18 +24,18 @@ class StorageHangs(Exception):
 
 
 class Calls(Generic[T]):
-    """The calls of one kind, and what they return."""
+    """Calls of one kind with their results."""
 
     def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._patience_seconds = patience_seconds
         self._running: dict[str, asyncio.Future[T]] = {}
 
     async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]]) -> T:
-        """Return what the call that ``begin`` returns does, or the one of this pod that hangs.
+        """Run the call that ``begin`` returns, or wait for the pod's hanging one, and return its result.
 
         Raises:
             StorageHangs: it has not returned in time.
-            Exception: what the call raises.
+            Exception: of the call.
         """
         future = self._running.get(pod_uid)
         if future is None:
@@ -67,4 +67,4 @@ def _return(future: asyncio.Future[T], result: T) -> None:
 def _raise(future: asyncio.Future[T], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # nobody may be waiting any more
+        future.exception()  # no caller may be waiting any more

@@ -1,7 +1,7 @@
-"""A connection to virt-launcher of one pod: requests, answers, and the newest status.
+"""A connection to a pod's virt-launcher: requests, answers, and the newest status.
 
-virt-launcher outlives connections and says everything in each status, so a lost connection loses nothing: open another one. That is also
-what stops a launcher that says too much, or does not answer: the connection is cut.
+Each status is complete and virt-launcher survives connections, so a new connection replaces a lost one. That also limits a launcher that
+sends too much or does not answer: its connection is closed.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ READ_BYTES: Final = 1 << 16
 _SLOW: Final = (messages.Sync, messages.PrepareMigrationTarget)
 
 MESSAGE_BYTES: Final = 8 << 10
-"""Counted for each message beside its own length: the shortest costs as much as some kilobytes of a long one."""
+"""Added to each message's length, because the shortest message costs as much as some kilobytes of a long one."""
 
 
 def budget(now: float, limits: Limits) -> TokenBucket:
-    """Return what a launcher may say: 16 short messages a second in the long run, eight times what a live migration takes.
+    """Return how much a launcher may send: 16 short messages a second on average, eight times as many as in a live migration.
 
-    To read as much takes virt-handler some hundredth of a processor.
+    Reading that much takes some hundredth of a processor.
     """
     return TokenBucket(limits.budget_bytes, BUDGET_BYTES_PER_SECOND, now, debt=limits.debt_bytes)
 
 
 class Disconnected(Exception):
-    """The connection to virt-launcher is gone, or could not be made."""
+    """The connection to virt-launcher ended, or could not be made."""
 
 
 class NotUnderstood(Disconnected):
-    """virt-launcher speaks no version of the wire that this process does; the text is for people."""
+    """virt-launcher supports no protocol version of this process; the text is for users."""
 
 
 class LauncherRefused(Exception):
-    """Virt-launcher answered that it did not do it."""
+    """virt-launcher refused a request."""
 
     def __init__(self, refusal: messages.Refusal) -> None:
         super().__init__(refusal.message)
@@ -58,7 +58,7 @@ Answer = messages.Reply | messages.Refusal | messages.Content
 
 
 class Connection:
-    """One connection. :attr:`status` is the newest there is; ``on_status`` is called (synchronously) whenever it changes."""
+    """One connection. :attr:`status` is the newest status; ``on_status`` is called (synchronously) when it changes."""
 
     def __init__(
         self,
@@ -91,15 +91,15 @@ class Connection:
         return self._status
 
     def tells(self, what: str) -> bool:
-        """Return whether it can be asked for by :class:`messages.Read`: launchers outlive releases."""
+        """Return whether this launcher, which may be older, supports this :class:`messages.Read`."""
         return what in self._reads
 
     def knows(self, request: type[messages.Import | messages.PauseForMigration]) -> bool:
-        """Return whether it can be sent a request that not every release knows."""
+        """Return whether this launcher, which may be older, supports a request."""
         return request.__name__ in self._actions
 
     async def run(self) -> None:
-        """Take in what virt-launcher says, until it hangs up.
+        """Receive messages until the connection ends.
 
         Raises:
             Disconnected: always, at the end.
@@ -114,11 +114,11 @@ class Connection:
                 future.cancel()
 
     async def hello(self) -> None:
-        """Wait for virt-launcher's first words.
+        """Wait for virt-launcher's hello.
 
         Raises:
             Disconnected: none came.
-            NotUnderstood: it speaks another version of the wire.
+            NotUnderstood: it has another protocol version.
         """
         try:
             async with asyncio.timeout(self._limits.hello_seconds):
@@ -132,10 +132,10 @@ class Connection:
         """Send a request and return the status after it; :meth:`run` must run meanwhile.
 
         Raises:
-            LauncherRefused: virt-launcher says that it did not do it.
-            Disconnected: no answer came; it may or may not have been done. When it did not come in time, the connection is cut: what waits
-                in it for a launcher that does not read is given back.
-            ProtocolError: the request is too long for the wire.
+            LauncherRefused: virt-launcher refused it.
+            Disconnected: no answer came, and the request may have been carried out. After a timeout the connection is closed, which frees
+                the data that a launcher does not read.
+            ProtocolError: the request is too long.
         """
         pending = self.begin(request)
         try:
@@ -149,11 +149,11 @@ class Connection:
         return self.status
 
     def begin(self, request: messages.Request) -> Pending:
-        """Send a request, and return what waits for its answer.
+        """Send a request, and return its pending answer.
 
         Raises:
             Disconnected: the connection is gone.
-            ProtocolError: the request is too long for the wire.
+            ProtocolError: the request is too long.
         """
         if self._gone:
             raise Disconnected("the connection to virt-launcher is gone")
@@ -167,7 +167,7 @@ class Connection:
         return Pending(self, type(request).__name__, future, seconds)
 
     def cut(self) -> None:
-        """Break the connection, whatever is on its way."""
+        """Close the connection at once, and drop unsent data."""
         self._writer.transport.abort()
 
     async def _receive(self) -> list[messages.FromLauncher]:
@@ -192,7 +192,7 @@ class Connection:
         return found
 
     def _take_newest(self, found: list[messages.FromLauncher]) -> None:
-        """Take in what was still heard of a launcher that is not listened to any more, once for all of it."""
+        """Handle the remaining messages of a launcher over its limit: only the newest status."""
         if found and self._status is None:
             self._take(found[0])
         if told := [each for each in found if not isinstance(each, messages.Content)]:
@@ -213,23 +213,23 @@ class Connection:
 
 
 class Pending:
-    """The answer that a request waits for."""
+    """The pending answer of a request."""
 
     def __init__(self, connection: Connection, what: str, future: asyncio.Future[Answer], seconds: float) -> None:
         self.connection = connection
         self.deadline = asyncio.get_running_loop().time() + seconds
         self.answered_at: float | None = None
-        """Time of the answer, in the event loop's seconds."""
+        """Time of the answer, in the event loop's time."""
         self._what = what
         self._future = future
         future.add_done_callback(self._note_time)
 
     async def answered(self, *, within: float | None = None) -> bool:
-        """Wait for the answer; return whether it came ``within`` so many seconds. It may be asked again.
+        """Wait for the answer; return whether it came ``within`` that many seconds. May be called again.
 
         Raises:
-            LauncherRefused: virt-launcher says that it did not do it.
-            Disconnected: no answer came in all the time that it has, and the connection was cut; or virt-launcher hung up.
+            LauncherRefused: virt-launcher refused it.
+            Disconnected: no answer came before the deadline, or the connection ended.
         """
         left = self.deadline - asyncio.get_running_loop().time()
         try:
@@ -253,7 +253,7 @@ class Pending:
 
     @property
     def text(self) -> str:
-        """The text that a ``Read`` was answered with, once :meth:`answered` returned True.
+        """The text of a ``Read``, after :meth:`answered` returned True.
 
         Raises:
             Disconnected: virt-launcher answered with something else.
@@ -267,7 +267,7 @@ class Pending:
         self.answered_at = asyncio.get_running_loop().time()
 
     def forget(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._future.cancel()
 
 
@@ -281,14 +281,20 @@ async def connect(
     identify: Callable[[int, str], Launcher] = Launcher.of,
     limits: Limits = DEFAULT,
 ) -> AsyncIterator[Connection]:
-    """Yield a connection to the launcher of this pod that has said hello; run :meth:`Connection.run` beside using it.
+    """Yield a connection to this pod's launcher, after its hello; run :meth:`Connection.run` in parallel.
 
-    ``budget`` is what the launcher may say; ``identify`` takes the process id of who listens and the pod's uid, and vouches for it.
+    Args:
+        pod_uid: the pod.
+        on_status: called with each new status.
+        budget: how much the launcher may send.
+        kubelet: the kubelet's directory.
+        identify: checks that the process with this id belongs to the pod.
+        limits: timeouts and limits.
 
     Raises:
-        Disconnected: nobody listens there (yet, or any more).
-        NotUnderstood: it speaks another version of the wire.
-        NotOfThisPod: somebody does who is not of this pod.
+        Disconnected: no process listens there (yet, or any more).
+        NotUnderstood: it has another protocol version.
+        NotOfThisPod: a process outside of this pod listens there.
     """
     try:
         reader, writer, process = await _open(pod_uid, kubelet, identify)

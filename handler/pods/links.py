@@ -1,11 +1,11 @@
-"""Connections to the launchers of this node, kept up for as long as somebody holds them.
+"""Connections to this node's launchers, kept while they have holders.
 
-A link survives virt-launcher being slow to start and connections breaking; it ends when the launcher's process is gone. The last status
-is kept beyond that, because it says how the guest ended.
+A link reconnects when a connection breaks or virt-launcher starts slowly. It ends with the launcher's process, but keeps the last status,
+which says how the guest ended.
 
-What a launcher says is the guest's word, and so is how often it says it. One that says more than its ``budget`` is hung up
-on until it may speak again, and then says the newest; changes of a link are told in bursts, in the long run four times a second, the
-newest always. Each link is kept up in a task of its own, and whatever goes wrong there ends there.
+A guest may control its launcher, and so the content and number of messages. A launcher over its ``budget`` is disconnected until it may
+send again, and then sends its newest status. Changes are notified in bursts, on average at most four times a second, always with the
+newest. Each link has its own task, which contains its errors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS: Final = 0.05
-"""A container's launcher listens some 0.1 s after it started: this wait is part of every start of a guest."""
+"""A launcher listens some 0.1 s after its container's start; this delay is part of each guest's start."""
 LONGEST_RETRY_SECONDS: Final = 2.0
 
 Connect = Callable[[str, Callable[[messages.Status], None], TokenBucket], AbstractAsyncContextManager[Connection]]
@@ -37,47 +37,47 @@ Connect = Callable[[str, Callable[[messages.Status], None], TokenBucket], Abstra
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An object of a loop, which holds a link."""
+    """An object of a loop that holds a link."""
 
     loop: str
     request: Request
 
 
 class Link:
-    """State of one launcher, as far as it is known."""
+    """The connection to one launcher, and its last known state."""
 
     def __init__(self, pod_uid: str, now: float, limits: Limits = DEFAULT) -> None:
         self.pod_uid = pod_uid
         self.connection: Connection | None = None
-        """None while there is none."""
+        """None without a connection."""
         self.status: messages.Status | None = None
-        """The newest, also after the connection is gone."""
+        """The newest, also after the connection ended."""
         self.not_understood = ""
-        """Reason why there is none, of a launcher that speaks another version of the wire; for people."""
+        """For a launcher with another protocol version: why there is no connection, for users."""
         self.gone = False
         """The launcher's process has ended: nothing in the pod runs any more."""
         self.holders: set[Holder] = set()
         self.budget = launcher.budget(now, limits)
-        """Bytes that the launcher may still say, over all its connections."""
+        """Bytes that the launcher may still send, over all its connections."""
         self.waiting: asyncio.TimerHandle | None = None
-        """Set while a change waits for its turn to be notified."""
+        """Set while a change waits to be notified."""
         self.changes = TokenBucket(limits.changes_burst, limits.changes_per_second, now)
 
     def connected(self) -> Connection:
-        """Return the connection. Raises Disconnected: there is none."""
+        """Return the connection. Raises Disconnected."""
         if self.connection is None:
             raise Disconnected(f"the launcher of pod {self.pod_uid} is not connected")
         return self.connection
 
     @property
     def moving(self) -> bool:
-        """True while the guest is leaving, and once it has left, for another pod."""
+        """True while the guest migrates to another pod, and afterwards."""
         migrations = self.status.migrations if self.status else ()
         return any(each.direction == "outgoing" and each.state in ("running", "succeeded") for each in migrations)
 
 
 class Links:
-    """All links; ``changed(link)`` is called after changes of one."""
+    """All links; ``changed(link)`` is called after changes."""
 
     def __init__(self, connect: Connect, *, changed: Callable[[Link], None], limits: Limits = DEFAULT) -> None:
         self._connect = connect
@@ -88,14 +88,14 @@ class Links:
         self._starting: asyncio.Queue[Link] = asyncio.Queue()
 
     def get(self, pod_uid: str) -> Link | None:
-        """Return the link to this pod, if one is kept."""
+        """Return the link to this pod, or None."""
         return self._links.get(pod_uid)
 
     def acquire(self, pod_uid: str, holder: Holder) -> Link:
-        """Return the link to this pod, kept until ``holder`` (and everyone else who holds it) calls :meth:`release`.
+        """Return the link to this pod, kept until all its holders call :meth:`release`.
 
         Raises:
-            ValueError: no pod can have this uid.
+            ValueError: the uid is invalid.
         """
         if not places.is_uid(pod_uid):
             raise ValueError(f"{ascii(pod_uid)[:80]} is no uid of a pod")
@@ -107,7 +107,7 @@ class Links:
         return link
 
     def release(self, holder: Holder, *, keep: str = "") -> None:
-        """Drop what ``holder`` holds, but for the pod ``keep``."""
+        """Drop the holder's links, except for the pod ``keep``."""
         for link in list(self._links.values()):
             if link.pod_uid != keep and holder in link.holders:
                 link.holders.discard(holder)
@@ -115,7 +115,7 @@ class Links:
                     self._drop(link)
 
     def is_alive(self, pod_uid: str) -> bool:
-        """Return whether somebody holds the link to this pod and its launcher is not known to be gone."""
+        """Return whether there is a link to this pod and its launcher has not ended."""
         link = self._links.get(pod_uid)
         return link is not None and not link.gone
 
@@ -123,7 +123,7 @@ class Links:
         return len(self._links)
 
     async def run(self) -> None:
-        """Keep links up until cancelled."""
+        """Maintain the links until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 link = await self._starting.get()
@@ -151,7 +151,7 @@ class Links:
                     self._notify(link)
             except (Disconnected, NotOfThisPod) as error:
                 logger.debug("no connection to the launcher of pod %s: %s", link.pod_uid, error)
-            except Exception:  # the loop of one launcher: what a pod can provoke here must not end those of the others
+            except Exception:  # an unexpected error of one launcher's link must not end the others
                 logger.exception("looking after the launcher of pod %s failed", link.pod_uid)
                 pause = self._limits.fault_seconds
             if not link.gone:
@@ -161,7 +161,7 @@ class Links:
 
     async def _session(self, link: Link, backoff: Backoff) -> None:
         def on_status(status: messages.Status) -> None:
-            # A connection that broke can be followed by one whose hello is no newer; a revision never goes back within a pod.
+            # a new connection's hello may be no newer; within a pod, revisions never decrease
             if link.status is None or status.revision >= link.status.revision:
                 link.status = status
             if link.connection is not None or status.ending is not None:
@@ -180,7 +180,7 @@ class Links:
                 link.connection = None
 
     async def _has_exited(self, link: Link, connection: Connection, error: Disconnected) -> bool:
-        """Return whether the launcher of a connection that broke has ended; one that said too much is waited for until it may go on."""
+        """Return whether the launcher of a broken connection has exited. If it was over its limit, wait until it may send again."""
         now = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(self._limits.exit_seconds, link.budget.delay(now))):
@@ -191,7 +191,7 @@ class Links:
         return True
 
     def _notify(self, link: Link) -> None:
-        """Have a change looked at, soon: what is told is that there is something new, so that one call does for many changes."""
+        """Notify a change soon. One call covers all changes until then."""
         loop = asyncio.get_running_loop()
         if link.waiting is not None:
             return

@@ -1,6 +1,6 @@
-"""Open files below a directory that somebody else controls: ``openat2(2)``, which Python does not have.
+"""Opens files below an untrusted directory with ``openat2(2)``, which Python lacks.
 
-The kernel resolves the whole path and refuses what leaves the directory, so there is no moment between the check and the use.
+The kernel resolves the whole path and refuses to leave the directory, so there is no gap between check and use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 from typing import Final
 
 NO_SYMLINKS: Final = 0x04 | 0x02 | 0x08
-"""RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH: for directories in which nothing but plain files has business."""
+"""RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH: for directories that should contain only plain files."""
 
 _SYS_OPENAT2: Final = 437
 _ATTEMPTS: Final = 16
@@ -27,7 +27,7 @@ def openat2(directory: int, path: str, flags: int, *, resolve: int, mode: int = 
     """Return a descriptor of ``path`` below ``directory`` (close-on-exec).
 
     Raises:
-        OSError: as of open(2); ELOOP or EXDEV when the path is not what ``resolve`` allows; EINVAL when it holds what no path can.
+        OSError: as for open(2); ELOOP or EXDEV if ``resolve`` forbids the path; EINVAL for an invalid path.
     """
     encoded = _encoded(path)
     how = _How(flags | os.O_CLOEXEC, mode, resolve)
@@ -37,7 +37,7 @@ def openat2(directory: int, path: str, flags: int, *, resolve: int, mode: int = 
         if descriptor >= 0:
             return int(descriptor)
         code = ctypes.get_errno()
-        if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: somebody renamed a directory meanwhile
+        if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: a directory was renamed meanwhile
             break
     raise OSError(code, os.strerror(code), path)
 
@@ -47,13 +47,13 @@ def _encoded(path: str) -> bytes:
         encoded = os.fsencode(path)
     except UnicodeEncodeError as error:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), ascii(path)[:80]) from error
-    if b"\0" in encoded:  # C would take what stands before it for the whole path
+    if b"\0" in encoded:  # C would end the path there
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), ascii(path)[:80])
     return encoded
 
 
 def open_directory(path: str) -> int:
-    """Return an O_PATH descriptor of a directory by a path that nobody in a pod controls."""
+    """Return an O_PATH descriptor of a directory whose path no pod controls."""
     return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
@@ -61,7 +61,7 @@ def open_socket(directory: int, path: str) -> int:
     """Return an O_PATH descriptor of the unix socket ``path`` below ``directory``; connect to it as ``/proc/self/fd/N``.
 
     Raises:
-        OSError: absent, reached through a link, or no socket (ENOTSOCK).
+        OSError: it is missing, reached through a link, or not a socket (ENOTSOCK).
     """
     descriptor = openat2(directory, path, os.O_PATH | os.O_NOFOLLOW, resolve=NO_SYMLINKS)
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):

@@ -1,4 +1,4 @@
-"""The run directory of a pod as this node sees it: the kubelet's directory of the emptyDir volume ``layout.RUN_VOLUME``."""
+"""A pod's run directory on this node: the kubelet's directory of the emptyDir volume ``layout.RUN_VOLUME``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _UCRED: Final = struct.Struct("iII")
 
 
 def is_uid(text: object) -> bool:
-    """Return whether this can be the uid of a pod, and so one segment of a path."""
+    """Return whether this can be a pod's uid, and so one path component."""
     return isinstance(text, str) and not forms.uid_errors(text)
 
 
 @contextmanager
 def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[int]:
-    """Yield an O_PATH descriptor of the pod's run directory; the kubelet made it, so its path is safe, and nothing in it is.
+    """Yield an O_PATH descriptor of the pod's run directory. The kubelet made it, so its path is trusted, but its content is not.
 
     Raises:
         FileNotFoundError: the pod has no such volume on this node (any more).
-        ValueError: the uid is none.
+        ValueError: the uid is invalid.
     """
     if not is_uid(pod_uid):
         raise ValueError(f"{ascii(pod_uid)[:80]} is no uid of a pod")
@@ -41,18 +41,18 @@ def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[i
 
 
 def has_volumes(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> bool:
-    """Return whether a pod has its volumes on this node: the kubelet takes them away once none of its containers runs any more."""
+    """Return whether a pod has volumes on this node. The kubelet removes them after all its containers ended."""
     return (kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.RUN_VOLUME).is_dir()
 
 
 def connect(directory: int, name: str) -> socket.socket:
     """Return a non-blocking connection to the unix socket ``name`` below a run directory.
 
-    Connecting to ``/proc/self/fd/N`` of the socket itself keeps the path short (``sun_path`` has 108 bytes) and unswappable. A unix
-    connect answers at once or fails: there is nobody to wait for but a full backlog, which raises BlockingIOError.
+    The path ``/proc/self/fd/N`` of the socket itself is short (``sun_path`` has 108 bytes) and cannot be replaced. A unix connect succeeds
+    or fails at once; a full backlog raises BlockingIOError.
 
     Raises:
-        OSError: absent, no socket, reached through a link, or nobody listens.
+        OSError: it is missing, not a socket, reached through a link, or no process listens.
     """
     target = opening.open_socket(directory, name)
     try:
@@ -68,7 +68,7 @@ def connect(directory: int, name: str) -> socket.socket:
 
 
 def has_socket(directory: int, name: str) -> bool:
-    """Return whether there is a unix socket ``name`` below a run directory."""
+    """Return whether the unix socket ``name`` exists below a run directory."""
     try:
         os.close(opening.open_socket(directory, name))
     except OSError:
@@ -77,6 +77,6 @@ def has_socket(directory: int, name: str) -> bool:
 
 
 def peer_process(connection: socket.socket) -> int:
-    """Return the process id of who listens at the other end (SO_PEERCRED), in our pid namespace."""
+    """Return the id of the listening process (SO_PEERCRED), in our pid namespace."""
     pid, _, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return int(pid)

@@ -1,7 +1,7 @@
-"""Hold on to a launcher: the process that answers on a pod's socket, checked to be of that pod, for as long as it lives.
+"""A handle of a launcher: the process behind a pod's socket, verified to belong to that pod.
 
-A process id alone may be another process a moment later. A :class:`Launcher` keeps a pidfd and descriptors of the network namespace and
-the root directory, taken before the check that the process is still the one that was checked, so that later work cannot hit a stranger.
+A process id may be reused. A :class:`Launcher` holds a pidfd and descriptors of the network namespace and root directory. It opens them
+before a last check that the verified process still runs, so that they cannot belong to another process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class NotOfThisPod(Exception):
 
 
 def in_pod(cgroups: str, pod_uid: str) -> bool:
-    """True if lines of ``/proc/PID/cgroup`` name the pod, for both cgroup drivers of the kubelet (systemd's writes ``_`` for ``-``)."""
+    """Return whether ``/proc/PID/cgroup`` names the pod, for both cgroup drivers of the kubelet (systemd's writes ``_`` for ``-``)."""
     names = {f"pod{pod_uid}", f"pod{pod_uid.replace('-', '_')}.slice"}
     for line in cgroups.splitlines():
         for part in line.rsplit(":", 1)[-1].split("/"):
@@ -33,14 +33,14 @@ def in_pod(cgroups: str, pod_uid: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """A live launcher process; :meth:`close` gives its descriptors back."""
+    """A running launcher process; :meth:`close` closes its descriptors."""
 
     pid: int
     pidfd: int
     network: int
-    """Its network namespace."""
+    """Descriptor of its network namespace."""
     root: int
-    """Its root directory (O_PATH): the file system of the container."""
+    """O_PATH descriptor of its root directory, the container's file system."""
 
     @classmethod
     def of(cls, pid: int, pod_uid: str, *, user: int = layout.USER_ID, proc: Path = Path("/proc")) -> Self:
@@ -48,7 +48,7 @@ class Launcher:
 
         Raises:
             NotOfThisPod: it belongs to another pod or user.
-            OSError: it is gone (ProcessLookupError, FileNotFoundError), or the descriptors are refused.
+            OSError: it has ended (ProcessLookupError, FileNotFoundError), or cannot be opened.
         """
         with contextlib.ExitStack() as stack:
 
@@ -64,18 +64,18 @@ class Launcher:
                 raise NotOfThisPod(f"process {pid} is not in the cgroup of pod {pod_uid}")
             if (owner := here.stat().st_uid) != user:
                 raise NotOfThisPod(f"process {pid} of pod {pod_uid} runs as user {owner}, not {user}")
-            if _has_ended(pidfd):  # then everything above may have been another process' already
+            if _has_ended(pidfd):  # then all of the above may be of another process
                 raise ProcessLookupError(f"process {pid} of pod {pod_uid} has ended")
             stack.pop_all()
             return cls(pid, pidfd, network, root)
 
     @property
     def has_ended(self) -> bool:
-        """True once the process is gone."""
+        """True once the process has ended."""
         return _has_ended(self.pidfd)
 
     async def ended(self) -> None:
-        """Wait until the process is gone."""
+        """Wait until the process has ended."""
         loop = asyncio.get_running_loop()
         gone = asyncio.Event()
         loop.add_reader(self.pidfd, gone.set)
@@ -85,12 +85,12 @@ class Launcher:
             loop.remove_reader(self.pidfd)
 
     def close(self) -> None:
-        """Give the descriptors back; the object is of no use afterwards."""
+        """Close the descriptors; the object is unusable afterwards."""
         for descriptor in (self.pidfd, self.network, self.root):
             os.close(descriptor)
 
 
 def _has_ended(pidfd: int) -> bool:
-    polled = select.poll()  # select(2) knows no descriptor above 1023, and a node with many streams has those
+    polled = select.poll()  # select(2) supports no descriptors above 1023, which a node with many streams has
     polled.register(pidfd, select.POLLIN)
     return bool(polled.poll(0))

@@ -1,7 +1,7 @@
-"""Texts that launchers tell when they are asked (:class:`messages.Read`), for whoever may read them.
+"""Reads texts from launchers on demand (:class:`messages.Read`), shared by all readers.
 
-A launcher is asked for one text once at a time, and not again while its answer is fresh: who asks meanwhile waits for, and gets, the same.
-So readers can neither make a launcher say more than its budget, nor keep a guest's agent busy.
+Each launcher gets one request per text at a time, and none while the last answer is fresh; further readers share that answer. So readers
+can neither exhaust a launcher's budget nor keep a guest agent busy.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from handler.pods.links import Link, Links
 from launcher.protocol import messages
 
 WAIT_SECONDS: Final = 30.0
-"""Of one reader; the launcher gives whoever it asks itself less."""
+"""How long one reader waits. The launcher's own timeouts are shorter."""
 FRESH_SECONDS: Final = 5.0
-"""An answer is everybody's for so long: a refusal, too. Two kinds of the longest texts stay below what a launcher may say."""
+"""How long an answer or refusal is shared. Two kinds of the longest texts stay below a launcher's budget."""
 MIN_FORGET_SECONDS: Final = 0.1
 MAX_REFUSAL: Final = 512
 RETRY_SECONDS: Final = 5
 
 
 class _Text(NamedTuple):
-    """A text of the launcher of a pod."""
+    """A text of a pod's launcher."""
 
     pod_uid: str
     what: str
 
 
 class Reads:
-    """Reads of launchers, shared by all who ask for the same."""
+    """Reads of launchers, shared by readers of the same text."""
 
     def __init__(self, links: Links, *, wait_seconds: float = WAIT_SECONDS, fresh_seconds: float = FRESH_SECONDS) -> None:
         self._links = links
@@ -42,11 +42,11 @@ class Reads:
         self._next: asyncio.TimerHandle | None = None
 
     async def read(self, pod_uid: str, what: str) -> str:
-        """Return the text that the launcher of this pod tells. It is the pod's word: not to be trusted.
+        """Return the text from this pod's launcher, which is untrusted.
 
         Raises:
-            StatusError: BadRequest where the launcher will not tell it, Conflict where it cannot now, Timeout where whoever has it does not
-                answer, ServiceUnavailable where the launcher does not.
+            StatusError: BadRequest if the launcher does not support it, Conflict if it is not available now, Timeout if its source does not
+                answer, ServiceUnavailable if the launcher does not.
         """
         self._forget()
         connection = _live(self._links.get(pod_uid))
@@ -75,7 +75,7 @@ class Reads:
         return pending
 
     def _forget(self) -> None:
-        """Forget answers that are not fresh any more, now and as long as there are others: nobody else may ever ask."""
+        """Drop old answers, and call this again while others remain, even without further readers."""
         loop = asyncio.get_running_loop()
         now, fresh = loop.time(), self._fresh_seconds
         self._asked = {text: each for text, each in self._asked.items() if each.answered_at is None or now - each.answered_at < fresh}
@@ -98,7 +98,7 @@ def _error(refused: LauncherRefused) -> errors.StatusError:
     message = one_line(str(refused), MAX_REFUSAL)
     match refused.reason:
         case "Timeout":
-            return errors.Timeout(message)  # clients of Go's repeat on their own what says when, ten times: nobody would see this
+            return errors.Timeout(message)  # Go clients retry errors with a retry delay by themselves, ten times: users would not see it
         case "Conflict" | "NotReady":
             return errors.Conflict(message)
         case "Invalid":

@@ -1,21 +1,23 @@
-"""The process that carries the bytes of relays: TLS at one end of each connection, a pod's unix socket at the other.
+"""The process that copies relay data between a TLS connection and a pod's unix socket.
 
-virt-handler (``carrying``) runs it by its path, ``python -I -S carrier.py USER``, so it is made of the standard library alone. It decides
-nothing: virt-handler dials and accepts, says who the other side may be, and opens the pod's socket. For each connection it sends, over
-the ``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two descriptors: the TCP socket, and a channel of the same kind:
+virt-handler (``carrying``) runs it by path, ``python -I -S carrier.py USER``, so it imports only the standard library. It makes no
+decisions: virt-handler connects and accepts, identifies the other side, and opens the pod's socket. For each connection virt-handler sends,
+over the ``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two descriptors: the TCP socket, and a channel of the same
+kind:
 
 ====================  ============================================================================================================
-to the carrier        ``{"server_name", "certificate", "key", "authorities"}`` (PEM): shake hands, as client if ``server_name`` is given
-from the carrier      ``{"peer"}``: what the other side presented and OpenSSL verified, as of ``ssl.SSLSocket.getpeercert``
-to the carrier        ``{"read": bytes}``: read a line of so many bytes at most
-from the carrier      ``{"line"}``: with its end, in Latin-1
-to the carrier        ``{"lead": line}`` with the descriptor of the pod's socket: send this line first, then copy both ways; or
-                      ``{"answer": line}``: send this and hang up
-from the carrier      ``{"ended"}``: why there will be nothing more
+to the carrier        ``{"server_name", "certificate", "key", "authorities"}`` (PEM): do the handshake, as client if ``server_name``
+                      is given
+from the carrier      ``{"peer"}``: the other side's verified certificate, as from ``ssl.SSLSocket.getpeercert``
+to the carrier        ``{"read": bytes}``: read a line of at most this length
+from the carrier      ``{"line"}``: including its end, in Latin-1
+to the carrier        ``{"lead": line}`` with the descriptor of the pod's socket: send this line, then copy both ways; or
+                      ``{"answer": line}``: send this line and disconnect
+from the carrier      ``{"ended"}``: why the connection ended
 ====================  ============================================================================================================
 
-The end of a channel ends its connection: what was read is still delivered, for ``FLUSH_SECONDS`` at most; ``{"abort": true}`` ends it at
-once. The end of descriptor 0, or of virt-handler, ends the process.
+When a channel closes, its connection ends after delivering what was read, within ``FLUSH_SECONDS``; ``{"abort": true}`` ends it at once.
+When descriptor 0 closes or virt-handler ends, the process ends.
 """
 
 from __future__ import annotations
@@ -36,22 +38,22 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
 CHUNK_BYTES: Final = 256 << 10
-"""Read at once of what a guest's memory and disks come in: from the pod at the source, from the other side at the target. A connection
-holds four of these at most, and :data:`MAX_UNSENT_BYTES`."""
+"""Size of one read of a guest's memory and disks: from the pod at the source, from the other side at the target. A connection holds at most
+four of these, and :data:`MAX_UNSENT_BYTES`."""
 BACK_BYTES: Final = 32 << 10
-"""Read at once of what comes the other way: answers."""
+"""Size of one read in the other direction: answers."""
 MAX_UNSENT_BYTES: Final = 2 * CHUNK_BYTES
-"""Encrypted, and not taken by the other side: a chunk, and OpenSSL's own answers. It has one to each request for a new key, and a peer that
-sends these without an end and reads nothing would fill the memory of all connections."""
+"""Encrypted but unsent bytes: a chunk, and OpenSSL's own answers. OpenSSL answers each request for a new key; a peer that sends these
+endlessly and reads nothing would otherwise fill the memory."""
 FLUSH_SECONDS: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 64 << 10
 STACK_BYTES: Final = 192 << 10
 MAX_DATA_BYTES: Final = 192 << 20
-"""Writable memory of this process: what is beyond it ends a connection, and not virt-handler. All connections of all migrations that may be
-under way at once have room in it, when nobody reads what they bring."""
+"""Writable memory of this process. Exceeding it ends a connection, not virt-handler. It suffices for all connections of the allowed
+parallel migrations, even if nothing is read."""
 MAX_FILE_BYTES: Final = 1 << 20
 NICE: Final = 5
-"""virt-handler's event loop comes first."""
+"""Below the priority of virt-handler's event loop."""
 _RECORD_BYTES: Final = 16 << 10
 _SLACK_BYTES: Final = 2 * _RECORD_BYTES
 _PR_SET_PDEATHSIG: Final = 1
@@ -62,28 +64,28 @@ _Result = TypeVar("_Result")
 
 
 class Ended(Exception):
-    """A connection is over; the message says why."""
+    """A connection ended; the message says why."""
 
 
 class _Aborted(Ended):
-    """Nothing of it is to be delivered any more."""
+    """It ended without delivering the rest."""
 
 
 class Channel:
-    """Channel to virt-handler about one connection."""
+    """A connection's channel to virt-handler."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
 
     def fileno(self) -> int:
-        """Return the descriptor; that it can be read means that there is a message, or the end."""
+        """Return the descriptor. It is readable if there is a message, or at the end."""
         return self._link.fileno()
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
         """Return the next message and its descriptors.
 
         Raises:
-            Ended: virt-handler closed the channel, or ends the connection.
+            Ended: virt-handler closed the channel, or ended the connection.
         """
         try:
             data, descriptors, flags, _ = socket.recv_fds(self._link, MAX_MESSAGE_BYTES, 1)
@@ -97,41 +99,41 @@ class Channel:
         return message, descriptors
 
     def send(self, message: dict[str, Any]) -> None:
-        """Say it; nobody may be there any more."""
+        """Send a message, even if the other side is gone."""
         with contextlib.suppress(OSError):
             self._link.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)
 
 
 class Tls:
-    """One side of TLS over a socket that does not block.
+    """One side of TLS over a non-blocking socket.
 
-    The bytes go through memory of ours, many records at a time: OpenSSL would receive and send each of 16 KiB by itself.
+    Data goes through our own memory, many records at a time. OpenSSL itself would receive and send each record of 16 KiB separately.
     """
 
     def __init__(self, link: socket.socket, context: ssl.SSLContext, server_name: str | None) -> None:
         self.link = link
         self.is_source = server_name is not None
-        """True if this side dialled: the guest goes from here to the other side."""
+        """True if this side connected: the guest migrates from here."""
         self._received, self._encrypted = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._received, self._encrypted, server_side=server_name is None, server_hostname=server_name)
         self._unsent = memoryview(b"")
         self._chunk = memoryview(bytearray(_RECORD_BYTES))
 
     def widen(self) -> None:
-        """Receive as much at once from now on as the other side has to bring."""
+        """Use the receive size for the data phase."""
         self._chunk = memoryview(bytearray(BACK_BYTES if self.is_source else CHUNK_BYTES))
 
     @property
     def is_sent(self) -> bool:
-        """True if everything that was written has left."""
+        """True if everything written has been sent."""
         return not self._unsent and not self._encrypted.pending
 
     def peer(self) -> object:
-        """Return what the other side presented."""
+        """Return the other side's certificate."""
         return self._object.getpeercert()
 
     def flush(self) -> None:
-        """Send what there is room for. Raises OSError."""
+        """Send as much as possible. Raises OSError."""
         while not self.is_sent:
             if not self._unsent:
                 self._unsent = memoryview(self._encrypted.read())
@@ -142,10 +144,10 @@ class Tls:
             self._unsent = self._unsent[sent:]
 
     def fill(self) -> None:
-        """Receive what there is, or the end.
+        """Receive data, or the end.
 
         Raises:
-            Ended: the other side takes nothing, and makes more and more to be said.
+            Ended: the other side reads nothing, but causes more and more answers.
             OSError: the connection broke.
         """
         if self._encrypted.pending > MAX_UNSENT_BYTES:
@@ -164,16 +166,16 @@ class Tls:
         self._object.write(data)
 
     def read(self, into: memoryview) -> int:
-        """Decrypt what was received into a buffer, and return how much it was; 0: :meth:`fill` has to come first.
+        """Decrypt received data into a buffer, and return its size; 0: call :meth:`fill` first.
 
         Raises:
             Ended: the other side ended the connection.
-            OSError: these bytes are not TLS.
+            OSError: the data is not TLS.
         """
         count = 0
         try:
             while count < len(into):
-                more = int(self._object.read(len(into) - count, into[count:]))  # into a buffer: how many they are
+                more = int(self._object.read(len(into) - count, into[count:]))  # with a buffer, it returns the size
                 if not more:
                     raise Ended("the other side ended it")
                 count += more
@@ -181,12 +183,12 @@ class Tls:
             return count
         except (Ended, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             if count:
-                return count  # the end is met again at the next call
+                return count  # the next call finds the end again
             raise Ended("the other side ended it") from None
         return count
 
     def handshake(self) -> bool:
-        """Go on with the handshake; return whether it is over. Raises OSError."""
+        """Continue the handshake; return whether it is complete. Raises OSError."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -194,13 +196,13 @@ class Tls:
         return True
 
     def end(self) -> None:
-        """Say that no more comes. Raises OSError."""
+        """Send the end of the TLS stream. Raises OSError."""
         with contextlib.suppress(ssl.SSLWantReadError):
             self._object.unwrap()
 
 
 def main(user: int) -> None:
-    """Carry connections until virt-handler ends."""
+    """Serve connections until virt-handler ends."""
     confine(user)
     threading.stack_size(STACK_BYTES)
     control = socket.socket(fileno=0)
@@ -224,13 +226,13 @@ def main(user: int) -> None:
 
 
 def confine(user: int) -> None:
-    """Give up what carrying bytes does not need: root and its capabilities, new ones by programs, core files, with the node's key in them.
+    """Drop all unneeded rights: root, its capabilities, gaining new ones by programs, and core files, which would contain the node's key.
 
     Args:
-        user: whose rights to take; 0: those that there are.
+        user: the new user; 0: keep the current one.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # virt-handler decides when to end
-    "".encode("idna")  # loads what names of servers need, while the files of Python can still be read
+    "".encode("idna")  # loads the code for server names while Python's files are still readable
     os.nice(NICE)
     for limit, value in (
         (resource.RLIMIT_CORE, 0),
@@ -243,14 +245,14 @@ def confine(user: int) -> None:
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     libc = ctypes.CDLL(None, use_errno=True)
-    # After the change of the user, which takes these back. Dumpable: /proc/self/fd is its own again, by which OpenSSL reads the key.
+    # After the change of user, which resets these. Dumpable: makes /proc/self/fd accessible, where OpenSSL reads the key.
     for option, value in ((_PR_SET_PDEATHSIG, signal.SIGKILL), (_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_DUMPABLE, 1)):
         if libc.prctl(option, int(value), 0, 0, 0):
             raise OSError(ctypes.get_errno(), f"prctl {option}")
 
 
 def carry(link: socket.socket, told: socket.socket) -> None:
-    """Carry one connection to its end."""
+    """Serve one connection to its end."""
     channel = Channel(told)
     with link, told:
         try:
@@ -276,7 +278,7 @@ def _serve(link: socket.socket, channel: Channel) -> None:
 
 
 def _converse(tls: Tls, channel: Channel) -> None:
-    """Do what virt-handler says of a connection whose other side has shown who it is."""
+    """Carry out virt-handler's messages for a connection after the handshake."""
     while True:
         said, descriptors = channel.receive()
         if "read" in said:
@@ -295,7 +297,7 @@ def _converse(tls: Tls, channel: Channel) -> None:
 
 
 def context(order: dict[str, Any]) -> ssl.SSLContext:
-    """Return the context of one handshake, as ``certs.contexts`` and ``certs.reloading`` make them.
+    """Return the context of one handshake, like ``certs.contexts`` and ``certs.reloading``.
 
     Raises:
         OSError: the certificate cannot be loaded.
@@ -319,7 +321,7 @@ def context(order: dict[str, Any]) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _file(text: str) -> Iterator[str]:
-    """Yield the path of a file in memory that nobody else can open."""
+    """Yield the path of a file in memory that no other process can open."""
     descriptor = os.memfd_create("relay", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -329,14 +331,14 @@ def _file(text: str) -> Iterator[str]:
 
 
 def _until(tls: Tls, channel: Channel, step: Callable[[], _Result | None]) -> _Result:
-    """Take steps of a conversation until one has a result; a message of virt-handler's ends it."""
+    """Repeat a step until it has a result; a message of virt-handler ends it."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     while True:
         try:
             result = step()
         finally:
-            tls.flush()  # an alert says why a handshake failed
+            tls.flush()  # also sends the alert about a failed handshake
         if result is not None and tls.is_sent:
             return result
         poll.register(tls.link, select.POLLIN if tls.is_sent else select.POLLOUT)
@@ -362,7 +364,7 @@ def _line(tls: Tls, channel: Channel, most: int) -> bytes:
 
 
 def _finish(tls: Tls, pod: socket.socket | None = None, undelivered: memoryview | None = None) -> None:
-    """Deliver what was read, for a bounded while, and say goodbye. Who is gone does not get it."""
+    """Deliver what was read, for a limited time, and end the connection."""
     rest = memoryview(b"") if undelivered is None else undelivered
     deadline = time.monotonic() + FLUSH_SECONDS
     with contextlib.suppress(OSError):
@@ -403,7 +405,7 @@ def _copy(tls: Tls, pod: socket.socket, channel: Channel) -> NoReturn:
 
 
 class _Copying:
-    """Reads from a side only while the other has taken what was read before, so that a slow reader costs no memory."""
+    """Reads from a side only after the other has taken the last data, so that slow readers need no memory."""
 
     def __init__(self, tls: Tls, pod: socket.socket, channel: Channel) -> None:
         self._tls, self._pod, self._channel = tls, pod, channel
@@ -411,7 +413,7 @@ class _Copying:
         self._up = memoryview(bytearray(up))
         self._down = memoryview(bytearray(down + _SLACK_BYTES))
         self.undelivered = self._down[:0]
-        """Decrypted, and not yet taken by the pod."""
+        """Decrypted, but not yet taken by the pod."""
         self._poll = select.poll()
         self._masks = {tls.link.fileno(): 0, pod.fileno(): 0}
         self._poll.register(channel, select.POLLIN)
@@ -421,7 +423,7 @@ class _Copying:
         link, pod = self._masks
         self._tls.widen()
         self._tls.flush()
-        self._deliver()  # what came with the header
+        self._deliver()  # data that came with the header
         while True:
             can_read, is_taken = self._tls.is_sent, not self.undelivered
             self._want(link, (select.POLLIN if is_taken else 0) | (0 if can_read else select.POLLOUT))
@@ -442,7 +444,7 @@ class _Copying:
                     raise Ended("virt-handler spoke out of turn")
 
     def _want(self, descriptor: int, mask: int) -> None:
-        """Ask for these events. Who is asked for none is not looked at: the end of a side would be told again and again."""
+        """Poll for these events, or not at all: a side that has ended would be reported again and again."""
         before = self._masks[descriptor]
         if mask != before:
             self._masks[descriptor] = mask
@@ -452,7 +454,7 @@ class _Copying:
                 self._poll.unregister(descriptor)
 
     def _take(self) -> None:
-        """Encrypt what the pod says."""
+        """Encrypt data from the pod."""
         try:
             count = self._pod.recv_into(self._up)
         except BlockingIOError:
@@ -463,7 +465,7 @@ class _Copying:
         self._tls.flush()
 
     def _deliver(self) -> None:
-        """Give the pod what arrived, as far as it takes it."""
+        """Send received data to the pod, as much as it takes."""
         while True:
             if not self.undelivered:
                 self.undelivered = self._down[: self._tls.read(self._down)]

@@ -1,8 +1,8 @@
-"""virt-handler's side of the process that carries relays: start it, give it connections, hear of them.
+"""virt-handler's side of the relay process: starts it and gives it connections.
 
-It is a process of its own because Python has one interpreter at a time: whatever encrypts 64 KiB keeps consoles, probes and guests'
-status waiting. It runs while somebody has connections for it, without root, and ends with virt-handler. One that ends by itself ends
-its connections, and with them the migrations: the guests go on where they are. The next connection starts another.
+It is a separate process, because in Python's single interpreter, encryption would delay consoles, probes and guests' status. It runs while
+it is needed, without root, and ends with virt-handler. If it crashes, its connections and their migrations fail, the guests stay where they
+are, and the next connection starts a new process.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from certs.reloading import Material
 logger = logging.getLogger(__name__)
 
 _PROGRAM: Final = Path(__file__).with_name("carrier.py")
-"""By its path: of our own packages it needs nothing, and it takes 9 to 12 MiB."""
+"""A path, because it needs none of our packages; it takes 9 to 12 MiB."""
 USER_ID: Final = 60607
-"""Nobody else's: whoever has the same user may look into a process."""
+"""A dedicated uid, because processes that share a uid can ptrace each other."""
 MAX_MESSAGE_BYTES: Final = 64 << 10
 MAX_REASON: Final = 256
 END_SECONDS: Final = 5.0
@@ -40,23 +40,23 @@ _OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
 )
-"""Calls of libvirt's are short and wait for no more; the silence of a node that is gone ends after half a minute.
+"""libvirt's short calls do not wait to be combined. A dead node is detected after half a minute of silence.
 
-Bytes that are on their way are no silence: without the last option the kernel sends them again for a quarter of an hour, and a guest that
-stands still for its last ones, or for those of a copied disk, waits with them. It is in milliseconds.
+Keep-alives do not cover unacknowledged data. Without the last option (milliseconds), the kernel would retransmit it for a quarter of an
+hour, while the guest is paused for the last data.
 """
 
 
 class Carried:
-    """One connection in the carrier's hands. Whoever has it waits for what the carrier says, one at a time."""
+    """One connection in the relay process. Its user waits for one message at a time."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self.transport = asyncio.BaseTransport()
-        """Shows who is at the other end (``certs.peers``), once the handshake is over."""
+        """Identifies the other side (``certs.peers``) after the handshake."""
 
     async def shaken(self) -> None:
-        """Wait until the handshake is over.
+        """Wait until the handshake is complete.
 
         Raises:
             OSError: it failed, and the connection is over.
@@ -64,7 +64,7 @@ class Carried:
         self.transport = asyncio.BaseTransport({peers.CARRIED: (await self._heard()).get("peer")})
 
     async def line(self, most: int) -> bytes:
-        """Return the first line that the other side sends, or so many bytes of it.
+        """Return the other side's first line, or at most ``most`` bytes of it.
 
         Raises:
             OSError: the connection is over.
@@ -73,28 +73,28 @@ class Carried:
         return str((await self._heard()).get("line", "")).encode("latin-1")
 
     async def lead(self, pod: socket.socket, first: bytes = b"") -> str:
-        """Send ``first``, copy between the connection and a pod's socket until either ends, and return why it did.
+        """Send ``first``, copy between the connection and a pod's socket until either ends, and return the reason.
 
-        The descriptor of the pod's socket here is closed: what the carrier ends has ended.
+        Our descriptor of the pod's socket is closed, so the relay process alone determines its end.
 
         Raises:
-            OSError: the carrier is gone.
+            OSError: the relay process is gone.
         """
         with pod:
             self._say({"lead": first.decode("latin-1")}, pod)
         return await self._last_word()
 
     async def answer(self, line: bytes) -> None:
-        """Send this line and hang up.
+        """Send this line and disconnect.
 
         Raises:
-            OSError: the carrier is gone.
+            OSError: the relay process is gone.
         """
         self._say({"answer": line.decode("latin-1")})
         await self._last_word()
 
     def close(self) -> None:
-        """End the connection; what was read before is still delivered."""
+        """End the connection after delivering what was read."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
 
@@ -122,7 +122,7 @@ class Carried:
 
 
 class Carrier:
-    """The process, as often as it has to be started."""
+    """The relay process, restarted as needed."""
 
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
@@ -133,7 +133,7 @@ class Carrier:
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """Start the process, unless it was started; whoever does not call this waits for it at the first connection.
+        """Start the process unless it runs. Otherwise the first connection waits for it.
 
         Raises:
             OSError: it cannot be started.
@@ -144,12 +144,14 @@ class Carrier:
 
     @asynccontextmanager
     async def carried(self, link: socket.socket, material: Material, server_name: str | None = None) -> AsyncIterator[Carried]:
-        """Yield a TCP connection in the carrier's hands, which shakes hands; its descriptor here is closed, and the connection at the end.
+        """Yield a TCP connection in the relay process, which does the handshake. Our descriptor is closed.
+
+        The connection ends with the context.
 
         Args:
             link: the connection.
-            material: certificate and key to present, and the authorities that the other side's certificate has to be of.
-            server_name: whom was dialled, a name of the certificate that must be shown; None: the other side dialled us.
+            material: our certificate and key, and the authorities for the other side's certificate.
+            server_name: name required in the certificate of the server we connected to; None: the other side connected.
 
         Raises:
             OSError: the process cannot be started.
@@ -162,7 +164,7 @@ class Carrier:
                 theirs.settimeout(None)
                 try:
                     await self._give(link, theirs)
-                except BaseException:  # a cancellation, too: the descriptor is ours to close
+                except BaseException:  # on cancellation too, close our descriptor
                     ours.close()
                     raise
         with ours:
@@ -207,13 +209,13 @@ class Carrier:
                     cwd="/",
                     env={},
                 )
-            except BaseException:  # a cancellation, too: the descriptor is ours to close
+            except BaseException:  # on cancellation too, close our descriptor
                 ours.close()
                 raise
         self._control, self.pid = ours, self._process.pid
 
     async def end(self) -> None:
-        """End the process, and with it what it still carries."""
+        """End the process and its connections."""
         control, process = self._control, self._process
         self._control = self._process = None
         if control is not None:

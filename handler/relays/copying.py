@@ -1,4 +1,4 @@
-"""Connections of both sides of a relay: how they begin and end, and how many there may be."""
+"""Common parts of both sides of a relay: begin, end and number of connections."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Final, Protocol
 logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS: Final = 8
-"""Of one channel of one migration at a time: libvirt's, QEMU's, and their next attempt; one for each disk that is copied."""
+"""Per channel and migration at a time: libvirt's, QEMU's, and their next attempt; one per copied disk."""
 DRAIN_SECONDS: Final = 10.0
-"""Twice what the carrier takes to deliver what was read."""
+"""Twice the relay process' time to deliver what was read."""
 ACCEPT_AGAIN_SECONDS: Final = 1.0
 
 
 async def accepted(listener: socket.socket) -> AsyncIterator[socket.socket]:
-    """Yield each connection that is made; while this process has no descriptors left, they wait."""
+    """Yield each accepted connection; while this process has no descriptors left, they wait."""
     while True:
         try:
             link, _ = await asyncio.get_running_loop().sock_accept(listener)
@@ -38,7 +38,7 @@ class Closable(Protocol):
 
 
 async def drained(connections: Set[Closable]) -> None:
-    """Close these connections and wait (a bounded while) until the tasks that carry them have taken them out of the set."""
+    """Close these connections and wait for a limited time until their tasks have removed them from the set."""
     for connection in list(connections):
         connection.close()
     with contextlib.suppress(TimeoutError):

@@ -1,8 +1,8 @@
-"""The line that begins each connection of a relay. Pure.
+"""The first line of each relay connection. Pure.
 
-``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, or ``disks``) is followed by the bytes of that channel.
-``kubevirt-relay/1 <uid> released running`` (or ``paused``) is a request: the source's QEMU is gone, the guest may run in the target (or
-stay paused, if its user paused it). It is answered by ``ok`` or by ``no`` and the reason, and the connection ends.
+``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, or ``disks``) precedes the data of that channel. ``kubevirt-relay/1 <uid>
+released running`` (or ``paused``) is a request: the source's QEMU has exited, and the guest may run in the target (or stay paused, if a
+user paused it). The answer is ``ok``, or ``no`` and the reason, and the connection ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TARGET_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType({**SOURCE_SOCKET
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Header of a connection: which migration it carries, and which of its channels."""
+    """The header of a connection: migration and channel."""
 
     migration_uid: str
     channel: Channel
@@ -40,14 +40,14 @@ class Header:
         """Return the line.
 
         Raises:
-            ValueError: the uid is none.
+            ValueError: the uid is invalid.
         """
         return f"kubevirt-relay/1 {_checked(self.migration_uid)} {self.channel}\n".encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The request to let the guest of this migration run."""
+    """The request to resume the guest of this migration."""
 
     migration_uid: str
     paused: bool = False
@@ -56,14 +56,14 @@ class Release:
         """Return the line.
 
         Raises:
-            ValueError: the uid is none.
+            ValueError: the uid is invalid.
         """
         word = "paused" if self.paused else "running"
         return f"kubevirt-relay/1 {_checked(self.migration_uid)} released {word}\n".encode()
 
 
 def decode(line: bytes) -> Header | Release | None:
-    """Return what the line says; None if it is no header."""
+    """Parse a line; None if it is not a header."""
     match = _CHANNEL.fullmatch(line) or _RELEASE.fullmatch(line)
     uid = match[1].decode(errors="replace") if match is not None else ""
     if match is None or forms.uid_errors(uid):
@@ -74,7 +74,7 @@ def decode(line: bytes) -> Header | Release | None:
 
 
 def refusal(why: str) -> bytes:
-    """Return the answer to a request that was not carried out."""
+    """Return the answer to a refused request."""
     return b"no " + "".join(each for each in why if each.isprintable()).encode()[: MAX_ANSWER_BYTES - 8] + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""The target's side: a TLS server that leads to the sockets of pods that expect a migration."""
+"""The target's side: a TLS server that leads to sockets of pods that expect a migration."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from handler.relays.carrying import Carried, Carrier
 logger = logging.getLogger(__name__)
 
 ReleaseGuest = Callable[[bool], Awaitable[None]]
-"""Lets the guest that arrived run, or only makes it the target's (True: its user paused it). Raises Disconnected, LauncherRefused."""
+"""Resumes the arrived guest, or only makes it the target's (True: a user paused it). Raises Disconnected, LauncherRefused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times and limits of the connections of other nodes."""
+    """Timeouts and limits of connections from other nodes."""
 
     handshake_seconds: float = 10.0
     header_seconds: float = 10.0
     last_seconds: float = 60.0
-    """For the source's libvirt to read how a migration ended, and to close its connections: it does so at once."""
+    """For the source's libvirt to read a migration's result and close its connections, which it does at once."""
     handshakes_per_address: int = 32
     """At a time."""
     handshakes: int = 128
     pending_per_node: int = 32
-    """Connections of one node that lead nowhere yet, or never will: they say what they are for, or wait for a guest to be released. Each is
-    a thread of the process that carries the relays of all nodes."""
+    """Connections of one node that have not reached a pod: they still send the header, or wait for a guest's release. Each takes a thread
+    in the relay process of all nodes."""
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -48,7 +48,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A migration to this node: its pod here, its source node, and the call that runs the guest once the source says that it left."""
+    """A migration to this node: its pod here, its source node, and the call that resumes the guest after the source released it."""
 
     pod_uid: str
     source_node: str
@@ -56,7 +56,7 @@ class Expected:
 
 
 class Incoming:
-    """Serves relays of other nodes' virt-handlers until cancelled. :meth:`expect` lets in those of one migration."""
+    """Serves relays from other nodes' virt-handlers until cancelled. :meth:`expect` admits those of one migration."""
 
     def __init__(
         self,
@@ -79,21 +79,21 @@ class Incoming:
         self._connections: dict[header.Header, set[Carried]] = {}
         """By migration and channel."""
         self._all: set[Carried] = set()
-        """Connections whose handshake is over."""
+        """Connections after the handshake."""
         self._handshakes: Counter[str] = Counter()
-        """Those of the others, by address."""
+        """Connections before the end of the handshake, by address."""
         self._pending: Counter[str] = Counter()
-        """Connections whose handshake is over and that lead nowhere yet, by node."""
+        """Connections after the handshake that have not reached a pod, by node."""
         self._carrier = Carrier()
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
-        """Let connections of this migration through from its source node to its pod."""
+        """Admit connections of this migration from its source node to its pod."""
         self._expected[migration_uid] = expected
 
     def forget(self, migration_uid: str) -> None:
-        """Let no more through. What is open stays for a while: the source's libvirt may still be reading how it ended, and then closes it.
+        """Admit no more. Open connections remain for a while, because the source's libvirt may still be reading the result.
 
-        A source that was taken over keeps it open: it leads to libvirtd of a pod in which the guest runs now.
+        A compromised source would keep them open, and they lead to libvirtd of the guest's present pod.
         """
         if self._expected.pop(migration_uid, None) is not None:
             asyncio.get_running_loop().call_later(self._limits.last_seconds, self._end, migration_uid)
@@ -108,7 +108,7 @@ class Incoming:
             carried.abort()
 
     def verify_again(self) -> None:
-        """End the connections of nodes that are not believed any more."""
+        """End the connections of nodes that are no longer trusted."""
         for carried in list(self._all):
             try:
                 self._node_of(carried.transport)
@@ -147,11 +147,11 @@ class Incoming:
             logger.warning("refused a relay: %s", error)
         except (OSError, TimeoutError, ValueError) as error:
             logger.warning("a relay ended: %s", str(error) or type(error).__name__)
-        except Exception:  # whatever one connection provokes here must not end the others
+        except Exception:  # an unexpected error of one connection must not end the others
             logger.exception("a relay failed")
 
     async def _shake_hands(self, stack: contextlib.AsyncExitStack, link: socket.socket) -> Carried:
-        """Return the connection once the handshake is over; the places for those who have not shown who they are yet are counted."""
+        """Return the connection after the handshake. Unfinished handshakes are limited."""
         with link:
             try:
                 address = str(link.getpeername()[0])
@@ -181,7 +181,7 @@ class Incoming:
 
     @contextlib.contextmanager
     def _place(self, node: str) -> Iterator[None]:
-        """Count a connection that leads nowhere yet. Raises Stranger."""
+        """Count a connection that has not reached a pod. Raises Stranger."""
         if self._pending[node] >= self._limits.pending_per_node:
             raise Stranger(f"node {node} has {self._limits.pending_per_node} connections open that lead nowhere yet")
         self._pending[node] += 1
@@ -193,7 +193,7 @@ class Incoming:
                 del self._pending[node]
 
     async def _led(self, node: str, carried: Carried) -> tuple[str, header.Header | None]:
-        """Return the pod and the channel that a connection is to lead to; None: it is refused, or was a request and is over."""
+        """Return the pod and channel for a connection; None: it was refused, or was a request and is done."""
         async with asyncio.timeout(self._limits.header_seconds):
             line = await carried.line(header.MAX_BYTES)
         wanted = header.decode(line)
@@ -241,7 +241,7 @@ class Incoming:
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; of no host: at every address, of IPv6 too where the node has that."""
+    """Return a listening socket; without a host, on all addresses, with IPv6 if the node has it."""
     if host or not socket.has_dualstack_ipv6():
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     else:
@@ -250,6 +250,6 @@ def _listener(host: str, port: int) -> socket.socket:
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
-            listener = socket.create_server(("", port))  # IPv6 is there, and switched off
+            listener = socket.create_server(("", port))  # IPv6 is compiled in, but disabled
     listener.settimeout(0)
     return listener

@@ -26,25 +26,25 @@ logger = logging.getLogger(__name__)
 
 CONNECT_SECONDS: Final = 10.0
 RELEASE_SECONDS: Final = 20.0
-"""Beyond it the target's virt-handler or its launcher does not work; the answer may be lost, the request may be repeated."""
+"""After this, the target's virt-handler or launcher is not working. The answer may be lost, and the request may be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The target of a migration: the node, and the address that the Migration gives for its virt-handler."""
+    """The target of a migration: the node, and its virt-handler's address in the Migration."""
 
     node: str
     address: str
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host (an IP address) and port of ``status.targetAddress``; an IPv6 host stands in brackets.
+    """Return IP address and port of ``status.targetAddress``; an IPv6 address is in brackets.
 
     Raises:
-        ValueError: it is no such address.
+        ValueError: the address is invalid.
     """
     found = forms.host_port(address)
-    # Loopback leads to the relays of this very node, whose certificate is not the other's.
+    # Loopback leads to this node's own relays, which have another certificate.
     if found is None or (forms.pod_ip(str(found[0])) is None and not found[0].is_loopback):
         raise ValueError(f"{ascii(address)[:80]} is not the address of a relay: an IP address that a pod can have, and a port")
     return str(found[0]), found[1]
@@ -54,10 +54,10 @@ def split_address(address: str) -> tuple[str, int]:
 def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator[socket.socket]:
     """Yield a listening unix socket at ``path`` (one directory deep) below a pod's run directory, owned by the pod's user.
 
-    The directory is made if it is absent. Whatever was at the place is removed first (a socket of an earlier try); links are refused.
+    A missing directory is made. An existing socket of an earlier attempt is removed first; links are refused.
 
     Raises:
-        OSError: refused.
+        OSError: a system call failed.
     """
     parent, name = path.split("/")
     with contextlib.suppress(FileExistsError):
@@ -88,11 +88,11 @@ def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator
 class Outgoing:
     """The relays of one migration away from this node.
 
-    The address is what somebody wrote into the API. Nothing is sent there before the certificate has shown that virt-handler of the
-    node is at the other end.
+    The address comes from the API and is untrusted. No data is sent there before the certificate proves that it is virt-handler of the
+    node.
 
     Raises:
-        ValueError: the address is none, or the node can have no certificate.
+        ValueError: the address is invalid, or the node can have no certificate.
     """
 
     def __init__(
@@ -108,13 +108,13 @@ class Outgoing:
         self.migration_uid = migration_uid
         self.destination = destination
         self.ready = asyncio.Event()
-        """Set once the sockets are there."""
+        """Set once the sockets exist."""
         self._pod_uid = pod_uid
         self._host, self._port = split_address(destination.address)
         self._server_name = names.handler_server_name(destination.node)
         self._node_of = node_of
         self._open: set[Carried] = set()
-        """Connections to the target's virt-handler, once it has shown that it is that."""
+        """Verified connections to the target's virt-handler."""
         self._carrier = carrier or Carrier()
         self._tls = tls
         self._kubelet = kubelet
@@ -129,7 +129,7 @@ class Outgoing:
             stack.push_async_callback(self._carrier.end)
             with places.run_directory(self._pod_uid, self._kubelet) as directory:
                 listeners = {name: stack.enter_context(listening(directory, path)) for name, path in header.SOURCE_SOCKETS.items()}
-            with contextlib.suppress(OSError):  # said by the first connection, which tries again
+            with contextlib.suppress(OSError):  # the first connection retries and reports the error
                 await self._carrier.start()
             connections = await stack.enter_async_context(asyncio.TaskGroup())
             stack.push_async_callback(copying.drained, self._open)
@@ -140,12 +140,12 @@ class Outgoing:
             await asyncio.get_running_loop().create_future()
 
     async def release(self, *, paused: bool) -> None:
-        """Have the target's virt-handler let the guest run, or (``paused``) make it its own and leave it paused; may be repeated.
+        """Tell the target's virt-handler to resume the guest, or (``paused``) to take it over paused. May be repeated.
 
         Raises:
-            OSError: it could not be told, or it could not do it yet.
+            OSError: the request could not be sent, or the target could not do it yet.
             TimeoutError: it did not answer.
-            ValueError: the uid is none.
+            ValueError: the uid is invalid.
         """
         first = header.Release(self.migration_uid, paused).encode()
         async with asyncio.timeout(RELEASE_SECONDS):
@@ -161,7 +161,7 @@ class Outgoing:
             raise ConnectionRefusedError(why or "the target's virt-handler hung up")
 
     def verify_again(self) -> None:
-        """End what is open to a node that is not believed any more."""
+        """End connections to a node that is no longer trusted."""
         for carried in list(self._open):
             try:
                 self._node_of(carried.transport)
@@ -173,16 +173,16 @@ class Outgoing:
         reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls.context, server_hostname=self._server_name)
         try:
             self._verify(writer.transport)
-        except BaseException:  # a cancellation, too: the descriptor is ours to close
+        except BaseException:  # on cancellation too, close our descriptor
             writer.transport.abort()
             raise
         return reader, writer
 
     def _verify(self, transport: asyncio.BaseTransport) -> None:
-        """Raise ConnectionRefusedError unless the target's virt-handler is at the other end."""
+        """Raise ConnectionRefusedError unless the other side is the target's virt-handler."""
         try:
             node = self._node_of(transport)
-            if node != self.destination.node:  # OpenSSL has compared the name; this holds whatever its options are
+            if node != self.destination.node:  # OpenSSL has compared the name; this check does not depend on its options
                 raise Stranger(f"it is node {node}, not {self.destination.node}")
         except Stranger as error:
             raise ConnectionRefusedError(str(error)) from error
@@ -190,7 +190,8 @@ class Outgoing:
     async def _accept(self, listener: socket.socket, first: header.Header, connections: asyncio.TaskGroup) -> None:
         pods: set[socket.socket] = set()
         async for pod in copying.accepted(listener):
-            if len(pods) >= copying.MAX_CONNECTIONS:  # the guest's pod dials as often as it likes, and each costs us descriptors
+            # the guest's pod may connect any number of times, and each connection takes descriptors
+            if len(pods) >= copying.MAX_CONNECTIONS:
                 logger.debug("refused a relay: migration %s has %d connections already", self.migration_uid, len(pods))
                 pod.close()
             else:
@@ -222,7 +223,7 @@ class Outgoing:
         link = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             await asyncio.get_running_loop().sock_connect(link, (self._host, self._port))
-        except BaseException:  # a cancellation, too: the descriptor is ours to close
+        except BaseException:  # on cancellation too, close our descriptor
             link.close()
             raise
         return link

@@ -1,4 +1,4 @@
-"""The relays that run in this process, by migration."""
+"""The outgoing relays of this process, by migration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READY_SECONDS: Final = 10.0
 
 
 class Relays:
-    """Starts and ends outgoing relays; :meth:`run` carries them."""
+    """Starts and ends outgoing relays; :meth:`run` runs them."""
 
     def __init__(self, make: Callable[[str, str, Destination], Outgoing], *, changed: Callable[[str], None]) -> None:
         self._make = make
@@ -25,11 +25,11 @@ class Relays:
         self._starting: asyncio.Queue[Outgoing] = asyncio.Queue()
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
-        """Relay from this pod to that node; returns when the sockets are there, at once if they are.
+        """Relay from this pod to that node; returns when the sockets exist.
 
         Raises:
-            TimeoutError: they did not come to be.
-            ValueError: the address is none, or the node can have no certificate.
+            TimeoutError: they were not made in time.
+            ValueError: the address is invalid, or the node can have no certificate.
         """
         if migration_uid in self._tasks:
             return
@@ -43,17 +43,17 @@ class Relays:
         await self._make(migration_uid, pod_uid, destination).release(paused=paused)
 
     def close(self, migration_uid: str) -> None:
-        """End the relays of this migration, if there are any."""
+        """End the relays of this migration, if any."""
         if (task := self._tasks.get(migration_uid)) is not None:
             task.cancel()
 
     def verify_again(self) -> None:
-        """End what is open to nodes that are not believed any more."""
+        """End connections to nodes that are no longer trusted."""
         for relay in list(self._running.values()):
             relay.verify_again()
 
     async def run(self) -> None:
-        """Carry relays until cancelled."""
+        """Run relays until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 relay = await self._starting.get()
@@ -63,9 +63,9 @@ class Relays:
         self._running[relay.migration_uid] = relay
         try:
             await relay.run()
-        except (OSError, ValueError) as error:  # ValueError: a uid that is none, which no path may be made of
+        except (OSError, ValueError) as error:  # ValueError: an invalid uid, which must not become a path
             logger.warning("relays of migration %s: %s", relay.migration_uid, error)
-        except Exception:  # the relays of one migration: what it can provoke here must not end those of the others
+        except Exception:  # an unexpected error of one migration's relays must not end the others
             logger.exception("relays of migration %s failed", relay.migration_uid)
         finally:
             self._running.pop(relay.migration_uid, None)

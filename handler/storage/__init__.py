@@ -1,5 +1,5 @@
-"""Disks that storage plugins set up on this node. docs/storage-plugins.md specifies what such a plugin is told and may answer.
+"""Disks that storage plugins set up on this node; docs/storage-plugins.md specifies their requests and answers.
 
-``requests`` has what it is told and ``answers`` reads what it said: both are pure. ``directories`` makes the place in the pod where a
-plugin may put a disk, and looks at what it put there; ``nbd`` asks a server for the disk's size. ``adding`` ties these together.
+``requests`` makes the requests and ``answers`` parses the answers; both are pure. ``directories`` makes the directory in the pod where a
+plugin may put a disk, and checks what it put there; ``nbd`` gets a disk's size from its server. ``adding`` combines these.
 """

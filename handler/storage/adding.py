@@ -1,7 +1,7 @@
-"""Have plugins set up the disks of pods of this node, and ask them whether all is as it was.
+"""Calls plugins to set up the disks of this node's pods, and to check them.
 
-Before the guest starts, a plugin that fails is asked again, with pauses that grow; what it added before is its own to find again. Of a
-guest that runs nothing is added any more: whoever made its disk anew would take the guest's data away.
+Before the guest starts, a failed plugin is retried with increasing pauses; it must find its earlier additions itself. While the guest runs,
+nothing is added, because a new disk would replace the guest's data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KIND: Final[Kind] = "storage"
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
 LONGEST_CHECK_SECONDS: Final = 120.0
-"""Until a plugin is asked again about a disk whose server does not answer, or of which it said that something is wrong."""
+"""Longest pause before another check of a disk with a problem or a silent server."""
 
 
 class Plugins(Protocol):
@@ -41,35 +41,35 @@ class Plugins(Protocol):
         """Return the result of a command. Raises Fault."""
 
     async def describe(self, kind: Kind, name: str) -> Description:
-        """Return what a plugin says of itself. Raises Fault."""
+        """Return a plugin's description of itself. Raises Fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times of plugins of disks, and of the servers that they name."""
+    """Timeouts of disk plugins, and of the servers that they name."""
 
     greeting_seconds: float = 10.0
     first_check_seconds: float = 10.0
     all_seconds: float = 45.0
-    """Seconds that the plugin of a disk may take, with all of its calls and their turns; ``network.setup.PREPARE_SECONDS`` says why."""
+    """For a disk's plugin with all its calls and waits for a turn; see ``network.setup.PREPARE_SECONDS``."""
 
 
 DEFAULT_LIMITS: Final = Limits()
 
 
 class DisksFault(Exception):
-    """Plugins did not do what they were asked to; the message names disks and plugins."""
+    """Plugins failed; the message names disks and plugins."""
 
     def __init__(self, faults: Mapping[str, Fault]) -> None:
-        """``faults``, of which there is one at least, are by the disk's name."""
+        """``faults`` are by disk name, at least one."""
         super().__init__("; ".join(f"disk {name!r}: {fault}" for name, fault in faults.items()))
         self.faults = faults
         self.reason = next(iter(faults.values())).reason
         """Of the condition."""
         self.final = any(isinstance(each, PluginRefused) for each in faults.values())
-        """One cannot be as the machine asks, now or ever."""
+        """One disk is impossible; retrying is useless."""
         self.retry_seconds = 0.0
-        """Until they are asked again."""
+        """Until the plugins are called again."""
 
 
 @dataclass(slots=True)
@@ -79,22 +79,22 @@ class _Failing:
     fault: DisksFault
     backoff: Backoff
     again: float
-    """Time of the next try, in the event loop's seconds."""
+    """Time of the next attempt, in the event loop's time."""
 
 
 @dataclass(slots=True)
 class _Checked:
-    """Disks of a guest that runs, of which plugins were asked."""
+    """Checked disks of a running guest."""
 
     backoff: Backoff
     fault: DisksFault | None = None
     again: float = 0.0
     is_wrong: bool = False
-    """They said so, or a server was silent."""
+    """A plugin reported a problem, or a server was silent."""
 
 
 class PluginDisks:
-    """The disks of the pods of this node that plugins set up."""
+    """The disks of this node's pods that plugins set up."""
 
     def __init__(self, plugins: Plugins, records: Records, kubelet: Path, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
@@ -102,15 +102,15 @@ class PluginDisks:
         self._records = records
         self._kubelet = kubelet
         self._added: dict[str, Mapping[str, Served]] = {}
-        """By uid of the pod: what this process has had set up there, by the disk's name."""
+        """By pod uid: disks that this process had set up, by name."""
         self._failing: dict[str, _Failing] = {}
         self._checked: dict[str, _Checked] = {}
 
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
-        """Have the disks of a pod set up whose guest does not run yet; return them by name.
+        """Set up the disks of a pod before its guest starts; return them by name.
 
         Raises:
-            DisksFault: some are not; it may be called again at any time.
+            DisksFault: some failed; it may be called again at any time.
         """
         disks = requests.disks_of(vm)
         if not disks or pod_uid in self._added:
@@ -130,10 +130,10 @@ class PluginDisks:
         return found
 
     async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
-        """Ask plugins about the disks of a guest that runs, and return what they say is wrong.
+        """Call plugins to check the disks of a running guest, and return the problems.
 
-        They are asked once by each process that did not add the disks itself, and again while something is wrong: while they say so, or
-        while the server of one is ``silent``.
+        A process that did not add the disks checks them once, and again while a plugin reports a problem or the server of a disk is
+        ``silent``.
         """
         names = {str(each["name"]) for each in requests.disks_of(vm)}
         if not names:
@@ -153,12 +153,12 @@ class PluginDisks:
         return known.fault
 
     def is_wrong(self, pod_uid: str) -> bool:
-        """Return whether :meth:`check` has to be called again: that all is well again has no event."""
+        """Return whether to call :meth:`check` again. Recovery triggers no event, so the caller must poll."""
         known = self._checked.get(pod_uid)
         return known is not None and (known.is_wrong or known.fault is not None)
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Drop what is known of pods that are gone. What was added to them is deleted by ``plugins.deleting``."""
+        """Drop the state of pods that are gone. ``plugins.deleting`` deletes what was added to them."""
         self._added = {uid: each for uid, each in self._added.items() if is_alive(uid)}
         self._failing = {uid: each for uid, each in self._failing.items() if is_alive(uid)}
         self._checked = {uid: each for uid, each in self._checked.items() if is_alive(uid)}
@@ -193,7 +193,7 @@ class PluginDisks:
             directories.look(top, name, served, read_only=read_only)
 
     async def _greet(self, pod_uid: str, name: str, served: Served, *, read_only: bool) -> None:
-        """Ask the server what it exports. Raises NoExport."""
+        """Get the export's properties from the server. Raises NoExport."""
         try:
             with directories.opened(pod_uid, self._kubelet) as top:
                 link = places.connect(top, f"{name}/{plugin_disks.SOCKET}")
@@ -225,14 +225,14 @@ class PluginDisks:
 
 
 def _again(fault: DisksFault, seconds: float) -> DisksFault:
-    """Return the fault without the frames of its first life, with the time until they are asked again."""
+    """Return a copy of the fault without its traceback, with the time until the next attempt."""
     found = DisksFault(fault.faults)
     found.retry_seconds = seconds
     return found
 
 
 async def _side_by_side(seconds: float, calls: Mapping[str, Awaitable[Any]]) -> tuple[dict[str, Any], dict[str, Fault]]:
-    """Return what came of calls, and the faults of the others: one plugin that hangs keeps no other from its word."""
+    """Run calls in parallel; return results and faults. A hanging plugin does not affect the others."""
     found: dict[str, Any] = {}
     faults: dict[str, Fault] = {}
 

@@ -1,4 +1,4 @@
-"""Reading of a storage plugin's answer about a disk, as far as its words go. Pure."""
+"""Parses a storage plugin's answer about a disk. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from handler.plugins.faults import Failed
 
 MEMBERS: Final = frozenset({"protocol", "path", "size", "export", "liveMigration"})
 _PATHS: Final[Mapping[Protocol, str]] = {"nbd": "socket", "file": "image"}
-"""Member of what the plugin was told that has the path it may answer with."""
+"""Member of the request with the only path that an answer may have."""
 
 
 def served_by(plugin: str, told: Mapping[str, Any], result: Mapping[str, Any], *, live_migration: bool) -> Served:
-    """Return the disk that the plugin says it has set up.
+    """Return the disk that the plugin set up.
 
     Args:
         plugin: its name.
-        told: ``disk`` of what it was told.
+        told: ``disk`` of the request.
         result: its answer.
-        live_migration: what it says of all of its disks; an answer may say something else of one.
+        live_migration: the plugin's default for its disks; an answer may override it.
 
     Raises:
-        Failed: it says nothing of a disk, or what no plugin may say.
+        Failed: the answer contains no disk, or is invalid.
     """
     found = result.get("disk")
     if not isinstance(found, Mapping):

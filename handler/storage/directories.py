@@ -1,8 +1,8 @@
-"""The directories in a pod into which storage plugins put disks, and what they put there.
+"""The directories in a pod where storage plugins put disks, and checks of what they put there.
 
-They are below an emptyDir of the pod, which the kubelet makes for everybody to write to. virt-handler makes it root's before a plugin is
-asked, and the directory of each disk in it: a pod that its guest has taken over can neither replace what a plugin put there, nor lead a
-plugin, which is root, elsewhere. Only a socket, or a file of the pod's user, is the pod's to write to.
+They are below an emptyDir of the pod, which the kubelet makes writable for all. Before a plugin runs, virt-handler makes it and each disk's
+directory root's: so a compromised pod can neither replace a plugin's files nor redirect the plugin, which runs as root. The pod can write
+only to a socket, or to a file of its own user.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from handler.pods import opening, places
 
 MODE: Final = 0o755
 _HERE: Final = opening.NO_SYMLINKS | 0x01
-"""And RESOLVE_NO_XDEV: what is mounted on this node later is not mounted in the pod."""
+"""And RESOLVE_NO_XDEV, because later mounts on this node are not visible in the pod."""
 
 
 class NotThere(Exception):
-    """The file that a plugin says it put into the pod is not there, or something else is; the message says what."""
+    """The file that a plugin should have put into the pod is missing or wrong; the message says how."""
 
 
 def path(pod_uid: str, kubelet: Path) -> Path:
-    """Return the emptyDir.
+    """Return the path of the emptyDir.
 
     Raises:
-        ValueError: no pod can have this uid.
+        ValueError: the uid is invalid.
     """
     if not places.is_uid(pod_uid):
         raise ValueError(f"{ascii(pod_uid)[:80]} is no uid of a pod")
@@ -54,7 +54,7 @@ def opened(pod_uid: str, kubelet: Path) -> Iterator[int]:
 
 
 def make(top: int, name: str) -> None:
-    """Make the directory of a disk, root's as the emptyDir itself; harmless when it is done again.
+    """Make a disk's directory, owned by root as the emptyDir. Idempotent.
 
     Raises:
         NotThere: something else is in its place.
@@ -76,7 +76,7 @@ def make(top: int, name: str) -> None:
 
 
 def look(top: int, name: str, served: plugin_disks.Served, *, read_only: bool) -> None:
-    """Return if what a plugin says it put into the directory of a disk is there, and the pod's user may use it.
+    """Check that the plugin's file is in a disk's directory, and that the pod's user may use it.
 
     Raises:
         NotThere: it is not.
@@ -109,6 +109,6 @@ def _status(top: int, name: str, file: str) -> os.stat_result:
 
 
 def _allows(found: os.stat_result, wanted: int) -> bool:
-    """Return whether user and group of the pod have the rights ``wanted``, which are given as those of others."""
+    """Return whether the pod's user and group have the rights ``wanted``, given as the bits of others."""
     shift = 6 if found.st_uid == layout.USER_ID else 3 if found.st_gid == layout.USER_ID else 0
     return (found.st_mode >> shift) & wanted == wanted

@@ -1,7 +1,7 @@
-"""The greeting of an NBD server, as far as it takes to learn what it exports.
+"""The start of a conversation with an NBD server, to get the properties of an export.
 
-https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md: fixed newstyle negotiation, ``NBD_OPT_GO``, then a disconnection. It is
-what QEMU does, too. A server may say anything: every length is bounded, and so is the time by who calls.
+https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md: fixed newstyle negotiation, ``NBD_OPT_GO``, then a disconnection, as
+QEMU does it. The server is untrusted: lengths are limited here, and the time by the caller.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMED: Final = {1: "it does not know NBD_OPT_GO", 2: "its policy", 6: "it has n
 
 
 class NoExport(Exception):
-    """The server does not speak the protocol, or does not have the export; the message says which."""
+    """The server violates the protocol, or does not have the export; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class Export:
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> Export:
-    """Return what the server says of the export with this name.
+    """Return the server's properties of the export with this name.
 
     Raises:
-        NoExport: it says something else.
+        NoExport: the server refused, or its answer is invalid.
         OSError: the connection broke.
     """
     try:

@@ -19,9 +19,9 @@ def disks_of(vm: Mapping[str, Any]) -> tuple[Document, ...]:
 
 
 def document(vm: Mapping[str, Any], pod_uid: str, disk: Mapping[str, Any], directory: PurePath) -> Document:
-    """Return the document of a disk, beside version, kind and the plugin's name.
+    """Return the request for a disk, without version, kind and the plugin's name.
 
-    ``directory`` is the disk's as this process sees it; the plugin runs beside it.
+    ``directory`` is the disk's in this process' mount namespace, which the plugin shares.
     """
     return {
         **requests.common(vm, pod_uid),

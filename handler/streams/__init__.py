@@ -1,6 +1,5 @@
-"""Console and VNC of this node's guests, for virt-api: websockets over mTLS on one side, unix sockets in pods on the other.
+"""Consoles and displays of this node's guests for virt-api: websockets over mTLS, joined with unix sockets in pods.
 
-``server`` serves the paths of ``apis.virt.places.streams``; ``pipe`` copies bytes both ways with bounded buffers; ``limits`` counts
-what is open, ``slots`` which places for USB devices are taken, ``usbredir`` holds what their clients send to
-its protocol.
+``server`` serves the paths of ``apis.virt.places.streams``; ``pipe`` copies both ways with limited buffers; ``limits`` counts open streams,
+``slots`` tracks slots for USB devices, ``usbredir`` checks the USB protocol of clients.
 """

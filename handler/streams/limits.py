@@ -1,7 +1,7 @@
-"""Limits of the streams that are open on one node: in all, to one stream of one machine, and of these of one user.
+"""Limits of open streams on one node: in total, per stream of a machine, and per user of that.
 
-virt-api bounds what one user may open at each of its replicas. Here all streams to a machine meet, so here its owner keeps a place
-however many replicas there are: nobody holds more than a share.
+virt-api limits a user at each of its replicas. All streams to a machine meet here, so this limit keeps a place for the machine's owner with
+any number of replicas.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Limits:
 
     max_streams: int = 128
     max_streams_per_machine: int = 8
-    """Of one kind: consoles, say. virt-launcher serves 16 viewers, QEMU some memory each."""
+    """Per kind of stream, such as consoles. virt-launcher serves 16 viewers, and each takes memory of QEMU."""
     max_streams_per_machine_and_user: int = 4
 
 
@@ -34,26 +34,26 @@ DEFAULTS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A stream that is asked for."""
+    """A requested stream."""
 
     machine: NamespacedName
-    """To speak of it: another one may have the name by now."""
+    """For messages. Another machine may have this name by now."""
     uid: str
     """Of the machine."""
     stream: str
     holder: str
-    """A token of the user, as virt-api tells it; empty: it did not."""
+    """virt-api's token for the user; empty: none."""
 
 
 def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_holder: int) -> str:
-    """Return why one more stream is one too many, or an empty string.
+    """Return why another stream exceeds a limit, or an empty string.
 
     Args:
-        limits: what is allowed.
-        wanted: what is asked for.
-        everyone: streams that are open now.
-        of_machine: those of the same kind to the same machine.
-        of_holder: those of them that are the same user's; 0 where nobody said whose.
+        limits: the limits.
+        wanted: the requested stream.
+        everyone: open streams.
+        of_machine: open streams of the same kind to the same machine.
+        of_holder: those of the same user; 0 without a token.
     """
     machine = f"to {wanted.stream} of virtual machine {wanted.machine}"
     for limit, count, of in (
@@ -67,7 +67,7 @@ def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_h
 
 
 class _Share(NamedTuple):
-    """The streams of one kind that one user has to one machine."""
+    """The streams of one kind of one user to one machine."""
 
     uid: str
     stream: str
@@ -86,10 +86,10 @@ class OpenStreams:
 
     @contextmanager
     def one(self, wanted: Wanted) -> Iterator[None]:
-        """Count a stream as long as the block runs.
+        """Count a stream while the block runs.
 
         Raises:
-            TooManyRequests: it would be one too many.
+            TooManyRequests: it exceeds a limit.
         """
         share = _Share(wanted.uid, wanted.stream, wanted.holder)
         of_machine = sum(count for each, count in self._open.items() if (each.uid, each.stream) == (share.uid, share.stream))

@@ -1,7 +1,6 @@
-"""Copy bytes between a websocket and a unix socket until one of them ends.
+"""Copies between a websocket and a unix socket until one of them ends.
 
-Nothing is buffered beyond one read each way: a slow browser makes the guest's socket wait, and a guest that does not read makes the
-websocket wait.
+It buffers only one read each way: a slow browser makes the guest's socket wait, and a guest that does not read makes the websocket wait.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from handler.streams.usbredir import Breach, Packets
 
 CHUNK_BYTES: Final = 64 << 10
 AHEAD_BYTES: Final = 16 << 10
-"""No more of the guest's output is read while twice as much waits to be sent."""
+"""Reading from the guest pauses while twice as much is unsent."""
 MAX_MESSAGE_BYTES: Final = 64 << 10
-"""virt-api sends no longer ones."""
+"""virt-api sends no longer messages."""
 CLOSE_UNSUPPORTED: Final = 1003
 CLOSE_PROTOCOL_ERROR: Final = 1002
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Code and reason with which to close the websocket (RFC 6455, 7.4); None where the peer did."""
+    """Code and reason to close the websocket with (RFC 6455, 7.4); None if the peer closed it."""
 
     code: int
     reason: str
@@ -41,7 +40,7 @@ class _Ended(Exception):
 async def run(
     socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, packets: Packets | None = None
 ) -> Close | None:
-    """Copy until either side ends and return how to close the websocket; ``packets``: the bytes are held to the protocol of usbredir."""
+    """Copy until either side ends and return how to close the websocket; ``packets`` checks the usbredir protocol."""
     closes: list[Close | None] = []
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""The answer to a GET of what a guest's launcher tells: checked, bounded, and as JSON."""
+"""Answers a GET of a text from a guest's launcher: checks it, limits it, and returns JSON."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MAX_WAITING_PER_MACHINE: Final = 8
 RETRY_SECONDS: Final = 5
 
 Ask = Callable[[str, str], Awaitable[str]]
-"""(uid of the pod, what) → the text that its launcher tells; raises StatusError."""
+"""(uid of the pod, what) → the launcher's text; raises StatusError."""
 Check = Callable[[str], Object]
-"""The text of a launcher → the object that virt-api is answered with; raises ValueError. Nothing of the text is to be believed."""
+"""The launcher's text → the object for virt-api; raises ValueError. The text is untrusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class Reading:
 
 
 class Waiting:
-    """The readers that wait for an answer: a guest that does not give one must not fill virt-handler with them."""
+    """Readers that wait for an answer. Their number is limited, because a guest may never answer."""
 
     def __init__(self) -> None:
         self._waiting: Counter[str] = Counter()
 
     @contextmanager
     def one(self, uid: str, what: str) -> Iterator[None]:
-        """Count a reader of the machine with this uid as long as the block runs.
+        """Count a reader of the machine with this uid while the block runs.
 
         Raises:
-            TooManyRequests: it would be one too many.
+            TooManyRequests: there are too many.
         """
         if self._waiting[uid] >= MAX_WAITING_PER_MACHINE or self._waiting.total() >= MAX_WAITING:
             raise errors.TooManyRequests(
@@ -56,10 +56,10 @@ class Waiting:
 
 
 async def read(reading: Reading, waiting: Waiting, pod_uid: str, vm_uid: str, what: str) -> Object:
-    """Return what a launcher tells, checked.
+    """Return a launcher's text, checked.
 
     Raises:
-        StatusError: it does not, or what it tells is none.
+        StatusError: the launcher does not answer, or its text is invalid.
     """
     with waiting.one(vm_uid, what):
         text = await reading.ask(pod_uid, what)

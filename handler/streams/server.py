@@ -1,9 +1,8 @@
-"""The server that virt-api dials for the streams of a guest on this node, and for what can be read of it there.
+"""The server for virt-api: streams of this node's guests, and texts about them.
 
-Only a client with the certificate of virt-api gets anywhere: it has authorised the user. Errors are answered as ``Status`` objects
-before the upgrade: 404 when no such VM is here, 400 when its guest does not run or no websocket with our sub-protocol
-was asked for, 409 when the slot for a USB device has a client (``slots``), 429 when too many streams are open (``limits``). What can
-be read (``reading``) is a JSON object instead.
+It accepts only virt-api's certificate, because virt-api has authorized the user. Errors are ``Status`` objects before the upgrade: 404 if
+the VM is not here, 400 if its guest does not run or the websocket lacks our sub-protocol, 409 if the slot for a USB device has a client
+(``slots``), 429 if too many streams are open (``limits``). Texts (``reading``) are answered as JSON.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ CLOSE_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The pod whose guest is asked for, or why there is none to speak to."""
+    """The pod of the requested guest, or why it cannot be reached."""
 
     pod_uid: str
     problem: str = ""
     moving: bool = False
-    """It is leaving for another node: whose stream ends should dial again."""
+    """True if the guest migrates to another node: clients should reconnect when a stream ends."""
 
 
 Lookup = Callable[[NamespacedName, str], Target | None]
-"""(name, uid of the VirtualMachine) → where it runs; None when it is not on this node."""
+"""(name, uid of the VirtualMachine) → its pod; None if it is not on this node."""
 
 
 class Server:
-    """Serves streams; :meth:`run` until cancelled, then every open stream is closed with ``going away``."""
+    """Serves streams; :meth:`run` until cancelled, then each open stream is closed with ``going away``."""
 
     def __init__(
         self,
@@ -84,7 +83,7 @@ class Server:
 
     @property
     def count(self) -> int:
-        """Streams that are open now."""
+        """Number of open streams."""
         return len(self._counted)
 
     async def run(self) -> None:
@@ -151,26 +150,26 @@ class Server:
         socket = web.WebSocketResponse(
             protocols=(streams.SUBPROTOCOL,),
             heartbeat=streams.PING_SECONDS,
-            max_msg_size=pipe.MAX_MESSAGE_BYTES + 1,  # aiohttp refuses messages of this size, too
+            max_msg_size=pipe.MAX_MESSAGE_BYTES + 1,  # aiohttp refuses messages of exactly this size as well
             compress=False,
         )
         asked = socket.can_prepare(request)
         if not asked.ok or asked.protocol != streams.SUBPROTOCOL:
             raise errors.BadRequest(f"{stream} is a websocket with the sub-protocol {streams.SUBPROTOCOL}")
-        kind = stream.rstrip("0123456789")  # the ports or slots of a machine share what one may have
+        kind = stream.rstrip("0123456789")  # all ports or slots of a machine share one limit
         wanted = Wanted(machine, info["uid"], kind, request.headers.get(streams.HOLDER_HEADER, ""))
         exists = partial(self._exists, target.pod_uid)
         with self._counted.one(wanted), self._slots.one(machine, info["uid"], stream, exists) as chosen:
             return await self._joined(request, socket, target, chosen)
 
     async def _joined(self, request: web.Request, socket: web.WebSocketResponse, target: Target, stream: str) -> web.WebSocketResponse:
-        """Carry bytes between a websocket and the guest until either ends."""
+        """Copy between a websocket and the guest until either ends."""
         machine = _machine(request)
         reader, writer = await self._dial(target.pod_uid, stream, machine)
         try:
             await socket.prepare(request)
             if request.transport is not None:
-                request.transport.set_write_buffer_limits(high=pipe.CHUNK_BYTES)  # of TLS it is 512 KiB by itself
+                request.transport.set_write_buffer_limits(high=pipe.CHUNK_BYTES)  # TLS defaults to 512 KiB
                 buffers.narrow(request.transport, pipe.CHUNK_BYTES)
             self._open.add(socket)
             close = await pipe.run(socket, reader, writer, Packets() if stream.startswith(streams.usbredir()) else None)

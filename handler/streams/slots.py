@@ -1,6 +1,6 @@
-"""Slots for USB devices of clients that are taken.
+"""Tracks slots for clients' USB devices.
 
-QEMU serves one client of each, and a second one would wait in its queue without a word. All streams to a machine of this node meet here.
+QEMU serves one client per slot; a second one would silently wait in its queue. All streams to a machine of this node meet here.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Slot(NamedTuple):
 
 
 class Slots:
-    """The streams of slots that are open now."""
+    """The open streams to slots."""
 
     def __init__(self) -> None:
         self._taken: set[Slot] = set()
 
     @contextmanager
     def one(self, machine: NamespacedName, uid: str, stream: str, exists: Callable[[str], bool]) -> Iterator[str]:
-        """Take a slot as long as the block runs; yields the name of its stream. Streams of other kinds are left alone.
+        """Take a slot while the block runs; yields the name of its stream. Other streams are ignored.
 
         Args:
-            machine: to speak of it.
+            machine: for messages.
             uid: of the machine.
-            stream: what is asked for: one slot, or any that is free.
-            exists: says whether the machine has the slot of this stream.
+            stream: the requested slot, or any free one.
+            exists: whether the machine has the slot of this stream.
 
         Raises:
             Conflict: it is taken, or all are.

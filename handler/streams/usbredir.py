@@ -1,10 +1,10 @@
-"""Packets of usbredir, held to the protocol before QEMU reads them.
+"""Checks clients' usbredir packets before QEMU reads them.
 
-QEMU 7.2 and 10.0 end themselves over a packet of a client that their parser refuses (an assertion about the rest of what was read), and
-over one that they have no function for (filter_filter, which no client sends); and they take packets of 128 MiB. So the head of each
-packet is judged here, by the rules of that parser (libusbredirparser 0.15), and its data are bounded. The protocol:
-https://gitlab.freedesktop.org/spice/usbredir/-/blob/main/docs/usb-redirection-protocol.md. A packet is a head (type, length of what
-follows, id), a head of its type, and data; numbers are little-endian.
+QEMU 7.2 and 10.0 abort on a client's packet that their parser refuses (an assertion about the rest of the data), and on one that they have
+no function for (filter_filter, which no client sends). They also accept packets of 128 MiB. So this module checks each packet's header by
+the rules of that parser (libusbredirparser 0.15), and limits its data. The protocol:
+https://gitlab.freedesktop.org/spice/usbredir/-/blob/main/docs/usb-redirection-protocol.md. A packet is a header (type, length of the rest,
+id), a header of its type, and data; numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from enum import IntEnum
 from typing import Final
 
 MAX_PACKET_BYTES: Final = 8 << 20
-"""Drivers ask a device for a MiB or two at a time."""
+"""Drivers read a MiB or two at a time."""
 MAX_HELLO_BYTES: Final = 4 << 10
-"""Of a hello, which is judged as a whole."""
+"""For a hello, which is checked as a whole."""
 MAX_AHEAD_BYTES: Final = 128 << 10
-"""A client waits for QEMU's hello before it says more than its own."""
+"""A client sends only its hello before it gets QEMU's."""
 
 _VERSION_BYTES: Final = 64
 _ENTRIES: Final = 32
@@ -29,7 +29,7 @@ BULK_STREAMS, DEVICE_VERSION, PACKET_SIZE, LONG_IDS, LONG_BULK = (1 << each for 
 
 
 class Type(IntEnum):
-    """Packets that QEMU takes of a client."""
+    """Packets that QEMU accepts from a client."""
 
     HELLO = 0
     DEVICE_CONNECT = 1
@@ -64,16 +64,16 @@ _HEADS: Final[Mapping[Type, int]] = {
     Type.INTERRUPT: 4,
     Type.BUFFERED_BULK: 10,
 }
-"""Bytes of the heads whose length depends on nothing."""
+"""Bytes of the headers of fixed length."""
 _WITH_DATA: Final = frozenset({Type.CONTROL, Type.BULK, Type.ISO, Type.INTERRUPT, Type.BUFFERED_BULK})
 
 
 class Breach(Exception):
-    """Somebody broke the protocol; the message says how."""
+    """A side violated the protocol; the message says how."""
 
 
 def head_bytes(kind: Type, shared: int) -> int:
-    """Return how long the head of a type is between two who share these capabilities."""
+    """Return the length of a type's header with these shared capabilities."""
     match kind:
         case Type.DEVICE_CONNECT:
             return 10 if shared & DEVICE_VERSION else 8
@@ -87,16 +87,16 @@ def head_bytes(kind: Type, shared: int) -> int:
 
 
 def breach(kind: Type, head: bytes, data_bytes: int, shared: int) -> str:
-    """Return what is wrong with a packet that has as many bytes as its type asks for, or an empty string.
+    """Return what is wrong with a packet of correct length, or an empty string.
 
     Args:
         kind: its type.
-        head: of its type.
-        data_bytes: that follow the head.
-        shared: capabilities.
+        head: the header of its type.
+        data_bytes: bytes after the header.
+        shared: capabilities of both sides.
     """
     match kind:
-        case Type.HELLO:  # the parser takes whole words alone, and forgets the rest: it would know other capabilities than we
+        case Type.HELLO:  # the parser ignores an incomplete word, and would find other capabilities
             return "" if len(head) % 4 == 0 else "the capabilities of a hello are words of 4 bytes"
         case Type.INTERFACE_INFO:
             return "" if int.from_bytes(head[:4], "little") <= _ENTRIES else f"there are more than {_ENTRIES} interfaces"
@@ -122,7 +122,7 @@ def _wants_input(endpoint: int) -> str:
 
 
 def _of_data(kind: Type, endpoint: int, said: int, data_bytes: int) -> str:
-    """Data come from an endpoint that gives some, and as many as the head says; said of another, the length is what the device took."""
+    """Check that an input endpoint sends as much data as the header says. For output endpoints, the length is what the device took."""
     if endpoint & _IN:
         return "" if said == data_bytes else f"a packet of {said} bytes has {data_bytes}"
     if data_bytes or kind in (Type.ISO, Type.BUFFERED_BULK):
@@ -132,22 +132,22 @@ def _of_data(kind: Type, endpoint: int, said: int, data_bytes: int) -> str:
 
 
 class Packets:
-    """Parser of the packets that a client sends, and of QEMU's hello."""
+    """Parser of a client's packets, and of QEMU's hello."""
 
     def __init__(self) -> None:
         self._hello = bytearray()
         self._qemu: int | None = None
         self._client: int | None = None
         self._waiting = bytearray()
-        """Bytes that were not judged yet: less than two heads, while QEMU has said hello."""
+        """Unchecked bytes: less than two headers, after QEMU's hello."""
         self._data = 0
         """Bytes of the present packet that are still to come."""
 
     def from_guest(self, data: bytes) -> bytes:
-        """Look at QEMU's hello; return what can be passed to QEMU now.
+        """Parse QEMU's hello; return the client's data that can be passed to QEMU now.
 
         Raises:
-            Breach: it is none, or the client broke the protocol while it was awaited.
+            Breach: it is invalid, or the client violated the protocol meanwhile.
         """
         if self._qemu is not None:
             return b""
@@ -166,10 +166,10 @@ class Packets:
         return self.from_client(b"")
 
     def from_client(self, data: bytes) -> bytes:
-        """Take what a client sent; return what can be passed to QEMU now: whole heads, and data as they come.
+        """Return the client's data that can be passed to QEMU now: whole headers, and data as it comes.
 
         Raises:
-            Breach: the client broke the protocol. Nothing of the packet was passed.
+            Breach: the client violated the protocol. Nothing of the packet was passed.
         """
         self._waiting += data
         passed = b"".join(self._passed())
@@ -198,7 +198,7 @@ class Packets:
         return part
 
     def _next(self) -> int:
-        """Return how many bytes of the next packet can be passed, after which its data follow; 0: more are needed to tell."""
+        """Return how many bytes of the next packet can be passed before its data; 0: more are needed."""
         shared = (self._client or 0) & (self._qemu or 0)
         head = 16 if shared & LONG_IDS else 12
         if len(self._waiting) < 8:
@@ -231,4 +231,4 @@ class Packets:
 
 def _capabilities(hello: bytes | bytearray) -> int:
     found = int.from_bytes(hello[_VERSION_BYTES : _VERSION_BYTES + 4], "little")
-    return found if found & PACKET_SIZE else found & ~BULK_STREAMS  # the parser, too, believes in no streams without sizes
+    return found if found & PACKET_SIZE else found & ~BULK_STREAMS  # like the parser, ignore streams without sizes
