@@ -53,7 +53,7 @@ class RequestInfo:
 
     @property
     def mutating(self) -> bool:
-        """Whether it may change something; reads and writes have separate limits."""
+        """True if it may change something; reads and writes have separate limits."""
         return self.verb in _MUTATING if self.is_resource else self.method not in {"GET", "HEAD", "OPTIONS"}
 
     @property

@@ -25,7 +25,7 @@ class Backend(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether requests must await :meth:`room` first."""
+        """True if requests must await :meth:`room` first."""
         ...
 
     def add(self, event: str) -> None:
@@ -92,7 +92,7 @@ class Auditor:
 
     @property
     def full(self) -> bool:
-        """Whether a request must await :meth:`room`."""
+        """True if a request must await :meth:`room`."""
         for each in self._backends:  # noqa: SIM110 - a generator for any() costs more than all that is asked here
             if each.full:
                 return True

@@ -27,7 +27,7 @@ _Question: TypeAlias = tuple[User | str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether the user may do it, and why."""
+    """A decision and its reason."""
 
     allowed: bool
     reason: str = ""

@@ -22,7 +22,7 @@ class Seat(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether it is not free yet: await :meth:`taken`."""
+        """True if it is not free yet: await :meth:`taken`."""
         ...
 
     async def taken(self) -> float:

@@ -21,7 +21,7 @@ class Member(Hashable, Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether it waits for us rather than we for it."""
+        """True if it waits for us rather than we for it."""
         ...
 
     def abort(self) -> None:

@@ -319,7 +319,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being answered."""
+        """True if a request is being answered."""
         return self._answering
 
     # Interface to requests, streams and the server (messages.Carrier, owner.Owned).
@@ -379,7 +379,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether the client keeps up reading."""
+        """True if the client keeps up reading."""
         return self._room is None
 
     def send_now(self, data: bytes) -> bool:

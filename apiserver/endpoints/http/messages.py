@@ -215,7 +215,7 @@ class Response:
 
     __slots__ = ("_headers", "body", "close", "content_type", "encoded", "status")
     prepared: bool = False
-    """Whether the head was sent, after which headers cannot change."""
+    """True if the head was sent, after which headers cannot change."""
 
     def __init__(
         self,

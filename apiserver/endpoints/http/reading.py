@@ -34,9 +34,9 @@ class Reader:
         self._left = 0
         self._chunks: _Chunks | None = None
         self.complete = True
-        """Whether the last body was read to its end."""
+        """True if the last body was read to its end."""
         self.broken = False
-        """Whether the input is unparsable from here on."""
+        """True if the input is unparsable from here on."""
 
     def __len__(self) -> int:
         """Return the number of buffered bytes."""

@@ -98,7 +98,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the client waits for us."""
+        """True if the client waits for us."""
         return self._is_waiting if self._connection is None else self._connection.is_busy
 
     # Callbacks of the socket's transport.

@@ -1,8 +1,8 @@
-"""The watch cache of one prefix of the storage (Go: ``k8s.io/apiserver/pkg/storage/cacher``). Knows neither kinds nor stores.
+"""The watch cache of one storage prefix (Go: ``k8s.io/apiserver/pkg/storage/cacher``), independent of kinds and stores.
 
-``watchcache`` has the promises, and is to be read first. From below: ``items`` are the objects in their order, written in the one form of
-``canonical``, with equal bytes had once (``sharing``); ``changes`` are what watches are told; ``window`` keeps the newest of them and has
-the watches that read there, found by ``audiences``; ``history`` reads older ones from the storage. ``freshness`` knows how far the cache
-has to be before a read, ``writes`` what this server is writing, ``indexing`` finds by label or field, ``consistency`` compares with the
-storage, and ``memory`` gives back what is free. The order is a contract: "The cache is understood from its items upwards".
+Start with ``watchcache``, which states the guarantees. From the bottom: ``items`` are sorted objects, encoded by
+``canonical``, and ``sharing`` deduplicates their bytes. ``changes`` become watch events; ``window`` keeps the newest and
+finds watches by ``audiences``; ``history`` reads older ones from storage. ``freshness`` makes reads linearizable,
+``writes`` tracks this server's writes, ``indexing`` looks up labels and fields, ``consistency`` compares with storage, and
+``memory`` returns free memory. The import contract "The cache is understood from its items upwards" enforces the order.
 """

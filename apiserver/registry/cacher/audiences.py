@@ -1,4 +1,4 @@
-"""The watches that wait, by what they wait for: a change costs nothing for those that it does not concern."""
+"""Waiting watches, indexed so that a change only touches the watches that it concerns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.registry.cacher.items import Item
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A predicate holds only for items of which ``read`` returns ``value``; ``field`` names what is read."""
+    """A necessary condition of a predicate: ``read`` returns ``value``; ``field`` names what it reads."""
 
     field: str
     value: str
@@ -21,11 +21,11 @@ class Trigger:
 
 
 class Waiting(Protocol):
-    """Condition under which a watch that has read everything is woken."""
+    """A waiting watch: the changes that wake it."""
 
     prefix: str
     key: str
-    """Empty: any below ``prefix``."""
+    """Empty: any key below ``prefix``."""
     trigger: Trigger | None
 
 
@@ -42,7 +42,7 @@ class Audience(Generic[Watch]):
 
 
 class _Scope(Generic[Watch]):
-    """The watches of one key or prefix: those that any change in it concerns, and the others by field and value."""
+    """The watches of one key or prefix: those without trigger, and the others by field and value."""
 
     __slots__ = ("by_field", "plain", "size")
 
@@ -95,12 +95,12 @@ class _Scope(Generic[Watch]):
 
 
 class Audiences(Generic[Watch]):
-    """All watches that wait."""
+    """All waiting watches."""
 
     def __init__(self) -> None:
         self._of_prefix: dict[str, _Scope[Watch]] = {}
         self._of_key: dict[str, _Scope[Watch]] = {}
-        self._lengths: Counter[int] = Counter()  # of the prefixes
+        self._lengths: Counter[int] = Counter()  # lengths of the prefixes
 
     @property
     def is_empty(self) -> bool:
@@ -108,7 +108,7 @@ class Audiences(Generic[Watch]):
         return not self._of_prefix and not self._of_key
 
     def enter(self, watch: Watch) -> None:
-        """Let a watch wait."""
+        """Add a watch."""
         scopes, name = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)
         scope = scopes.get(name)
         if scope is None:
@@ -118,7 +118,7 @@ class Audiences(Generic[Watch]):
         scope.add(watch)
 
     def leave(self, watch: Watch) -> None:
-        """Let a watch that waits wait no more."""
+        """Remove a watch."""
         scopes, name = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)
         scope = scopes[name]
         scope.discard(watch)
@@ -131,7 +131,7 @@ class Audiences(Generic[Watch]):
                 del self._lengths[len(name)]
 
     def concerned(self, records: Sequence[Record]) -> Iterable[tuple[Audience[Watch], list[Record]]]:
-        """Return whom the records concern, each audience with its own of them, in their order."""
+        """Return the audiences that the records concern, each with its records in order."""
         concerning: dict[Audience[Watch], list[Record]] = {}
         for record in records:
             key = record.key
@@ -145,5 +145,5 @@ class Audiences(Generic[Watch]):
         return concerning.items()
 
     def watches(self) -> list[Watch]:
-        """Return every watch that waits."""
+        """Return all waiting watches."""
         return [watch for scopes in (self._of_prefix, self._of_key) for scope in scopes.values() for watch in scope.watches()]

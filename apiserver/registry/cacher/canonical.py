@@ -1,10 +1,10 @@
-"""The one form in which this server writes objects, so that what it writes is served without being encoded twice.
+"""The canonical JSON form of objects, in which written objects can be served without encoding them again.
 
-A stored value is JSON whose members begin in a fixed order::
+A stored value is JSON with a fixed order of its first members::
 
     {"apiVersion":"kubevirt.io/v1alpha1","kind":"VirtualMachine","metadata":{"labels":{…},"name":…},…}
 
-What goes on the wire is the same bytes with the revision put in::
+Clients get the same bytes with the revision inserted::
 
     {"apiVersion":"kubevirt.io/v1alpha1","kind":"VirtualMachine","metadata":{"resourceVersion":"7","labels":{…},"name":…},…}
 """
@@ -24,7 +24,7 @@ _REVISION: Final = b'"metadata":{"resourceVersion":"'
 
 
 class Form:
-    """The form of one kind of one version."""
+    """The canonical form of one kind and version."""
 
     def __init__(self, api_version: str, kind: str) -> None:
         self._head = b'{"apiVersion":%b,"kind":%b,' % (orjson.dumps(api_version), orjson.dumps(kind))
@@ -32,17 +32,17 @@ class Form:
         self._wire_head = self._head + _REVISION
 
     def stored(self, obj: Object) -> bytes:
-        """Return the value to store; a ``resourceVersion`` in the object is left out."""
+        """Encode the value to store, without ``resourceVersion``."""
         return b"".join((self._head, _METADATA, _rest(obj)))
 
     def item(self, key: str, revision: int, obj: Object, *, stale: bool = False) -> Item:
-        """Return the item of an object that was decoded, or is not stored (revision 0: it has no ``resourceVersion``)."""
+        """Return the item of a decoded or unstored object (revision 0: no ``resourceVersion``)."""
         if not revision:
             return Item(key, revision, None, b"".join((self._head, _METADATA, _rest(obj))), stale=stale)
         return self._item(key, revision, _rest(obj), stale=stale)
 
     def written(self, key: str, revision: int, obj: Object, value: bytes) -> Item:
-        """Return the item of an object that :meth:`stored` made ``value`` of, and that was stored at ``revision``."""
+        """Return the item of an object stored at ``revision``; ``value`` is the result of :meth:`stored`."""
         return self._item(key, revision, value, self._rest_at, obj=at_revision(obj, revision))
 
     def _item(
@@ -53,7 +53,7 @@ class Form:
 
 
 def restamped(item: Item, revision: int) -> Item:
-    """Return the same object with another ``resourceVersion``."""
+    """Return the item with another ``resourceVersion``."""
     at = item.labels_at
     if not at:
         obj = at_revision(item.object, revision)
@@ -64,12 +64,12 @@ def restamped(item: Item, revision: int) -> Item:
 
 
 def at_revision(obj: Object, revision: int) -> Object:
-    """Return the object with this ``resourceVersion``; the rest is shared with ``obj``."""
+    """Return the object with this ``resourceVersion``; it shares the rest with ``obj``."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
 def _rest(obj: Object) -> bytes:
-    """Return the JSON of an object from the first member of its metadata on; its labels come first."""
+    """Encode an object from the first member of its metadata on, labels first."""
     given = obj["metadata"]
     metadata = {"labels": given["labels"], **given} if "labels" in given else {**given}
     metadata.pop("resourceVersion", None)

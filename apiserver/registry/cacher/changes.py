@@ -1,4 +1,4 @@
-"""Changes of objects as watches tell them: as events, each made once for all that tell it."""
+"""Changes of objects as watch events, each built once and shared by all watches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class EventType(StrEnum):
-    """Kubernetes' watch event types, ERROR aside: errors are raised."""
+    """Kubernetes' watch event types except ERROR, which is raised."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -23,10 +23,10 @@ class EventType(StrEnum):
 
 
 class Event:
-    """One thing that watches tell; the same event for all that tell it.
+    """A watch event, shared by the watches that send it.
 
-    ``item`` is the object as it goes on the wire: for DELETED the last state with the revision of its end; None for BOOKMARK.
-    ``previous`` is what it was before (None for ADDED of a new object, and for BOOKMARK).
+    ``item`` is the object to send; for DELETED its last state with the revision of the deletion, for BOOKMARK None.
+    ``previous`` is the state before (None for a new object and for BOOKMARK).
     """
 
     __slots__ = ("_frames", "item", "previous", "revision", "type")
@@ -39,7 +39,7 @@ class Event:
         self._frames: dict[str, bytes] | None = None
 
     def framed(self, form: str, make: Callable[[Event], bytes]) -> bytes:
-        """Return what ``make`` encodes of this event, made once for all watches of a ``form`` that are about as far."""
+        """Return the event as encoded by ``make``, cached per ``form`` while watches may share it."""
         frames = self._frames
         if frames is None:
             frames = self._frames = {}
@@ -49,7 +49,7 @@ class Event:
         return frame
 
     def forget_frames(self) -> None:
-        """Free what ``framed`` keeps."""
+        """Free the frames that ``framed`` cached."""
         self._frames = None
 
     def __eq__(self, other: object) -> bool:
@@ -65,7 +65,7 @@ class Event:
 
 
 class Record:
-    """One change of one object: ``old`` became ``new`` at ``revision`` (None: absent)."""
+    """A change of one object from ``old`` to ``new`` at ``revision`` (None: absent)."""
 
     __slots__ = ("_events", "key", "new", "old", "revision")
 
@@ -77,7 +77,7 @@ class Record:
         self._events: dict[EventType, Event] | None = None
 
     def event(self, kind: EventType) -> Event:
-        """Return the change as an event of this type; DELETED carries ``old`` with this change's revision in it."""
+        """Return the change as an event of this type; DELETED carries ``old`` with this change's revision."""
         events = self._events
         if events is None:
             events = self._events = {}
@@ -90,9 +90,9 @@ class Record:
         return event
 
     def cool(self) -> None:
-        """Forget what ``old`` says decoded: whoever waited was told, and the next write makes its objects where this one's were.
+        """Drop the decoded ``old`` after the waiting watches got it, so that the next write reuses its memory.
 
-        Memory that comes round soon is in the processor's caches still, which is worth 4 % of an update.
+        Memory that is reused soon is still in the processor's caches, which saves 4 % of an update.
         """
         if self.old is not None:
             self.old.cool()
@@ -104,7 +104,7 @@ class Record:
 
 
 def event_of(record: Record, predicate: Predicate | None) -> Event | None:
-    """Return what a watch with ``predicate`` tells of ``record``: an object that begins to match is ADDED, one that stops is DELETED."""
+    """Return the event for a watch with ``predicate``: ADDED when the object begins to match, DELETED when it stops."""
     old, new = record.old, record.new
     was = old is not None and (predicate is None or predicate(old))
     if new is not None and (predicate is None or predicate(new)):
@@ -113,7 +113,7 @@ def event_of(record: Record, predicate: Predicate | None) -> Event | None:
 
 
 class EventBatch:
-    """Events that are told together, at least one, in their order; the same for all watches that are told just these at one moment."""
+    """Events dispatched together, at least one, in order; shared by the watches that get exactly these."""
 
     __slots__ = ("_written", "events")
 
@@ -122,7 +122,7 @@ class EventBatch:
         self._written: dict[str, Any] = {}
 
     def written(self, form: str, write: Callable[[Sequence[Event]], T]) -> T:
-        """Return what ``write`` makes of the events, made once for all watches of a ``form`` (which stands for one type of result)."""
+        """Return the result of ``write``, cached per ``form`` (each form has one type of result)."""
         found: T | None = self._written.get(form)
         if found is None:
             found = self._written[form] = write(self.events)
@@ -130,12 +130,12 @@ class EventBatch:
 
 
 class Receiver(Protocol):
-    """Receiver of what a watch finds."""
+    """Receiver of a watch's events."""
 
     def receive(self, batch: EventBatch) -> bool:
-        """Take events, without waiting; False: there is no room for more, and nothing comes before :meth:`room` has returned."""
+        """Take events without blocking. False: the receiver is full, and gets no more until :meth:`room` returns."""
         ...
 
     async def room(self) -> None:
-        """Return once there is room, at once if there is."""
+        """Wait for room."""
         ...

@@ -1,6 +1,7 @@
-"""Comparison of a watch cache with the storage, every few minutes, because a cache that is wrong stays wrong.
+"""Compare a watch cache with storage every few minutes, because a wrong cache does not repair itself.
 
-Source: the consistency checker of ``k8s.io/apiserver/pkg/storage/cacher/delegator.go`` (there: a digest of both lists).
+Source: the consistency checker of ``k8s.io/apiserver/pkg/storage/cacher/delegator.go`` (which compares digests of both
+lists).
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ from typing import Final
 from apiserver.registry.cacher.items import Item
 from storage.port import Storage
 
-PAGE: Final = 100  # entries read at once: a millisecond of the event loop, of which nobody is in a hurry for more
+PAGE: Final = 100  # entries per read: about a millisecond of the event loop, for a check without urgency
 
 Version = tuple[str, int]
 """A key and the revision of its last change."""
 
 
 def versions(items: Iterable[Item], undecodable: Iterable[Version]) -> Iterator[Version]:
-    """Yield what a cache holds, in the order of keys."""
+    """Yield the cache's versions in the order of keys."""
     return heapq.merge(((item.key, item.revision) for item in items), sorted(undecodable))
 
 
 async def difference(storage: Storage, prefix: str, revision: int, expected: Iterator[Version]) -> str:
-    """Return the first key under ``prefix`` of which the storage says something else at ``revision`` than ``expected``; empty: none.
+    """Return the first key under ``prefix`` that differs between storage at ``revision`` and ``expected``; empty if none.
 
     Raises:
-        StorageError: it cannot be said.
+        StorageError: storage cannot be read.
     """
     start = ""
     while True:

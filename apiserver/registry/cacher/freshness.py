@@ -1,12 +1,11 @@
 """Linearizable reads of the watch cache.
 
-A read that must see everything acknowledged before it asks the store for its revision, and waits until the cache has reached it.
-All reads that arrive while one question is under way share the next one, so a thousand concurrent reads cost the store one or two
-header-only reads; a cache that learns nothing by itself (because nothing under its prefix changes) asks for progress.
+Such a read asks the store for its revision, and waits until the cache has reached it. Reads that arrive during one question
+share the next, so a thousand concurrent reads cost the store one or two header-only reads. If nothing under its prefix
+changes, the cache requests progress.
 
-A cache that is behind is one thing: then what a reader wants can be read from the store. A store that does not answer is another: nobody
-asks it twice for the same reader, and while a question has been open for longer than a reader would wait, further readers are told so
-at once.
+A late cache differs from a store that does not answer. In the first case, the reader can fall back to the store. In the
+second, the reader does not ask again, and once a question is older than a reader's timeout, further readers fail at once.
 """
 
 from __future__ import annotations
@@ -23,42 +22,43 @@ from storage.port import Storage, StorageError
 
 logger = logging.getLogger(__name__)
 
-# The change that a reader waits for is usually on its way: asking for progress at once would cost a message each time.
+# The change is usually on its way, so a progress request at once would waste a message per read.
 PATIENCE_SECONDS = 0.001
-ASK_AGAIN_SECONDS = 0.05  # a member of etcd that lags behind, or a watch that is catching up, does not answer the first time
-# An idle cache asks this often, so that compaction never passes the position from which its watch would resume, and bookmarks move.
+ASK_AGAIN_SECONDS = 0.05  # a lagging member of etcd, or a watch that is catching up, does not answer the first request
+# Interval of an idle cache, so that compaction never passes the revision from which its watch would resume, and bookmarks
+# advance.
 IDLE_SECONDS = 10.0
 
 NOW: Final = -1
-"""Stands for the store's revision, whatever it is."""
+"""Stands for the store's current revision."""
 
 
 class Freshness:
-    """Waits for revisions. ``run`` must run meanwhile."""
+    """Waits for revisions, while ``run`` runs."""
 
     def __init__(self, storage: Storage, *, timeout_seconds: float, idle_seconds: float = IDLE_SECONDS) -> None:
         self._storage = storage
         self._timeout_seconds = timeout_seconds
         self._idle_seconds = idle_seconds
         self._reached = 0
-        # A reader has one future, from its question to the moment when the cache is there. One timer watches over all of them: a timeout
-        # of its own would cost each reader more than the rest of its wait.
+        # Each reader has one future, from its question until the cache is fresh. One timer serves all, because a timeout
+        # per reader would cost more than the rest of its wait.
         self._askers: list[asyncio.Future[int]] = []
         self._asked = asyncio.Event()
         self._unanswered: set[asyncio.Future[int]] = set()
-        """Of readers who do not know yet what the store's revision is."""
+        """Readers that do not have the store's revision yet."""
         self._open_since: float | None = None
-        """Since when a question to the store is under way."""
+        """Start of the open question to the store."""
         self._waiters: list[tuple[int, int, asyncio.Future[int]]] = []  # a heap by revision
         self._deadlines: deque[tuple[float, int, asyncio.Future[int]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._behind = asyncio.Event()
         self._order = itertools.count()
         self.reads = 0
-        """Number of times that the store was asked for its revision."""
+        """Number of revision reads from the store."""
 
     async def run(self) -> None:
-        """Serve those who wait, until cancelled."""
+        """Serve waiting readers until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._ask_revision())
@@ -69,7 +69,7 @@ class Freshness:
                 self._timer.cancel()
 
     def advance(self, revision: int) -> None:
-        """Say that the cache has reached ``revision``."""
+        """Report that the cache has reached ``revision``."""
         self._reached = revision
         while self._waiters and self._waiters[0][0] <= revision:
             _, _, future = heapq.heappop(self._waiters)
@@ -77,11 +77,11 @@ class Freshness:
                 future.set_result(revision)
 
     async def wait(self, revision: int | None = None) -> int:
-        """Wait until the cache has reached ``revision`` (None: the store's own, now); return the revision reached.
+        """Wait until the cache has reached ``revision`` (None: the store's current one); return the revision reached.
 
         Raises:
             ServiceUnavailable: the store does not answer.
-            Timeout: the cache did not get there in time.
+            Timeout: the cache is too late.
         """
         if revision is not None and max(revision, 1) <= self._reached:
             return self._reached
@@ -115,7 +115,7 @@ class Freshness:
             self._timer = asyncio.get_running_loop().call_at(until, self._expire)
 
     def _expire(self) -> None:
-        """Fail those who waited too long; look again when the next one may have."""
+        """Fail the readers that timed out, and schedule the next check."""
         loop = asyncio.get_running_loop()
         self._timer = None
         while self._deadlines:
@@ -200,7 +200,7 @@ def _silent() -> errors.ServiceUnavailable:
 
 
 def too_large(wanted: int, current: int) -> errors.Timeout:
-    """Return the error for a revision that does not exist yet, in Go's words."""
+    """Return the error for a future revision, in Go's words."""
     cause = errors.Cause("ResourceVersionTooLarge", "Too large resource version")
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
     return errors.Timeout(message, errors.Details(causes=(cause,), retry_after_seconds=1))

@@ -1,8 +1,8 @@
-"""Changes that are older than the window: read back from the storage, as long as it has not compacted them.
+"""Read changes older than the window back from storage, unless it has compacted them.
 
-After a restart every client comes back with the revision that it had reached, which is older than the new window. What happened in
-between is read once and put before the window, for all of them. Where that would be more than the window holds, a watch reads the storage's
-history by itself until it has come near enough; few may do so at once.
+After a restart, clients return with revisions older than the new window. The missing changes are read once, for all
+clients, and put before the window. If the window cannot hold them, a watch reads storage's history itself until it reaches
+the window; only a few may do so at once.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from storage.port import Batch, Compacted, Entry, Storage, StorageError
 logger = logging.getLogger(__name__)
 
 REPLAYS: Final = 16
-"""Watches that may read the storage's history at once; the next one is told to come again."""
+"""Watches that may read storage's history at once; further ones get 429."""
 TIMEOUT_SECONDS: Final = 10.0
 _SECONDS: Final = 1
 
 Read = Callable[[Entry], Item | None]
-"""Returns the item of an entry; None if there is none in it."""
+"""Returns the item of an entry; None if it cannot be decoded."""
 
 
 def records_of(batch: Batch, read: Read) -> list[Record]:
-    """Return a batch's changes, with what each object was before as the storage tells it."""
+    """Return a batch's changes, with the previous objects from storage."""
     records = []
     for change in batch.changes:
         old = read(change.previous) if change.previous else None
@@ -43,7 +43,7 @@ def records_of(batch: Batch, read: Read) -> list[Record]:
 
 
 class History:
-    """Reads back what the window has not."""
+    """Reads changes that the window lacks."""
 
     def __init__(
         self,
@@ -60,21 +60,21 @@ class History:
         self._read = read
         self._window = window
         self._reading = asyncio.Lock()
-        self._too_deep = (0, 0)  # (epoch, revision): from there on is more than the window holds
+        self._too_deep = (0, 0)  # (epoch, revision) from which the window cannot hold the changes
         self._max_replays = replays
         self._timeout_seconds = timeout_seconds
         self._replays = 0
         self.read_back = 0
-        """Number of times that the window was made to reach further back."""
+        """Number of successful extensions of the window."""
 
     async def reach(self, after: int) -> bool:
-        """Make the window reach back to ``after``; return False if that is too far for it.
+        """Extend the window back to ``after``; return False if that is too far.
 
         Raises:
-            Expired: the storage has compacted it.
-            ServiceUnavailable: the storage did not tell in time.
+            Expired: storage has compacted it.
+            ServiceUnavailable: storage did not answer in time.
         """
-        async with self._reading:  # whoever waited finds that it is done, mostly
+        async with self._reading:  # after the wait, it is usually done
             while after < self._window.oldest:
                 epoch, depth = self._too_deep
                 if epoch == self._window.epoch and after <= depth:
@@ -92,14 +92,14 @@ class History:
         window, epoch = self._window, self._window.epoch
         records: list[Record] = []
         async with self._storage.watch(self._prefix, after=after) as batches:
-            await self._storage.request_progress()  # nothing may have happened
+            await self._storage.request_progress()  # there may have been no change
             async for batch in batches:
                 if window.epoch != epoch:
                     return
                 if batch.revision <= window.oldest:
                     records += records_of(batch, self._read)
                 if batch.revision >= window.oldest:
-                    # At once, for the window goes on dropping what it has no room for.
+                    # at once, because the window keeps dropping its oldest changes
                     window.prepend(records, after)
                     self.read_back += 1
                     return
@@ -108,10 +108,10 @@ class History:
                     return
 
     def replay(self, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str) -> Replay:
-        """Return a watch that begins in the storage's history and goes on as ``watch(revision)``.
+        """Return a watch that starts in storage's history and continues as ``watch(revision)``.
 
         Raises:
-            TooManyRequests: there are many already.
+            TooManyRequests: there are too many replays.
         """
         if self._replays >= self._max_replays:
             raise errors.TooManyRequests("too many watches read old changes; try again later", errors.Details(retry_after_seconds=_SECONDS))
@@ -119,11 +119,11 @@ class History:
         return Replay(self, watch, prefix, after, predicate, key)
 
     def open(self, prefix: str, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """Return a watch of the storage."""
+        """Watch storage."""
         return self._storage.watch(prefix, after=after)
 
     async def hasten(self) -> None:
-        """Ask for a batch even if nothing happens."""
+        """Request a batch even if nothing changes."""
         await self._storage.request_progress()
 
     def records(self, batch: Batch) -> list[Record]:
@@ -131,20 +131,20 @@ class History:
         return records_of(batch, self._read)
 
     def is_near(self, revision: int) -> bool:
-        """Return whether the window has all that follows ``revision``."""
+        """Return whether the window has all changes after ``revision``."""
         return revision >= self._window.oldest
 
     def expired(self, after: int) -> errors.Expired:
-        """Return the error for a revision that the storage has compacted."""
+        """Return the error for a compacted revision."""
         return self._window.expired(after)
 
     def done(self) -> None:
-        """Make room for another replay."""
+        """Release a replay's place."""
         self._replays -= 1
 
 
 class Replay:
-    """Reads as a :class:`~apiserver.registry.cacher.window.Watch` does; a context manager. Bookmarks come once it is live."""
+    """Same interface as :class:`~apiserver.registry.cacher.window.Watch`; a context manager. Sends bookmarks once live."""
 
     def __init__(
         self, history: History, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str
@@ -177,7 +177,7 @@ class Replay:
 
     @property
     def revision(self) -> int:
-        """Every event at or below it was handed out."""
+        """All events up to it were delivered."""
         if self._pending:
             return self._handed_out
         return self._live.revision if self._live is not None else self._at
@@ -189,7 +189,7 @@ class Replay:
         """Return the next event.
 
         Raises:
-            Expired: the storage compacted past the watch; or as a live watch.
+            Expired: storage compacted past the watch; or as a live watch.
         """
         while True:
             if self._pending:
@@ -199,11 +199,11 @@ class Replay:
             await self._read_on()
 
     async def tell(self, receiver: Receiver) -> None:
-        """Tell ``receiver`` everything, until the server stops.
+        """Send everything to ``receiver`` until the server stops.
 
         Raises:
             Expired: as in iteration.
-            Exception: whatever the predicate or the receiver raised.
+            Exception: from the predicate or the receiver.
         """
         while self._live is None or self._pending:
             if self._pending:
@@ -217,7 +217,7 @@ class Replay:
         await self._live.tell(receiver)
 
     async def batch(self) -> list[Event]:
-        """Wait for an event; return all that are at hand, none when the server stops.
+        """Wait for events; return all that are ready, none when the server stops.
 
         Raises:
             Expired: as in iteration.
@@ -232,7 +232,7 @@ class Replay:
         return self.take()
 
     def take(self) -> list[Event]:
-        """Return the events that are at hand."""
+        """Return the events that are ready."""
         taken = list(self._pending)
         self._pending.clear()
         if not taken and self._live is not None:
@@ -246,7 +246,7 @@ class Replay:
             batch = await anext(self._batches)
         except Compacted:
             raise self._history.expired(self._at) from None
-        except StorageError:  # it was closed: the server stops
+        except StorageError:  # closed, because the server stops
             raise StopAsyncIteration from None
         for record in self._history.records(batch):
             if not self._key or record.key == self._key:

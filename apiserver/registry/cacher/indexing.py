@@ -1,7 +1,7 @@
-"""Indexes of objects by label or value of a field: made when somebody first asks for one, kept up to date from then on.
+"""Indexes of objects by label or field value, built on first use and then kept up to date.
 
-Without it a list by selector would look at every object: a tenth of a second for 100,000 of them by a label, a second by a field, for
-which each has to be decoded.
+Without one, a list by selector reads every object: 0.1 s for 100,000 objects by label, 1 s by field, because fields need
+decoding.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from apiserver.registry.cacher.audiences import Trigger
 from apiserver.registry.cacher.items import Item, SortedItems
 
 FIELDS: Final = 8
-"""Labels and fields indexed at once; those that were asked for longest ago go. Each costs a write about a microsecond."""
+"""Most indexes at once; the least recently used goes first. Each costs about 1 µs per write."""
 _SLICE: Final = 128
 _RARE: Final = 8
-"""A value that fewer than one in so many objects have is looked up and sorted; else looking at all in order is no slower."""
+"""An index helps if fewer than one in so many objects match; otherwise a scan in order is as fast."""
 
 
 class _Index:
-    """The objects by one label's or field's value."""
+    """The objects by the value of one label or field."""
 
     def __init__(self, read: Callable[[Item], str]) -> None:
         self._read = read
@@ -59,7 +59,7 @@ class _Index:
 
 
 class Indices:
-    """The indices of one cache."""
+    """The indexes of one cache."""
 
     def __init__(self) -> None:
         self._by_field: OrderedDict[str, _Index] = OrderedDict()
@@ -68,13 +68,13 @@ class Indices:
         return len(self._by_field)
 
     def clear(self) -> None:
-        """Forget all of them: the objects are others."""
+        """Drop all indexes, because all objects are new."""
         for index in self._by_field.values():
-            index.ready.set()  # who waits for it finds it gone, and looks at all objects
+            index.ready.set()  # waiting readers find no index, and scan all objects
         self._by_field = OrderedDict()
 
     def changed(self, key: str, new: Item | None) -> None:
-        """Take note of a change."""
+        """Update the indexes after a change."""
         for index in self._by_field.values():
             if new is not None:
                 index.put(new)
@@ -82,7 +82,7 @@ class Indices:
                 index.remove(key)
 
     async def prepare(self, trigger: Trigger, items: SortedItems) -> None:
-        """See that there is an index for the trigger's field; ``items`` are all there are, now and while this waits."""
+        """Ensure an index for the trigger's field; ``items`` is the live collection."""
         index = self._by_field.get(trigger.field)
         if index is not None:
             self._by_field.move_to_end(trigger.field)
@@ -95,7 +95,7 @@ class Indices:
             snapshot, _ = items.slice("")
             for start in range(0, len(snapshot), _SLICE):
                 for item in snapshot[start : start + _SLICE]:
-                    if items.get(item.key) is item:  # others changed since, which the index was told
+                    if items.get(item.key) is item:  # otherwise it changed meanwhile, and the index already has the change
                         index.put(item)
                 await asyncio.sleep(0)
         except BaseException:
@@ -106,7 +106,7 @@ class Indices:
             index.ready.set()
 
     def find(self, trigger: Trigger, prefix: str, start: str, items: SortedItems) -> Sequence[Item] | None:
-        """Return the items under ``prefix``, from ``start`` on, that have the trigger's value; None where there is no index."""
+        """Return the items under ``prefix``, from ``start`` on, with the trigger's value; None without an index."""
         index = self._by_field.get(trigger.field)
         if index is None or not index.ready.is_set():
             return None

@@ -1,4 +1,4 @@
-"""Objects in the order of their keys: what the watch cache holds, and what it hands out."""
+"""Items sorted by key: the content of the watch cache."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import orjson
 
 from apiserver.apis.meta.objects import labels_of
 
-LAST_CHARACTER: Final = "\U0010ffff"  # no key holds it, so prefix + LAST_CHARACTER ends the keys of a prefix
-CHUNK: Final = 512  # keys that an insertion moves at most twice over: below a microsecond
-WARM: Final = 128  # decoded objects that are kept in the process, whoever decoded them
-# What decoders raise on bad data: JSON and pydantic errors are ValueErrors; a shape nobody expected gives the others.
+LAST_CHARACTER: Final = "\U0010ffff"  # no key contains it, so prefix + LAST_CHARACTER ends a prefix's keys
+CHUNK: Final = 512  # an insertion moves at most twice as many keys: below a microsecond
+WARM: Final = 128  # decoded objects kept in the whole process
+# Errors of decoders on bad data: JSON and pydantic raise ValueErrors, unexpected shapes the others.
 DECODING_ERRORS: Final = (ValueError, LookupError, TypeError, AttributeError)
 
 _LABELS: Final = b'"labels":{'
@@ -24,9 +24,10 @@ _warm: deque[Item] = deque()
 
 
 class Item:
-    """One object at one revision; shared by everyone who asks, so nobody may change what it holds.
+    """One object at one revision, shared and therefore immutable.
 
-    It is its bytes. ``object`` costs a decoding unless somebody asked lately: a cache of 100,000 objects keeps none of them decoded.
+    It keeps the encoded bytes; ``object`` decodes them unless they were decoded recently. A cache of 100,000 objects keeps
+    few decoded.
     """
 
     __slots__ = ("_object", "key", "labels_at", "pieces", "revision", "stale")
@@ -34,16 +35,16 @@ class Item:
     def __init__(
         self, key: str, revision: int, obj: dict[str, Any] | None, *pieces: bytes, stale: bool = False, labels_at: int = 0
     ) -> None:  # fmt: skip
-        """Hold the ``pieces`` of its JSON; ``obj`` is what they say, if that is at hand.
+        """Take the ``pieces`` of the JSON, and the decoded ``obj`` if available.
 
-        ``labels_at``: where in the second piece the labels begin, or would if there were any (see ``canonical``); 0: not known.
+        ``labels_at``: start of the labels, present or not, in the second piece (see ``canonical``); 0: unknown.
         """
         self.key = key
         self.revision = revision
         self.pieces = pieces
-        """The JSON as it goes on the wire, in the stored version, ``metadata.resourceVersion`` included; some are shared with others."""
+        """The JSON to send, in the stored version, with ``metadata.resourceVersion``; items may share pieces."""
         self.stale = stale
-        """Storage has it in an old form (an old key, another version): the next write, even one that changes nothing, renews it."""
+        """Stored in an old form (key or version): the next write renews it, even without another change."""
         self.labels_at = labels_at
         self._object = obj
         if obj is not None:
@@ -51,12 +52,12 @@ class Item:
 
     @property
     def data(self) -> bytes:
-        """The JSON as it goes on the wire, in one piece."""
+        """The JSON to send, in one piece."""
         return b"".join(self.pieces)
 
     @property
     def size(self) -> int:
-        """Bytes of ``data``."""
+        """Length of ``data``."""
         return sum(map(len, self.pieces))
 
     @property
@@ -75,15 +76,15 @@ class Item:
 
     @property
     def raw_labels(self) -> bytes:
-        """The JSON of the labels, where ``labels_at`` is known: equal bytes are equal labels. Empty: there are none."""
+        """The labels' JSON if ``labels_at`` is known; empty without labels. Equal bytes mean equal labels."""
         at, second = self.labels_at, self.pieces[1]
         if not second.startswith(_LABELS, at):
             return b""
-        # No label holds a brace, so the first one ends them; if one does after all, what stands before it is no JSON.
+        # Labels contain no brace, so the first one ends them; an invalid label would only make this JSON invalid.
         return second[at + len(_LABELS) - 1 : second.index(b"}", at) + 1]
 
     def cool(self) -> None:
-        """Forget the decoded object."""
+        """Drop the decoded object."""
         self._object = None
 
     def __eq__(self, other: object) -> bool:
@@ -99,7 +100,7 @@ class Item:
 
     @property
     def object(self) -> dict[str, Any]:
-        """The object that ``data`` encodes."""
+        """The decoded ``data``."""
         obj = self._object
         if obj is None:
             obj = self._object = orjson.loads(self.data)
@@ -108,7 +109,7 @@ class Item:
 
 
 def _keep_warm(item: Item) -> None:
-    """Keep the decoded object until as many others as WARM were decoded."""
+    """Keep the decoded object until WARM others were decoded."""
     _warm.append(item)
     if len(_warm) > WARM:
         _warm.popleft().cool()
@@ -116,18 +117,18 @@ def _keep_warm(item: Item) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Objects as they were at ``revision``, in the order of keys."""
+    """Items at ``revision``, in the order of keys."""
 
     items: Sequence[Item]
     revision: int
     remaining: int = 0
-    """Number of items that follow and that the limit left out."""
+    """Number of further items that the limit left out."""
     by_trigger: bool = False
-    """They are exactly those that have the value of the trigger that was asked for."""
+    """The items are exactly those with the requested trigger's value."""
 
 
 class SortedItems:
-    """Items by key, kept in order in chunks: what one change costs does not grow with their number. A slice costs as much as it is long."""
+    """Items sorted by key in chunks: the cost of a change does not grow with their number, that of a slice with its length."""
 
     def __init__(self, items: Iterable[Item] = (), *, chunk: int = CHUNK) -> None:
         self._chunk = chunk
@@ -173,7 +174,7 @@ class SortedItems:
             self._split(chunk)
 
     def remove(self, key: str) -> None:
-        """Drop ``key``; dropping an absent one changes nothing."""
+        """Remove ``key`` if present."""
         chunk = bisect_left(self._last, key)
         if chunk == len(self._last):
             return
@@ -190,7 +191,7 @@ class SortedItems:
             self._join(chunk)
 
     def slice(self, prefix: str, *, start: str = "", limit: int = 0) -> tuple[list[Item], int]:
-        """Return the items under ``prefix`` from ``start`` on, at most ``limit`` (0: all), and how many more there are."""
+        """Return at most ``limit`` (0: all) items under ``prefix`` from ``start`` on, and the number of further ones."""
         low = self._position(max(prefix, start))
         high = max(low, self._position(prefix + LAST_CHARACTER))
         found: list[Item] = []
@@ -204,12 +205,12 @@ class SortedItems:
         return found, self._distance(low, high) - len(found) if limit else 0
 
     def count(self, prefix: str) -> int:
-        """Return how many items there are under ``prefix``."""
+        """Count the items under ``prefix``."""
         low = self._position(prefix)
         return self._distance(low, max(low, self._position(prefix + LAST_CHARACTER)))
 
     def _position(self, key: str) -> tuple[int, int]:
-        """Return chunk and index of the first key that is not before ``key``."""
+        """Return chunk and index of the first key not before ``key``."""
         chunk = bisect_left(self._last, key)
         return (chunk, bisect_left(self._keys[chunk], key)) if chunk < len(self._last) else (chunk, 0)
 
@@ -224,7 +225,7 @@ class SortedItems:
         self._last[chunk : chunk + 1] = [keys[self._chunk - 1], keys[-1]]
 
     def _join(self, chunk: int) -> None:
-        """Join a small chunk with the one before or after it, if both fit into one; drop an empty one."""
+        """Merge a small chunk with a neighbour if both fit into one; drop an empty one."""
         if not self._keys[chunk]:
             del self._keys[chunk], self._items[chunk], self._last[chunk]
             return

@@ -1,4 +1,4 @@
-"""Memory that is free, but that the C library keeps."""
+"""Return memory that the C library keeps free to the system."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 def give_back(library: Callable[[None], object] = ctypes.CDLL) -> None:
-    """Let the C library return what it can to the system, after work that took much memory for a moment; others than glibc cannot.
+    """Trim glibc's heap after work with a high peak of memory; other C libraries lack the function.
 
     Args:
-        library: returns the process's own libraries for no name.
+        library: loads the process's own libraries when called without a name.
     """
     trim = getattr(library(None), "malloc_trim", None)
     if trim is not None:

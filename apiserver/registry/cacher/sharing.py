@@ -1,8 +1,7 @@
-"""Sharing of equal bytes among objects: the fields that a manager owns are held once.
+"""Share equal bytes among objects: managed fields are stored once.
 
-A manager writes its objects alike, so their ``fieldsV1`` are equal to the byte, and a third of a small object. The bytes of an object
-are cut around them into pieces, and equal pieces are one. A cut at another place would only find less to share: joined, the pieces
-are the object whatever was found.
+A manager writes similar objects with equal ``fieldsV1``, a third of a small object. An object's bytes are cut around them,
+and equal pieces are shared. Wrong cuts only share less: joined, the pieces are always the object.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-_MANAGED: Final = b'"managedFields":[{'  # nowhere else in an object: within a string the quotes are escaped
+_MANAGED: Final = b'"managedFields":[{'  # unique in an object, because strings escape quotes
 _FIELDS: Final = b'"fieldsV1":{'
 _ENTRY: Final = b'{"manager":'
 _SHORTEST: Final = 256
-"""Less does not pay for the pieces that it leaves."""
+"""Shorter pieces cost more than they save."""
 _LONGEST: Final = 8192
 _REMEMBERED: Final = 512
-"""With ``_LONGEST`` the bound of what is kept for objects that are gone: 4 MiB, which takes somebody who writes 512 such objects."""
+"""With ``_LONGEST``, bounds what is kept for deleted objects to 4 MiB, reached only by a client that writes 512 such objects."""
 _MOST: Final = 8
-"""Pieces of an object that are shared; managers are few."""
+"""Most shared pieces of an object, because managers are few."""
 
 
 def pieces(lead: bytes, value: bytes, at: int = 0) -> tuple[bytes, ...]:
-    """Return ``lead`` and ``value`` from ``at`` on, cut around what others have alike; the first piece begins with ``lead``."""
+    """Return ``lead`` and ``value`` from ``at`` on, cut into pieces that others may share; the first one starts with ``lead``."""
     begin = value.find(_MANAGED, at)
     if begin < 0:
         return (lead + value[at:],)

@@ -1,18 +1,20 @@
-"""The objects of one prefix of the storage, kept in memory by a watch.
+"""The objects of one storage prefix, kept in memory by a watch.
 
-What may be relied on (``tests/unit/apiserver/registry/cacher/test_watchcache.py``):
+Guarantees (``tests/unit/apiserver/registry/cacher/test_watchcache.py``):
 
-1. After ``wait_fresh()``, ``get`` and ``list`` show every write that was acknowledged before the call.
-2. ``list`` is one picture: every change at or below ``Snapshot.revision``, none above.
-3. ``watch(after=snapshot.revision)`` tells every later change of the prefix once, in the order of revisions. Folding its events over
-   the snapshot gives a later snapshot, whatever the selector: what stops matching is told as DELETED.
-4. A watch begins at any revision that the storage has not compacted. When changes cannot be told any more (too slow, compacted) it raises
-   ``Expired``; it never skips.
-5. While the storage is out, watches stay, ``get`` and ``list`` show the last picture, and ``wait_fresh`` fails within its bound.
-6. An entry that cannot be decoded is as good as absent: reported, and told as DELETED if it was seen before.
-7. What the cache holds is compared with the storage every few minutes; if they differ it is not ``is_usable`` until it was read anew.
+1. After ``wait_fresh()``, ``get`` and ``list`` show every write acknowledged before the call.
+2. ``list`` is a consistent snapshot: every change up to ``Snapshot.revision``, none above.
+3. ``watch(after=snapshot.revision)`` sends every later change of the prefix once, in the order of revisions. Applying its
+   events to the snapshot gives a later snapshot, for any selector: objects that stop matching are DELETED.
+4. A watch starts at any revision that storage has not compacted. If it can no longer send all changes (too slow,
+   compacted), it raises ``Expired``; it never skips.
+5. While storage is unavailable, watches stay open, ``get`` and ``list`` show the last snapshot, and ``wait_fresh`` fails
+   within its timeout.
+6. An undecodable entry counts as absent: it is reported, and DELETED if it was visible before.
+7. Every few minutes the cache is compared with storage; after a difference it is not ``is_usable`` until it has listed
+   again.
 
-It knows nothing of kinds: ``decode`` turns an entry into an ``Item``.
+``decode`` turns an entry into an ``Item``; the cache itself is independent of kinds.
 """
 
 from __future__ import annotations
@@ -54,23 +56,23 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-PAGE_LIMIT = 500  # entries read at once when listing: some 2.5 MB of our objects, and a few milliseconds of decoding
+PAGE_LIMIT = 500  # entries per read when listing: about 2.5 MB of our objects, and a few milliseconds of decoding
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of a watch cache."""
+    """Times of a watch cache, in seconds."""
 
     idle: float = IDLE_SECONDS
-    """Between questions for progress while nothing happens."""
+    """Between progress requests while nothing changes."""
     history: float = TIMEOUT_SECONDS
-    """For the storage to tell what happened before the window."""
+    """Limit for reading changes before the window."""
     settled: float = 1.0
-    """After a listing: the buffers that it was read into are free then, too."""
+    """After a listing, until its buffers are free as well."""
     check: float = 300.0
-    """Between comparisons with the storage."""
+    """Between comparisons with storage."""
 
 
 TIMES: Final = Times()
@@ -80,7 +82,7 @@ Decode = Callable[[Entry], Item]
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """An entry that is in the storage and that ``decode`` refused."""
+    """A stored entry that ``decode`` rejected."""
 
     key: str
     revision: int
@@ -88,7 +90,7 @@ class Undecodable:
 
 
 class WatchCache:
-    """See the module's promises. ``run`` must run; ``synced`` is set once the first listing is complete."""
+    """The cache with the module's guarantees, while ``run`` runs; ``synced`` is set after the first listing."""
 
     def __init__(
         self,
@@ -104,20 +106,21 @@ class WatchCache:
         replays: int = REPLAYS,
         give_back: Callable[[], None] = memory.give_back,
     ) -> None:
-        """Cache what lies under ``prefix``.
+        """Cache the objects under ``prefix``.
 
         Args:
-            storage: where it lies.
-            prefix: of the keys; end it with a slash.
-            decode: makes an item of an entry, with the entry's ``mod_revision`` as its resourceVersion; for a deletion it is given
-                the last value with the revision of the end. Raises ValueError, LookupError, TypeError or AttributeError for bad data.
-            capacity: how many changes a watch may be behind, or may reach back.
-            timeout_seconds: how long ``wait_fresh`` waits (Go's watch cache: 3 s).
-            on_undecodable: called once for each bad revision of a key, for a metric.
-            times: seconds.
-            limits: of the window.
-            replays: how many watches may read the storage's history at once.
-            give_back: gives memory back that is free.
+            storage: the storage.
+            prefix: prefix of the keys; end it with a slash.
+            decode: turns an entry into an item with its ``mod_revision`` as resourceVersion; a deletion passes the last
+                value with the revision of the deletion. Raises ValueError, LookupError, TypeError or AttributeError for bad
+                data.
+            capacity: number of changes that a watch may lag or start behind.
+            timeout_seconds: limit of ``wait_fresh`` (Go's watch cache: 3 s).
+            on_undecodable: called once per bad revision of a key, for a metric.
+            times: intervals and limits.
+            limits: limits of the window.
+            replays: number of watches that may read storage's history at once.
+            give_back: returns free memory to the system.
         """
         self._storage = storage
         self._prefix = prefix
@@ -127,7 +130,7 @@ class WatchCache:
         self._give_back = give_back
         self._items = SortedItems()
         self.writes = Writes()
-        """Writes of this server that are under way."""
+        """This server's running writes."""
         self._indices = Indices()
         self._window = Window(capacity, limits)
         self._freshness = Freshness(storage, timeout_seconds=timeout_seconds, idle_seconds=times.idle)
@@ -136,38 +139,38 @@ class WatchCache:
         self._begun = 0.0
         self.synced = asyncio.Event()
         self.undecodable: dict[str, Undecodable] = {}
-        """Objects that cannot be shown now, by key."""
+        """Undecodable objects by key."""
         self.listings = 0
-        """Number of times that everything was read: 1, and one more each time the storage compacted past us."""
+        """Number of full listings: 1, plus one after each compaction past the cache."""
         self.lists = 0
-        """Lists that it answered."""
+        """Lists answered."""
         self.list_fetched = 0
-        """Objects that those looked at."""
+        """Objects read for lists."""
         self.list_returned = 0
-        """Objects that those returned."""
+        """Objects returned by lists."""
         self.consistent_reads = {"success": 0, "fallback": 0}
-        """Lists of what is committed now that were answered from here, and by the storage, which did not tell in time."""
+        """Linearizable lists answered by the cache, and by storage because the cache could not confirm its revision in time."""
         self.dispatched = 0
-        """Changes that were offered to watches."""
+        """Changes offered to watches."""
         self.decode_errors = 0
-        """Revisions of keys that could not be decoded."""
+        """Undecodable revisions of keys."""
         self.changes = 0
-        """Changes that the storage told."""
+        """Changes received from storage."""
         self.checks = {"success": 0, "failure": 0, "error": 0}
-        """Ends of comparisons with the storage: equal, not equal, not possible."""
+        """Results of comparisons with storage: equal, different, impossible."""
         self.is_usable = False
-        """True if reads may be answered from here: it was listed, and no comparison found it wrong since."""
+        """True if reads may use the cache: it was listed, and no comparison has failed since."""
 
     def __len__(self) -> int:
         return len(self._items)
 
     @property
     def revision(self) -> int:
-        """Everything at or below it is in the cache."""
+        """The cache has every change up to it."""
         return self._window.revision
 
     async def run(self) -> None:
-        """Keep up with the storage until cancelled; then every watch ends."""
+        """Follow storage until cancelled, then end every watch."""
         self._begun = asyncio.get_running_loop().time()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -180,25 +183,26 @@ class WatchCache:
     async def wait_fresh(self, revision: int | None = None) -> int:
         """Wait until the cache has reached ``revision``; return the revision reached.
 
-        None asks the storage for its revision, which makes the following ``get`` or ``list`` linearizable; 0 takes what there is.
+        None uses storage's current revision, which makes the next ``get`` or ``list`` linearizable; 0 does not wait.
 
         Raises:
             TooManyRequests: ``revision`` is 0 and the first listing is not complete.
-            ServiceUnavailable: the storage cannot be asked.
-            Timeout: not reached within the bound; with cause ResourceVersionTooLarge when ``revision`` was given.
+            ServiceUnavailable: storage does not answer.
+            Timeout: not reached in time; with cause ResourceVersionTooLarge when ``revision`` was given.
         """
         if revision == 0 and not self.synced.is_set():
             raise self._cold()
         return await self._freshness.wait(revision)
 
     def get(self, key: str) -> Item | None:
-        """Return the item of ``key`` as the cache has it now."""
+        """Return the cached item of ``key``."""
         return self._items.get(key)
 
     def list(self, prefix: str = "", *, start: str = "", limit: int = 0, trigger: Trigger | None = None) -> Snapshot:
-        """Return the items under ``prefix`` (default: all), from key ``start`` (inclusive) on, at most ``limit`` (0: all).
+        """Return items under ``prefix`` (default: all), from key ``start`` (inclusive) on, at most ``limit`` (0: all).
 
-        With a ``trigger``, which excludes a limit, only those with its value are returned if an index was :meth:`prepared <prepare>`.
+        With a ``trigger``, which excludes a limit, only matching items are returned if an index was :meth:`prepared
+        <prepare>`.
         """
         prefix = prefix or self._prefix
         if trigger is not None and (found := self._indices.find(trigger, prefix, start, self._items)) is not None:
@@ -207,11 +211,11 @@ class WatchCache:
         return Snapshot(items, self.revision, remaining)
 
     async def prepare(self, trigger: Trigger) -> None:
-        """Make ready to :meth:`list` what has the trigger's value without looking at everything."""
+        """Prepare the index with which :meth:`list` finds the trigger's value."""
         await self._indices.prepare(trigger, self._items)
 
     def count(self, prefix: str = "") -> int:
-        """Return how many items there are under ``prefix`` (default: all)."""
+        """Count the items under ``prefix`` (default: all)."""
         return self._items.count(prefix) if prefix else len(self._items)
 
     @asynccontextmanager
@@ -225,20 +229,21 @@ class WatchCache:
         key: str = "",
         trigger: Trigger | None = None,
     ) -> AsyncIterator[Watch | Replay]:
-        """Watch ``prefix`` (default: all) from the revision that follows ``after``, which may lie in the future.
+        """Watch ``prefix`` (default: all) for changes after the revision ``after``, which may lie in the future.
 
         Args:
-            prefix: of the keys.
-            after: usually the revision of a snapshot; no await may stand between the two if nothing shall be missed or expire.
+            prefix: prefix of the keys.
+            after: usually a snapshot's revision; without an await in between, the watch misses no change and cannot
+                expire.
             predicate: the selector. Objects that begin to match are ADDED, those that stop are DELETED.
-            bookmark_seconds: how often to yield a BOOKMARK while there is nothing else.
-            key: the one key to watch, instead of a prefix.
-            trigger: something that ``predicate`` implies; makes changes that do not concern the watch cost nothing.
+            bookmark_seconds: interval of BOOKMARK events without other events.
+            key: a single key to watch instead of a prefix.
+            trigger: a condition that ``predicate`` implies; makes unrelated changes free.
 
         Raises:
-            Expired: from here or from the iterator: changes after ``after`` are gone.
-            TooManyRequests: the first listing is not complete; too many watches read changes that are long past.
-            ServiceUnavailable: the storage cannot tell what happened before the window.
+            Expired: here or from the iterator: changes after ``after`` are gone.
+            TooManyRequests: the first listing is not complete, or too many watches read old changes.
+            ServiceUnavailable: storage cannot deliver the changes before the window.
         """
         if not self.synced.is_set():
             raise self._cold()
@@ -254,7 +259,7 @@ class WatchCache:
         yield live(after)
 
     async def check(self) -> bool:
-        """Compare the cache with the storage; where they differ, distrust the cache and read everything anew."""
+        """Compare the cache with storage; after a difference, mark it unusable and list again."""
         try:
             revision = await self._freshness.wait()
             items, _ = self._items.slice(self._prefix)
@@ -301,14 +306,14 @@ class WatchCache:
             except StorageError as error:
                 logger.warning("The watch cache cannot read the storage; trying again", extra={"prefix": self._prefix, "error": str(error)})
             failures += 1
-            # The jitter keeps the caches of several servers from reading everything at the same moment.
+            # Jitter keeps the caches of several servers from listing at the same moment.
             await asyncio.sleep(pause_seconds(failures, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # no secret
 
     async def _keep_up(self, revision: int) -> None:
-        """Apply what happens after ``revision``.
+        """Apply the changes after ``revision``.
 
         Raises:
-            TimeoutError: a comparison found that the cache is wrong.
+            TimeoutError: a comparison found a difference.
         """
         async with asyncio.timeout(None) as following:
             self._following = following
@@ -385,7 +390,7 @@ class WatchCache:
         return None
 
     def _read(self, entry: Entry) -> Item | None:
-        """Return the item of an entry of the past; what cannot be decoded was reported in its time, and was not there."""
+        """Return the item of an old entry; None if undecodable, which was reported earlier."""
         try:
             return self._decode(entry)
         except DECODING_ERRORS:

@@ -1,16 +1,16 @@
-"""The last changes of a watch cache, and the watches that read them.
+"""The newest changes of a watch cache, and the watches that read them.
 
-A watch holds a position in the one window instead of a buffer of its own, and is cut off when the window moves past it, without anybody
-waiting for it. One that has read everything waits, and what comes next is pushed to its receiver; it is found by what it waits for (a key,
-a namespace, a field's value), so a change costs nothing for the thousands that it does not concern. Whatever many watches are told alike is
-made once. A receiver that has no room is told no more: its watch reads the window once there is room again.
+Instead of a buffer, a watch has a position in the shared window; it expires when the window moves past it, and blocks no
+other watch. A watch that has read everything waits, and new events are pushed to its receiver. Waiting watches are found by
+key, namespace or field value, so a change costs nothing for thousands of unrelated ones. Data common to several watches is
+built once. A full receiver gets no pushes; its watch reads the window once there is room.
 
-What comes in one turn of the event loop is told together, after it: no receiver runs inside of whoever feeds the window. Telling many
-watches takes a while, most of it for a record of TLS and a system call each, however many events are in it. So whoever told many pauses
-before it tells what comes next, 100 µs for each of them. With 100 watches under a storm of writes half as long a pause cost a fifth more
-processor time, and half as long again none less, but more delay; with 1,000, pauses of up to 50 ms instead of 10 cost a fifth less and no
-delay, for telling them takes as long. The number of watches is what counts, not how long telling them took, which would hold what else the
-machine does, too. A change that comes alone, now and then, is told at once.
+Changes from one iteration of the event loop are dispatched together after it, never inside the code that feeds the window.
+Dispatching to many watches takes time, mostly a TLS record and a system call per watch, for any number of events. So after
+a dispatch to many, the window pauses 100 µs per watch. Measured: with 100 watches under many writes, half that pause cost a
+fifth more processor time, and 1.5 times as long saved none but added delay; with 1,000 watches, pauses up to 50 ms instead
+of 10 saved a fifth without delay. The pause depends on the number of watches and not on the measured time, which would
+include other load of the machine. A single, occasional change is dispatched at once.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from apiserver.registry.cacher.changes import Event, EventBatch, EventType, Pred
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes of what is done at once, and the pauses between."""
+    """Batch sizes and pauses."""
 
     chunk: int = 256
-    """Changes that a watch looks at before it hands them on: bounds what one watch holds and how long it keeps the loop."""
+    """Changes that a watch reads per step: bounds its memory and its time on the loop."""
     pushed: int = 64
-    """Changes that are pushed before it is asked whether there is room for more."""
+    """Changes pushed before the receiver must confirm room."""
     dropped: int = 32
     """Changes that the window drops at once."""
     framed: int = 64
-    """Changes whose encoded frames are kept: watches that keep up share them, those that do not encode again."""
+    """Changes with cached frames; watches that lag further encode again."""
     pause_seconds: float = 100e-6
-    """For each watch that was told: some four times what telling it costs."""
+    """Per watch: about four times the cost of a dispatch to it."""
     longest_pause_seconds: float = 0.05
     few: int = 20
-    """Watches for whom no pause is made: a timer is not that exact."""
+    """Most watches without a pause, because timers are not that precise."""
 
 
 LIMITS: Final = Limits()
@@ -54,13 +54,13 @@ _revision_of = attrgetter("revision")
 
 
 class _EventBatches:
-    """The events dispatched at one moment: watches that are told the same events share them (:class:`EventBatch`)."""
+    """The event batches of one dispatch; watches with the same events share one (:class:`EventBatch`)."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, ...], EventBatch] = {}
 
     def of(self, events: Iterable[Event | None]) -> EventBatch | None:
-        """Return the events, the same for all that have the same; None if there are none."""
+        """Return the shared batch of these events; None if empty."""
         found = [event for event in events if event is not None]
         if not found:
             return None
@@ -72,37 +72,37 @@ class _EventBatches:
 
 
 class Window:
-    """The changes after ``oldest`` up to ``revision``, at most about ``capacity`` of them."""
+    """The changes after ``oldest`` up to ``revision``, at most about ``capacity``."""
 
     def __init__(self, capacity: int, limits: Limits = LIMITS) -> None:
         self._capacity = capacity
         self._limits = limits
         self._records: list[Record] = []
         self._base = 0  # sequence number of the first record
-        self._framed = 0  # sequence number of the first record that may hold frames
+        self._framed = 0  # sequence number of the first record that may have frames
         self._audiences: Audiences[Watch] = Audiences()
         self._is_dispatching = False
         self._pause_until = 0.0
-        self._dispatching: asyncio.Handle | None = None  # when it is due
+        self._dispatching: asyncio.Handle | None = None  # the scheduled dispatch
         self.end = 0
-        """The sequence number that the next record gets."""
+        """The next record's sequence number."""
         self.told = 0
-        """The sequence number of the first record of which watches that wait were not told yet."""
+        """Sequence number of the first record that was not dispatched to waiting watches."""
         self.told_revision = 0
-        """Of everything at or below it they were told."""
+        """Waiting watches got everything up to this revision."""
         self.epoch = 0
-        """Grows when the window begins anew."""
+        """Grows with each reset."""
         self.oldest = 0
         self.revision = 0
         self.closed = False
 
     @property
     def room(self) -> int:
-        """Number of records that :meth:`prepend` takes."""
+        """Number of records that :meth:`prepend` accepts."""
         return max(self._capacity - len(self._records), 0)
 
     def reset(self, revision: int) -> None:
-        """Begin anew at ``revision``: what happened up to it is not known any more."""
+        """Restart at ``revision``, without earlier changes."""
         self._tell_all()
         self._stop_all()
         self._base = self._framed = self.end
@@ -111,12 +111,12 @@ class Window:
         self.oldest = self.revision = self.told_revision = revision
 
     def extend(self, records: Sequence[Record], revision: int) -> None:
-        """Add what happened up to ``revision``."""
+        """Add the changes up to ``revision``."""
         self._records += records
         self.end += len(records)
         self.revision = revision
         self._tell_soon()
-        if len(self._records) > self._capacity + self._limits.dropped:  # dropping one at a time would move all of them
+        if len(self._records) > self._capacity + self._limits.dropped:  # dropping one at a time would move all others each time
             self._tell_all()
             self._drop(len(self._records) - self._capacity)
         for position in range(max(self._framed, self._base), self.end - self._limits.framed):
@@ -124,7 +124,7 @@ class Window:
         self._framed = max(self._framed, self.end - self._limits.framed)
 
     def prepend(self, records: Sequence[Record], after: int) -> None:
-        """Reach further back: ``records`` are all that happened after ``after``, up to ``oldest``."""
+        """Extend the window back: ``records`` are all changes after ``after`` up to ``oldest``."""
         self._records[:0] = records
         self._base -= len(records)
         self.oldest = after
@@ -146,28 +146,28 @@ class Window:
         return self._base + bisect_right(self._records, after, key=_revision_of)
 
     def read(self, position: int) -> Sequence[Record] | None:
-        """Return a chunk of records from ``position`` on, as far as watches were told; None when some of them are gone."""
+        """Return a chunk of dispatched records from ``position`` on; None if some are gone."""
         if position < self._base:
             return None
         return self._records[position - self._base : min(position + self._limits.chunk, self.told) - self._base]
 
     def revision_before(self, position: int) -> int:
-        """Return the revision to which everything lies before ``position``; 0 when that is gone."""
+        """Return the revision that the records before ``position`` cover; 0 if they are gone."""
         if position >= self.end:
             return self.revision
         return self._records[position - self._base].revision - 1 if position >= self._base else 0
 
     def expired(self, after: int) -> errors.Expired:
-        """Return the error for a position that is gone, in Go's words."""
+        """Return the error for a lost position, in Go's words."""
         return errors.Expired(f"too old resource version: {after} ({self.oldest})")
 
     def enter(self, watch: Watch) -> None:
-        """Push to ``watch`` what concerns it from now on; it has read all that watches were told."""
+        """Push future changes to ``watch``, which has read all dispatched ones."""
         watch.is_idle = True
         self._audiences.enter(watch)
 
     def leave(self, watch: Watch) -> None:
-        """Push nothing more to ``watch``. Leaving twice does no harm."""
+        """Stop pushing to ``watch``; safe to repeat."""
         self._stop(watch, self.told, self.told_revision)
 
     def _drop(self, count: int) -> None:
@@ -176,7 +176,7 @@ class Window:
         self._base += count
 
     def _tell_soon(self) -> None:
-        """Tell the watches once this turn of the loop or the pause is over: what comes until then goes out together."""
+        """Schedule a dispatch after this iteration of the loop or after the pause."""
         pause = self._pause_until - time.monotonic()
         if pause <= 0 and self._audiences.is_empty:
             self._tell_all()
@@ -185,12 +185,12 @@ class Window:
             self._dispatching = loop.call_later(pause, self._tell_all) if pause > 0 else loop.call_soon(self._tell_all)
 
     def _tell_all(self) -> None:
-        """Tell the watches that wait of everything that they were not told yet; then pause, if they were many."""
+        """Dispatch all pending changes to waiting watches, then pause if there were many."""
         if self._dispatching is not None:
             self._dispatching.cancel()
             self._dispatching = None
         if self._is_dispatching:
-            return  # a receiver brought us here: who tells goes on until all is told, in order
+            return  # called by a receiver: the outer dispatch continues in order
         self._is_dispatching = True
         number = 0
         try:
@@ -204,13 +204,13 @@ class Window:
             self._pause_until = time.monotonic() + pause
 
     def _tell(self, end: int) -> int:
-        """Tell the watches that wait of what is before position ``end``; return how many heard something."""
+        """Dispatch the changes before position ``end``; return the number of watches that got events."""
         records = self._records[self.told - self._base : end - self._base]
         revision = self.revision_before(end)
         batches, number = _EventBatches(), 0
         for audience, concerning in self._audiences.concerned(records):
             first, whole = concerning[0].revision, None
-            for watch in tuple(audience.watches):  # receivers without room leave it
+            for watch in tuple(audience.watches):  # a copy, because full receivers leave
                 if not watch.is_idle:
                     continue
                 try:
@@ -242,7 +242,7 @@ class Window:
 
 
 class Watch:
-    """The events of one watch, told to a receiver or iterated over. One reader at a time; cancelling a wait loses nothing."""
+    """The events of one watch, sent to a receiver or iterated over. One reader at a time; cancelling a wait loses no event."""
 
     __slots__ = (
         "_after", "_bookmark_at", "_bookmark_seconds", "_epoch", "_loop", "_pending", "_position", "_predicate", "_revision", "_waiter",
@@ -260,18 +260,18 @@ class Watch:
         key: str = "",
         trigger: Trigger | None = None,
     ) -> None:
-        """Watch the keys that begin with ``prefix``, or the one ``key``; ``trigger`` is implied by ``predicate``."""
+        """Watch the keys with ``prefix``, or the single ``key``; ``predicate`` implies ``trigger``."""
         self.prefix = prefix
         self.key = key
         self.trigger = trigger
         self.every_after = after if predicate is None else inf
-        """It tells every change above this revision, without looking at it."""
+        """Every change above this revision is an event, without a check."""
         self.is_idle = False
-        """It waits: whatever watches were told was for others, or its receiver has it."""
+        """The watch waits: it, or its receiver, has all dispatched events."""
         self.receive: Callable[[EventBatch], bool] = self._keep
-        """Takes what is told while it waits."""
+        """Takes dispatched events while it waits."""
         self.failure: Exception | None = None
-        """Exception that its predicate or its receiver raised while it waited."""
+        """Exception of the predicate or the receiver while it waited."""
         self._window = window
         self._after = after
         self._predicate = predicate
@@ -286,17 +286,17 @@ class Watch:
 
     @property
     def revision(self) -> int:
-        """Every event at or below it was handed out, and none above it: what a bookmark may say."""
+        """All events up to it were delivered and none above it, so a bookmark may carry it."""
         if self._pending:
             return self._pending[0].revision - 1
         return max(self._revision, self._window.told_revision) if self.is_idle else self._revision
 
     async def tell(self, receiver: Receiver) -> None:
-        """Tell ``receiver`` everything, bookmarks among it, until the cache stops.
+        """Send all events, bookmarks included, to ``receiver`` until the cache stops.
 
         Raises:
-            Expired: the receiver had no room for too long, or the cache lost its place; list again.
-            Exception: whatever the predicate or the receiver raised.
+            Expired: the receiver was full for too long, or the cache lost its position; list again.
+            Exception: from the predicate or the receiver.
         """
         while (events := await self._step(receiver.receive)) is not None:
             if events:
@@ -307,10 +307,10 @@ class Watch:
         return self
 
     async def __anext__(self) -> Event:
-        """Return the next event; ends when the cache stops.
+        """Return the next event; end when the cache stops.
 
         Raises:
-            Expired: the watch read too slowly, or the cache lost its place; list again.
+            Expired: the watch read too slowly, or the cache lost its position; list again.
         """
         if not self._pending:
             self._pending += await self.batch()
@@ -319,7 +319,7 @@ class Watch:
         return self._pending.popleft()
 
     async def batch(self) -> list[Event]:
-        """Wait for an event; return all that are at hand, none when the cache stops.
+        """Wait for events; return all that are ready, none when the cache stops.
 
         Raises:
             Expired: as in iteration.
@@ -330,7 +330,7 @@ class Watch:
         return []
 
     def take(self) -> list[Event]:
-        """Return the events that are at hand, for writing them in one go; waits for nothing.
+        """Return the events that are ready, without waiting.
 
         Raises:
             Expired: as in iteration.
@@ -341,30 +341,30 @@ class Watch:
             return taken
         window = self._window
         if self._position >= window.told and self._epoch == window.epoch:
-            return []  # what is in the window already is not to be told yet
+            return []  # the rest of the window is not dispatched yet
         return self._read()
 
     def chosen(self, records: Iterable[Record]) -> list[Event]:
-        """Return what it tells of records in its prefix, or of its key."""
+        """Return the watch's events for these records of its prefix or key."""
         events = (event_of(record, self._predicate) for record in records if record.revision > self._after)
         return [event for event in events if event is not None]
 
     def stop(self, position: int, revision: int) -> None:
-        """Wait no more, everything before ``position`` and up to ``revision`` being told."""
+        """End the wait; all before ``position`` and up to ``revision`` was delivered."""
         self.is_idle = False
         self._position = max(self._position, position)
         self._revision = max(self._revision, revision)
         _wake(self._waiter)
 
     async def _step(self, receive: Callable[[EventBatch], bool]) -> list[Event] | None:
-        """Return what is at hand; if nothing is, wait, what happens going to ``receive``, and return nothing. None: the cache stopped."""
+        """Return the ready events. If there are none, wait while ``receive`` gets events, and return nothing. None: the cache stopped."""
         window = self._window
         if events := self.take():
             return events
         if window.closed:
             return None
         if self._position < window.told:
-            await asyncio.sleep(0)  # nothing of that chunk passed the selector: let others run before the next
+            await asyncio.sleep(0)  # the selector matched nothing in this chunk: let others run
         elif self._bookmark_at is not None and (bookmark := self._bookmark()):
             return [bookmark]
         else:
@@ -372,9 +372,9 @@ class Watch:
         return []
 
     async def _wait(self, receive: Callable[[EventBatch], bool]) -> None:
-        """Wait until ``receive`` takes no more or raises, the window begins anew or closes, or a bookmark is due."""
+        """Wait until ``receive`` is full or raises, the window resets or closes, or a bookmark is due."""
         self._waiter = waiter = self._loop.create_future()
-        # asyncio.timeout_at costs more
+        # cheaper than asyncio.timeout_at
         timer = self._loop.call_at(self._bookmark_at, _wake, waiter) if self._bookmark_at is not None else None
         self.receive, self.failure = receive, None
         self._window.enter(self)
@@ -389,12 +389,12 @@ class Watch:
             raise self.failure
 
     def _keep(self, batch: EventBatch) -> bool:
-        """Keep what is told for whoever iterates."""
+        """Store a batch for iteration."""
         self._pending += batch.events
         return False
 
     def _read(self) -> list[Event]:
-        """Return the events of the next chunk of the window."""
+        """Return the events of the window's next chunk."""
         window = self._window
         if self._epoch != window.epoch:
             self._position = window.position(self._revision)
@@ -416,7 +416,7 @@ class Watch:
             return None
         self._bookmark_at = now + self._bookmark_seconds
         if self._window.told_revision < self._after:
-            return None  # a watch of the future stays silent until then
+            return None  # a watch of a future revision stays silent until then
         self._revision = max(self._revision, self._window.told_revision)  # it has read everything
         return Event(EventType.BOOKMARK, None, None, self._revision)
 

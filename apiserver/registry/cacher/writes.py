@@ -1,7 +1,7 @@
-"""Writes of this server that are under way: when storage tells of one, nothing need be decoded, and there is one item of it for all.
+"""Running writes of this server, so that their watch events need no decoding and share one item.
 
-Storage mostly tells the watch of a write before it acknowledges it, so a write is known here from before it begins. It is known again by
-its bytes: whoever wrote the same meant the same.
+Storage usually sends the watch event before it acknowledges a write, so writes are registered before they start. Events are
+matched by their bytes: equal bytes mean an equal object.
 """
 
 from __future__ import annotations
@@ -13,48 +13,48 @@ from apiserver.registry.cacher.items import Item
 from storage.port import Entry
 
 MAX_WRITES: Final = 256
-"""Writes that are remembered although storage has not told of them: it failed to write them, or tells late."""
+"""Most registered writes without an event: failed, or reported late."""
 
 
 class Write:
-    """One object on its way to storage, as ``value``."""
+    """An object on its way to storage, encoded as ``value``."""
 
     __slots__ = ("_item", "_make", "key", "value")
 
     def __init__(self, key: str, value: bytes, make: Callable[[int], Item]) -> None:
-        """``make`` returns its item at a revision, and may be asked for several."""
+        """``make`` returns the item at a revision; it may be called several times."""
         self.key = key
         self.value = value
         self._make = make
         self._item: Item | None = None
 
     def at(self, revision: int) -> Item:
-        """Return its item, once it is known that it was stored at ``revision``."""
+        """Return the item stored at ``revision``."""
         if self._item is None or self._item.revision != revision:
             self._item = self._make(revision)
         return self._item
 
 
 class Writes:
-    """The writes of one watch cache, at most one a key: the last."""
+    """The writes of one watch cache, only the last per key."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, Write] = {}
 
     def begin(self, key: str, value: bytes, make: Callable[[int], Item]) -> Write:
-        """Remember what is about to be written."""
+        """Register a write."""
         write = self._by_key[key] = Write(key, value, make)
         if len(self._by_key) > MAX_WRITES:
             del self._by_key[next(iter(self._by_key))]
         return write
 
     def forget(self, write: Write) -> None:
-        """Forget what was not written."""
+        """Remove a failed write."""
         if self._by_key.get(write.key) is write:
             del self._by_key[write.key]
 
     def find(self, entry: Entry) -> Item | None:
-        """Return the item of what storage tells, if it is what was written here; then it is forgotten."""
+        """Return and remove the registered item of an entry; None if another writer wrote it."""
         write = self._by_key.get(entry.key)
         if write is None or write.value != entry.value or entry.stale:
             return None

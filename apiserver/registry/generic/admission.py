@@ -1,17 +1,17 @@
-"""Admission: what others have to say about a request, after it was authorized and before it takes effect.
+"""The interface of admission, which can change or refuse an authorized request before it takes effect.
 
-kube-apiserver proxies our requests before its own admission, so nobody else looks. The plug-ins are :mod:`apiserver.admission`'s; this is
-what they are asked. :mod:`apiserver.registry.generic.admitting` asks: for the store about writes, for the connect endpoint about streams.
+kube-apiserver proxies our requests before its own admission, so only ours runs. :mod:`apiserver.admission` has the plug-ins;
+:mod:`apiserver.registry.generic.admitting` calls them, for the store's writes and for streams.
 
-====== ==========================================================================================================================
-create ``mutate`` with the client's object (no name yet under ``generateName``), then defaults and validation, then ``validate``
-update ``mutate`` with what the change makes of the newest object, then defaults and validation, then ``validate``; all of it again when
-       somebody else wrote in between. Patches, verbs and ``/status`` are updates
-delete ``mutate``, then ``validate``, with the stored object as ``old``, once the preconditions hold
-stream ``mutate``, then ``validate``, before the upgrade
-====== ==========================================================================================================================
+====== =================================================================================================================
+create ``mutate`` with the client's object (no name yet under ``generateName``), defaults, validation, ``validate``
+update ``mutate`` with the change applied to the newest object, defaults, validation, ``validate``; all of it again
+       after a conflicting write. Patches, verbs and ``/status`` are updates
+delete ``mutate``, ``validate``, with the stored object as ``old``, once the preconditions hold
+stream ``mutate``, ``validate``, before the upgrade
+====== =================================================================================================================
 
-A dry run is asked about like the rest; plug-ins with side effects look at ``dry_run``.
+Dry runs are included; plug-ins with side effects check ``dry_run``.
 """
 
 from __future__ import annotations
@@ -28,56 +28,56 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 def _nobody(*_: object) -> None:
-    """Drop what nobody listens to."""
+    """Ignore a warning, annotation or wait."""
 
 
 @dataclass(slots=True, eq=False)
 class Reinvocation:
-    """Second run of the mutating plug-ins, and what they remember of the first (Go: ``admission.ReinvocationContext``)."""
+    """The second run of mutating plug-ins, and their data from the first (Go: ``admission.ReinvocationContext``)."""
 
     requested: bool = False
-    """A plug-in changed what another, which ran before it, asked to see again."""
+    """A plug-in changed an object for which an earlier one requested reinvocation."""
     again: bool = False
-    """This is the second time."""
+    """This is the second run."""
     memory: dict[str, Any] = field(default_factory=dict)
-    """By the plug-in's name."""
+    """Data by plug-in."""
 
 
 @dataclass(slots=True, eq=False)
 class Attributes:
-    """One question (Go: ``admission.Attributes``)."""
+    """One admission request (Go: ``admission.Attributes``)."""
 
     operation: Operation
     resource: Resource
-    """As requested: of the request's version, whatever version is stored."""
+    """As requested: of the request's version, not the stored one."""
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    """Empty on a create that leaves the name to the server."""
+    """Empty on a create with ``generateName``."""
     user: User = ANONYMOUS
     obj: Object | None = None
-    """The new object, or the options of a stream. ``mutate`` may put another in its place; nobody changes it where it is."""
+    """The new object, or a stream's options. ``mutate`` may replace it; never change it in place."""
     old: Object | None = None
-    """The stored object; shared, never to be changed."""
+    """The stored object; shared, so never change it."""
     options: Object = field(default_factory=dict)
-    """``CreateOptions``, ``UpdateOptions`` (of patches, too) or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
+    """``CreateOptions``, ``UpdateOptions`` (also for patches) or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
     dry_run: bool = False
     warn: Callable[[str], None] = _nobody
-    """Takes a warning for the client."""
+    """Adds a warning for the client."""
     annotate: Callable[[str, str], None] = _nobody
-    """Takes an annotation (key, value) for the audit log."""
+    """Adds an annotation (key, value) to the audit event."""
     wait: Callable[[str, float], None] = _nobody
-    """Takes for whom (``mutating-webhook``) the request waited, and how many seconds."""
+    """Takes a component (``mutating-webhook``) for which the request waited, and the seconds."""
     mutators: dict[str, None] = field(default_factory=dict)
-    """Plug-ins that changed the object, in their order, as an error names them."""
+    """Plug-ins that changed the object, in order, for error messages."""
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
 
 class Admission(Protocol):
-    """One plug-in, or the chain of all. Says no by raising a StatusError."""
+    """One plug-in, or the chain of all. Refuses by raising a StatusError."""
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the answer could be anything but yes: asked before every request, so it must be very cheap."""
+        """Return whether it could change or refuse the request. Called for every request, so it must be very cheap."""
         ...
 
     async def mutate(self, attributes: Attributes) -> None:
@@ -90,10 +90,10 @@ class Admission(Protocol):
 
 
 class AdmitAll:
-    """For a server without a cluster, which knows neither namespaces nor webhooks."""
+    """Admits everything, for a server without a cluster."""
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return that there is nothing to ask."""
+        """Return False: nothing to check."""
         del operation, resource, subresource
         return False
 

@@ -1,4 +1,4 @@
-"""Admission's part in the writes of one strategy: it mutates what is wanted before the rules, and validates what they make of it."""
+"""Calls admission for the writes of one strategy: mutation before the kind's rules, validation after them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apiserver.registry.generic.strategy import Strategy
 
 
 class Admitter:
-    """Asks admission about the objects of one strategy."""
+    """Calls admission for the objects of one strategy."""
 
     def __init__(self, admission: Admission, strategy: Strategy, planner: Planner) -> None:
         self._admission = admission
@@ -27,10 +27,10 @@ class Admitter:
     async def update(
         self, item: Item, live: Object, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part
     ) -> Plan:  # fmt: skip
-        """Return the plan of an update of ``item``, which is ``live`` in this version; ``wanted`` was received.
+        """Plan an update of ``item``, which is ``live`` in the request's version; the client sent ``wanted``.
 
         Raises:
-            Conflict, Invalid, and what admission raises.
+            Conflict, Invalid, and errors of admission.
         """
         old, given = item.object, item.object["metadata"]
         attributes = self.attributes("UPDATE", part, given.get("namespace", ""), given["name"], options)
@@ -47,10 +47,10 @@ class Admitter:
         return planned
 
     async def act(self, item: Item, live: Object, wanted: Object, subresource: str, options: WriteOptions) -> Plan:
-        """Return the plan of a verb, which made ``wanted`` of ``item``; both it and ``live`` are of this version.
+        """Plan a verb, which changed ``item`` to ``wanted``; ``live`` and ``wanted`` have the request's version.
 
         Raises:
-            Invalid, and what admission raises.
+            Invalid, and errors of admission.
         """
         given = item.object["metadata"]
         attributes = self.attributes("UPDATE", subresource, given.get("namespace", ""), given["name"], options)
@@ -62,7 +62,7 @@ class Admitter:
         return planned
 
     async def _scale(self, scaling: Scaling, attributes: Attributes, old: Object, wanted: Object) -> Plan:
-        """Return the plan of an update of the replicas: admission is shown the ``Scale`` and not the object."""
+        """Plan an update of the replicas; admission gets the ``Scale`` instead of the object."""
         attributes.obj, attributes.old = scaling.view(wanted), scaling.view(old)
         await self._admission.mutate(attributes)
         wanted = scaling.put_back(wanted, attributes.obj)
@@ -74,14 +74,14 @@ class Admitter:
     def attributes(
         self, operation: Operation, subresource: str, namespace: str, name: str, options: WriteOptions | DeleteOptions
     ) -> Attributes | None:  # fmt: skip
-        """Return the question about a write; None if it has no answer but yes."""
+        """Return the admission request of a write; None if no plug-in handles it."""
         attributes = self._about(operation, subresource, namespace, name, options.caller)
         if attributes is not None:
             attributes.options, attributes.dry_run = options.to_json(operation), options.dry_run
         return attributes
 
     async def mutate(self, attributes: Attributes, obj: Object, old: Object | None) -> Object:
-        """Return what admission makes of a new object; it holds to the schema as what clients send."""
+        """Return the object after mutating admission, validated against the schema like a client's object."""
         attributes.obj, attributes.old = obj, old
         await self._admission.mutate(attributes)
         if attributes.obj is None:
@@ -94,7 +94,7 @@ class Admitter:
         return obj
 
     def _read_mutated(self, obj: Object, mutators: Iterable[str]) -> None:
-        """Hold what admission made against the schema: it was no mistake of the client if it has not its shape."""
+        """Check the schema of a mutated object. A violation is an internal error, not the client's."""
         try:
             self._planner.read(obj, WriteOptions(field_validation="Ignore"), part="status")
         except Invalid as error:
@@ -102,7 +102,7 @@ class Admitter:
             raise InternalError(f"Internal error occurred: {why}", Details(causes=(Cause("", why),))) from error
 
     async def validate(self, attributes: Attributes, planned: Object, old: Object | None) -> None:
-        """Show admission what is to be stored, as this version has it.
+        """Validate the planned object in the request's version.
 
         Raises:
             StatusError: admission refuses.
@@ -113,7 +113,7 @@ class Admitter:
         await self._admission.validate(attributes)
 
     async def delete(self, attributes: Attributes, live: Object) -> None:
-        """Ask about the end of an object.
+        """Call admission for a deletion.
 
         Raises:
             StatusError: admission refuses.
@@ -123,7 +123,7 @@ class Admitter:
         await self._admission.validate(attributes)
 
     async def connect(self, namespace: str, name: str, subresource: str, caller: Caller) -> None:
-        """Ask about a stream.
+        """Call admission for a stream.
 
         Raises:
             StatusError: admission refuses.

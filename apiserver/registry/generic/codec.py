@@ -1,4 +1,4 @@
-"""Objects as storage keeps them: compact JSON with ``kind`` and ``apiVersion``, without the revision that storage itself knows."""
+"""Stored objects: compact JSON with ``kind`` and ``apiVersion``, without ``resourceVersion``, which storage provides."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from storage.port import Entry
 
 
 def collection(root: str, resource: Resource) -> str:
-    """Return the prefix of the resource's keys, which ends with a slash: ``/registry/kubevirt.io/virtualmachines/``."""
+    """Return the prefix of the resource's keys, ending with a slash: ``/registry/kubevirt.io/virtualmachines/``."""
     return f"{root}/{resource.group}/{resource.plural}/"
 
 
 def lock_key(root: str, resource: Resource, lock: str) -> str:
-    """Return the key of a uniqueness lock; its value is the key of the object that holds it."""
-    return f"{root}/claims/{resource.group}/{lock}"  # the word of the first releases: what is stored stays where it is
+    """Return the key of a uniqueness lock; its value is the key of the holding object."""
+    return f"{root}/claims/{resource.group}/{lock}"  # named by the first releases; stored keys cannot change
 
 
 @functools.cache
 def form_of(strategy: Strategy) -> Form:
-    """Return the form in which objects of the strategy are stored and served."""
+    """Return the canonical form of the strategy's objects."""
     return Form(strategy.resource.api_version, strategy.resource.kind)
 
 
 def encode(strategy: Strategy, obj: Object) -> bytes:
-    """Return what storage keeps of an object."""
+    """Encode an object for storage."""
     return form_of(strategy).stored(obj)
 
 
 def decode(strategy: Strategy, entry: Entry) -> Item:
-    """Return the object of an entry, with its revision and with defaults for fields that are younger than it.
+    """Decode an entry, with its revision and with defaults for newer fields.
 
     Raises:
-        ValueError: the value is no object of ours.
+        ValueError: the value is not one of our objects.
     """
     if entry.value.startswith(ENCRYPTED):
         raise ValueError("it is encrypted with a key that this server does not have")
@@ -52,7 +52,7 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
     another = obj.get("apiVersion") != strategy.resource.api_version
     if another:
         obj = _converted(strategy, obj)
-    amounts.write_as_strings(strategy.model, obj)  # of a release that stored numbers
+    amounts.write_as_strings(strategy.model, obj)  # early releases stored numbers
     strategy.default(obj)
     return form_of(strategy).item(entry.key, entry.mod_revision, obj, stale=another or entry.stale)
 
@@ -66,19 +66,19 @@ def _converted(strategy: Strategy, obj: Object) -> Object:
 
 
 def written(strategy: Strategy, key: str, revision: int, obj: Object, value: bytes) -> Item:
-    """Return the item of an object that was stored as ``value`` at ``revision``."""
+    """Return the item of an object stored as ``value`` at ``revision``."""
     return form_of(strategy).written(key, revision, obj, value)
 
 
 def dump(obj: Object) -> bytes:
-    """Return the JSON of an object as it goes on the wire."""
+    """Encode an object for clients."""
     return orjson.dumps(obj)
 
 
 def copy_of(item: Item) -> Object:
-    """Return an item's object to be changed: its maps and lists are new, its texts and numbers are the same, and quickly found equal.
+    """Return a mutable copy of an item's object. Scalars are shared, and so quickly compared.
 
-    ``metadata.managedFields`` is the same, too: whoever has others puts them there, and nobody changes them in place.
+    ``metadata.managedFields`` is shared; replace it, and never change it in place.
     """
     obj = item.object
     metadata = obj["metadata"]

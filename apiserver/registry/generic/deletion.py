@@ -1,6 +1,7 @@
-"""Deletion of one object: it goes at once, or it is marked and waits for its finalizers.
+"""Deletion of one object: at once, or marked until its finalizers are gone.
 
-The garbage collector's part of it is ``deletionFinalizersForGarbageCollection`` of ``k8s.io/apiserver/pkg/registry/generic/registry``.
+The garbage collector's part is ``deletionFinalizersForGarbageCollection`` of
+``k8s.io/apiserver/pkg/registry/generic/registry``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 
 
 def finalizers(obj: Object, options: DeleteOptions) -> list[str]:
-    """Return the finalizers that the object has once the garbage collector's match the options."""
+    """Return the object's finalizers, with the garbage collector's adjusted to the options."""
     present = finalizers_of(obj)
     wanted = [each for each in present if each not in _COLLECTOR]
     if _orphans(present, options):
@@ -42,9 +43,10 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
 
 
 def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
-    """Mark ``obj`` (in place) as being deleted; return whether nothing holds it, so that it can go at once.
+    """Mark ``obj`` (in place) as being deleted; return whether it has no finalizers and can go at once.
 
-    The first time sets ``deletionTimestamp`` and makes ``generation`` grow; again changes at most the collector's finalizers.
+    The first call sets ``deletionTimestamp`` and increments ``generation``; later ones change at most the collector's
+    finalizers.
     """
     metadata = obj["metadata"]
     if held := finalizers(obj, options):
@@ -59,5 +61,5 @@ def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
 
 
 def released(obj: Object, old: Object) -> bool:
-    """Return whether an update took the last finalizer of an object that was being deleted: then it goes in that same write."""
+    """Return whether an update removed the last finalizer of an object being deleted, which that write then removes."""
     return is_deleting(old) and not finalizers_of(obj)

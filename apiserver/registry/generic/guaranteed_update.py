@@ -1,7 +1,7 @@
-"""The optimistic update: plan with what is at hand, commit if that is what is stored, else plan again (Go: ``GuaranteedUpdate``).
+"""The optimistic update: plan with the cached object, commit if it is current, otherwise plan again (Go: ``GuaranteedUpdate``).
 
-At hand is the cache's copy, which may be behind: whatever its plan leads to except a successful commit counts only once storage has said
-that it is not. A dry run begins with what is stored, and is planned once.
+The cached copy may be stale, so any outcome of its plan other than a commit only counts after storage confirms the copy. A
+dry run plans once, with the stored object.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from apiserver.registry.generic.stored import StoredObjects
 from apiserver.registry.generic.transactions import Overtaken
 
 Planning = Callable[[Item], Awaitable[Plan]]
-"""Returns what is to become of an object; called again with a newer one."""
+"""Plans the new object; called again with a newer item."""
 
 
 async def guaranteed_update(
     objects: StoredObjects, namespace: str, name: str, plan: Planning, *, dry_run: bool, repeatable: bool
 ) -> tuple[Item, bool]:  # fmt: skip
-    """Plan and commit until nobody interferes; return the object and whether it was removed.
+    """Plan and commit until no other write interferes; return the object and whether it was removed.
 
-    Terminates because each further round sees a commit of somebody else.
+    Terminates because each further round follows another client's commit.
 
     Raises:
-        NotFound, and what ``plan`` raises about the object as it is stored.
+        NotFound, and the plan's errors about the stored object.
         Conflict: a lock is taken.
     """
     item = objects.cached(namespace, name) if not dry_run else None
@@ -48,14 +48,14 @@ async def guaranteed_update(
             live, certain = await objects.live(namespace, name), True
             if (live.revision, live.stale) != (item.revision, item.stale):
                 item = live
-                continue  # nobody is asked twice about the same state
+                continue  # never plan twice for the same state
         if isinstance(planned, StatusError):
             raise planned
         return item, False
 
 
 async def _attempted(plan: Planning, item: Item) -> Plan | StatusError:
-    """Return the plan, or why there is none."""
+    """Return the plan or its error."""
     try:
         return await plan(item)
     except StatusError as refused:
@@ -63,7 +63,7 @@ async def _attempted(plan: Planning, item: Item) -> Plan | StatusError:
 
 
 def _changes(planned: Plan, item: Item) -> bool:
-    """Return whether there is anything to write; where nothing but the times of managed fields would change, those stay as they were."""
+    """Return whether there is something to write. If only times of managed fields changed, restore those."""
     if planned.remove:
         return True
     keep_times(planned.obj, item.object)

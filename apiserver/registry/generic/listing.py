@@ -1,4 +1,4 @@
-"""LIST: which revision is asked for, pages of it, and the tokens between them.
+"""LIST: the requested revision, pages and continue tokens.
 
 ======================= =============================== ==================== =====================
 ``resourceVersion``     no ``resourceVersionMatch``     ``Exact``            ``NotOlderThan``
@@ -11,7 +11,8 @@ N                       not older than N; with          exactly N            not
 with ``continue``       the token's revision            refused              refused
 ======================= =============================== ==================== =====================
 
-A token is ``{"v", "rv", "start"}`` as in ``k8s.io/apiserver/pkg/storage/continue.go``; its revision is -1 where consistency was given up.
+A token is ``{"v", "rv", "start"}`` as in ``k8s.io/apiserver/pkg/storage/continue.go``; its revision is -1 without
+consistency.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FORMAT: Final = "meta.k8s.io/v1"
 _MAX_TOKEN: Final = 4096
 _PAGE: Final = 500
 _STROKE: Final = 50_000
-"""Terms that items are held against before others run: some 10 ms."""
+"""Terms evaluated before other tasks run: about 10 ms."""
 _ANY: Final = -1
 _UNREADABLE: Final = "invalid continue token: continue key is not valid"
 _TOO_OLD: Final = (
@@ -50,23 +51,23 @@ _TOO_OLD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position from which a list goes on: at ``revision`` (-1: at any), from the key that is ``start`` below the collection."""
+    """Where a list continues: at ``revision`` (-1: any), from the key ``start`` below the collection."""
 
     revision: int
     start: str
 
 
 def encode_token(position: Position) -> str:
-    """Return the continue token of a position."""
+    """Encode a position as continue token."""
     raw = orjson.dumps({"v": _FORMAT, "rv": position.revision, "start": position.start})
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def decode_token(token: str) -> Position:
-    """Return the position of a continue token.
+    """Decode a continue token.
 
     Raises:
-        BadRequest: we made no such token.
+        BadRequest: it is not one of ours.
     """
     try:
         if len(token) > _MAX_TOKEN:
@@ -89,10 +90,10 @@ def decode_token(token: str) -> Position:
 
 
 def parse_revision(text: str) -> int:
-    """Return a resourceVersion as a number; absent is 0.
+    """Parse a resourceVersion; absent is 0.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: it is not a number.
     """
     if not text:
         return 0
@@ -103,7 +104,7 @@ def parse_revision(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Options of a list; they contradict each other nowhere."""
+    """Options of a list, without contradictions."""
 
     namespace: str
     selection: Selection
@@ -124,17 +125,17 @@ class Listing:
     revision: int
     continue_token: str = ""
     remaining: int | None = None
-    """Number of objects that follow; None where that is not known or nothing follows."""
+    """Number of following objects; None if zero or unknown."""
 
 
 async def run(store: Store, query: ListQuery) -> Listing:
-    """Return the page that the query asks for.
+    """Return the requested page.
 
     Raises:
         BadRequest: malformed token or revision.
-        Expired: the revision is compacted; with a token that gives up consistency, if one was used.
+        Expired: the revision is compacted; after a token, the error has a token without consistency.
         Timeout: the revision does not exist yet.
-        ServiceUnavailable: storage cannot be asked.
+        ServiceUnavailable: storage does not answer.
     """
     if query.token:
         position = decode_token(query.token)
@@ -143,7 +144,7 @@ async def run(store: Store, query: ListQuery) -> Listing:
         return await _from_cache(store, query, start=position.start)
     revision = parse_revision(query.resource_version)
     if query.resource_version and not revision:
-        query = replace(query, limit=0)  # as Go: pages after the first would be storage's, and not whatever the cache has
+        query = replace(query, limit=0)  # as Go: further pages would come from storage instead of the cache
     if query.exact or (revision and query.limit and not query.match):
         await store.cache.wait_fresh(revision)
         return await _from_storage(store, query, Position(revision, ""))
@@ -151,9 +152,9 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
 
 async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = None, start: str = "") -> Listing:
-    """List what the cache has, once it has ``at_least`` (None: everything committed before now).
+    """List from the cache, once it has ``at_least`` (None: everything committed before now).
 
-    Where the cache is wrong, or cannot tell in time what is committed now, storage is read.
+    If the cache is unusable or cannot confirm its revision in time, read storage.
     """
     cache = store.cache
     if cache.synced.is_set() and not cache.is_usable:
@@ -175,7 +176,7 @@ async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = 
 
 
 async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing, int]:
-    """Return the page, and how many objects were looked at for it."""
+    """Return the page, and the number of objects read for it."""
     cache = store.cache
     prefix = store.prefix(query.namespace)
     start_key = prefix + start if start else ""
@@ -196,7 +197,7 @@ async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing
 
 
 async def _selected(selection: Selection, items: Sequence[Item]) -> list[Item]:
-    """Return the selected items; others run in between, if that takes long."""
+    """Return the selected items, letting other tasks run in between."""
     known: dict[bytes, bool] = {}
     found: list[Item] = []
     stroke = max(_STROKE // max(selection.number, 1), 1)
@@ -208,7 +209,7 @@ async def _selected(selection: Selection, items: Sequence[Item]) -> list[Item]:
 
 
 async def _from_storage(store: Store, query: ListQuery, position: Position) -> Listing:
-    """List what storage had at one revision (0: what it has now)."""
+    """List storage at one revision (0: now)."""
     prefix = store.prefix(query.namespace)
     start = prefix + position.start if position.start else ""
     revision = position.revision
@@ -221,7 +222,7 @@ async def _from_storage(store: Store, query: ListQuery, position: Position) -> L
                 page = await store.storage.range(prefix, start=start, limit=size, revision=revision)
         except Compacted:
             raise _expired(query, position) from None
-        except FutureRevision:  # a token of a storage that was put back to an earlier state since
+        except FutureRevision:  # a token from before storage was restored to an earlier state
             raise too_large(revision, store.cache.revision) from None
         revision = page.revision
         for index, entry in enumerate(page.entries, 1):
@@ -240,7 +241,7 @@ def _decoded(store: Store, entry: Entry) -> Item | None:
     try:
         return store.decode(entry)
     except DECODING_ERRORS:
-        return None  # the watch cache reports it; one bad value does not take the others away
+        return None  # the watch cache reports it; skip it to keep the others
 
 
 def _page(items: Sequence[Item], prefix: str, revision: int, left: int, *, counted: bool, last: str = "") -> Listing:

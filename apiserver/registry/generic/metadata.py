@@ -1,6 +1,6 @@
-"""Rules of ``metadata`` for every kind: what the server sets, what no client may change, the optimistic lock.
+"""Rules of ``metadata`` for every kind: server-set fields, immutable fields, the optimistic lock.
 
-What a value may be is :mod:`apiserver.apis.meta.objectmeta`'s.
+:mod:`apiserver.apis.meta.objectmeta` validates values.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ REPEATED_OWNERS: Final = (
     ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as "
     "early as 1.24; please fix your requests; duplicate UID(s) observed: "
 )
-"""The beginning of Go's warning."""
+"""Start of Go's warning."""
 
 
 def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
-    """Check that the body is of the kind, the namespace and the name that the URL says, and fill in those that it leaves out.
+    """Check kind, namespace and name of the body against the URL, and fill in missing ones.
 
     Raises:
-        BadRequest: it is not.
+        BadRequest: they differ.
     """
     for field, expected, words in (("apiVersion", resource.api_version, "API version"), ("kind", resource.kind, "kind")):
         given = obj.setdefault(field, expected) or expected
@@ -46,7 +46,7 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
     if not isinstance(metadata, dict):
         if metadata is None and not name:
             obj["metadata"] = {"namespace": namespace} if resource.namespaced else {}
-        return  # reported with all other wrong types
+        return  # reported with all other type errors
     match_namespace(metadata, resource, namespace)
     if name:
         if (metadata.get("name") or name) != name:
@@ -56,10 +56,10 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
 
 
 def match_namespace(metadata: Object, resource: Resource, namespace: str) -> None:
-    """Check that ``metadata`` is of the request's namespace, and fill that in: the key that an object is stored under is made of it.
+    """Check the namespace against the request and fill it in, because the storage key contains it.
 
     Raises:
-        BadRequest: it is of another one.
+        BadRequest: they differ.
     """
     if not resource.namespaced:
         metadata.pop("namespace", None)
@@ -70,10 +70,10 @@ def match_namespace(metadata: Object, resource: Resource, namespace: str) -> Non
 
 
 def must_be_named(obj: Object, name: str) -> None:
-    """Refuse what does not say which object it is, in Go's words: it may be another one than ``name`` of the URL.
+    """Require a name in the object, which may differ from the URL's; in Go's words.
 
     Raises:
-        BadRequest: it does not.
+        BadRequest: it has none.
     """
     given = obj.get("metadata")
     if not given or (isinstance(given, dict) and not given.get("name")):
@@ -81,7 +81,7 @@ def must_be_named(obj: Object, name: str) -> None:
 
 
 def prepare_for_create(obj: Object, now: datetime) -> None:
-    """Set what the server decides about a new object; what a client says about it is lost."""
+    """Set the server's fields of a new object, ignoring the client's values."""
     metadata = obj["metadata"]
     wipe(metadata)
     metadata["uid"] = _new_uid()
@@ -90,7 +90,7 @@ def prepare_for_create(obj: Object, now: datetime) -> None:
 
 
 def _random_digits() -> Iterator[str]:
-    """Yield 16 random bytes in hexadecimal digits each, 256 of them for one call of the kernel."""
+    """Yield 16 random bytes as hexadecimal digits, with one system call for 256 of them."""
     while True:
         block = os.urandom(_BLOCK).hex()
         yield from [block[start : start + 32] for start in range(0, len(block), 32)]
@@ -100,24 +100,24 @@ _DIGITS: Final = _random_digits()
 
 
 def _new_uid() -> str:
-    """Return a random UUID (RFC 9562, version 4); ``uuid.uuid4`` takes three times as long to build an object first."""
+    """Return a random UUID (RFC 9562, version 4), three times faster than ``uuid.uuid4``, which builds an object."""
     digits = next(_DIGITS)
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def wipe(metadata: Object) -> None:
-    """Drop, in place, what no client can say of a new object."""
+    """Drop, in place, the fields that no client can set on a new object."""
     for key in _SERVERS:
         metadata.pop(key, None)
 
 
 def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
-    """Put back what no client may change; check the optimistic lock.
+    """Restore immutable fields, and check the optimistic lock.
 
     Raises:
-        Conflict: ``resourceVersion`` or ``uid`` is not that of ``old``.
-        Invalid: there is no ``resourceVersion``.
+        Conflict: ``resourceVersion`` or ``uid`` differ from ``old``.
+        Invalid: ``resourceVersion`` is missing.
     """
     metadata, before = obj["metadata"], old["metadata"]
     given_uid, given_version = metadata.get("uid"), metadata.get("resourceVersion")
@@ -132,9 +132,9 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
 
 
 def put_back(metadata: Object, before: Object) -> None:
-    """Put back, in place, what the server decides and clients only repeat, some of them with the time written in another form.
+    """Restore, in place, the server's fields, which some clients return with times in another format.
 
-    A time of deletion of what is not being deleted stays, and so does another grace period: both are refused.
+    A deletion time on a live object and a changed grace period stay, so that validation refuses them.
     """
     for key in ("selfLink", "creationTimestamp", "generation"):
         if key in before:
@@ -149,7 +149,7 @@ def put_back(metadata: Object, before: Object) -> None:
 
 
 def drop_repeated_owners(metadata: Object) -> list[str]:
-    """Keep the first of equal ``ownerReferences``, in place; return the UIDs of those dropped."""
+    """Drop repeated ``ownerReferences`` in place; return the UIDs of those dropped."""
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) < 2:
         return []
@@ -167,38 +167,38 @@ def drop_repeated_owners(metadata: Object) -> list[str]:
 
 
 def grow_generation(obj: Object, old: Object) -> None:
-    """Add one to ``generation`` when anything but metadata and status differs."""
+    """Increment ``generation`` if anything but metadata and status changed."""
     without = ("metadata", "status", "apiVersion")
     if {key: obj[key] for key in obj if key not in without} != {key: old[key] for key in old if key not in without}:
         obj["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
 def drop_empty(metadata: Object) -> None:
-    """Drop empty maps and lists, in place: they say nothing, and nobody owns them."""
+    """Drop empty maps and lists in place, because they carry no information and have no owner."""
     for key in ("labels", "annotations", "ownerReferences", "finalizers", "generateName"):
         if key in metadata and not metadata[key]:
             del metadata[key]
 
 
 def tidy(obj: Object) -> Object:
-    """Return the object with its fields in the order that people expect, without empty maps and lists in ``metadata``."""
+    """Return the object with its fields in the usual order, without empty maps and lists in ``metadata``."""
     metadata = obj["metadata"]
     drop_empty(metadata)
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **obj}
 
 
 def details(resource: Resource, name: str, **more: Any) -> Details:  # noqa: ANN401 - the fields of Details
-    """Return the ``details`` that name one object."""
+    """Return the ``details`` of errors about one object."""
     return Details(name=name, group=resource.group, kind=resource.plural, **more)
 
 
 def qualified(resource: Resource) -> str:
-    """Return ``virtualmachines.kubevirt.io``."""
+    """Return the name with group, such as ``virtualmachines.kubevirt.io``."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
 def modified(resource: Resource, name: str) -> Conflict:
-    """Return the Conflict of the optimistic lock."""
+    """Return the optimistic lock's Conflict."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
@@ -209,7 +209,7 @@ def conflict(resource: Resource, name: str, why: str) -> Conflict:
 
 
 def unlocked(resource: Resource, name: str) -> Invalid:
-    """Return the refusal of an update that does not say which revision it was made from; the kind in it is the resource, as in Go."""
+    """Return the error of an update without revision; as in Go, its kind is the resource."""
     body = "Invalid value: 0: must be specified for an update"
     cause = Cause("FieldValueInvalid", body, "metadata.resourceVersion")
     return Invalid(
@@ -218,7 +218,7 @@ def unlocked(resource: Resource, name: str) -> Invalid:
 
 
 def deletion_refused(resource: Resource, name: str, what: str, wanted: str, actual: str) -> Conflict:
-    """Return the Conflict of a delete's precondition (``UID`` or ``ResourceVersion``)."""
+    """Return the Conflict for a delete's precondition (``UID`` or ``ResourceVersion``)."""
     meanwhile = "The object might have been deleted and then recreated" if what == "UID" else "The object might have been modified"
     why = f"the {what} in the precondition ({wanted[:256]}) does not match the {what} in record ({actual}). {meanwhile}"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
@@ -228,6 +228,6 @@ def deletion_refused(resource: Resource, name: str, what: str, wanted: str, actu
 
 
 def precondition_failed(resource: Resource, name: str, what: str, wanted: str, actual: str) -> Conflict:
-    """Return the Conflict of a precondition."""
+    """Return the Conflict for an update's precondition."""
     field = f"{what} in precondition: {wanted[:256]}, {what} in object meta: {actual}"
     return conflict(resource, name, f"Precondition failed: {field}")

@@ -1,4 +1,4 @@
-"""Options of writes that a client may give, checked and typed."""
+"""Validated options of writes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ ORPHAN: Final = "Orphan"
 
 
 def _nobody(*_: object) -> None:
-    """Drop what nobody listens to."""
+    """Ignore a warning, annotation or wait."""
 
 
-@dataclass(slots=True, eq=False)  # made for each write, as WriteOptions are; frozen, that takes three times as long
+@dataclass(slots=True, eq=False)  # made for each write, as WriteOptions are; freezing would triple the time
 class Caller:
-    """The client of a request, and ways to tell it, and the audit log, more than the answer says. Never changed."""
+    """The client of a request, and callbacks for warnings and the audit log. Immutable."""
 
     user: User = ANONYMOUS
     agent: str = ""
     """The client's ``User-Agent``."""
     warn: Callable[[str], None] = _nobody
-    """Takes what the client should be told although the write succeeds; saying it twice is harmless."""
+    """Adds a warning for the client to a successful answer; repeats are harmless."""
     annotate: Callable[[str, str], None] = _nobody
-    """Takes an annotation (key, value) for the audit log."""
+    """Adds an annotation (key, value) to the audit event."""
     wait: Callable[[str, float], None] = _nobody
-    """Takes for whom (``mutating-webhook``) the request waited, and how many seconds."""
+    """Takes a component (``mutating-webhook``) for which the request waited, and the seconds."""
 
 
 NOBODY: Final = Caller()
@@ -42,23 +42,23 @@ NOBODY: Final = Caller()
 
 @dataclass(slots=True)
 class WriteOptions:
-    """Options of create, update, patch and the verbs. Never changed, once the store has them."""
+    """Options of create, update, patch and the verbs. Immutable in the store."""
 
     dry_run: bool = False
-    """Do everything but the write itself."""
+    """Do everything except the write."""
     field_validation: FieldValidation = ""
-    """Treatment of unknown and duplicate fields: dropped silently, dropped with a warning (which is what nothing means), or refused."""
+    """Drop unknown and duplicate fields silently, drop them with a warning (the default if empty), or refuse them."""
     field_manager: str = ""
-    """As given; what stands for it when it is not: :attr:`manager`."""
+    """As given; :attr:`manager` has the default."""
     force: bool = False
     """Server-side apply takes fields from other managers."""
     caller: Caller = NOBODY
     superfluous: tuple[FieldError, ...] = ()
-    """Faults in the body's text beside its value: keys given twice, unknown fields of a JSON patch. Treated as unknown fields are."""
+    """Errors in the body's text, treated like unknown fields: repeated keys, and unknown members of a JSON patch."""
 
     @property
     def manager(self) -> str:
-        """Manager of the fields: ``fieldManager``, or the client's name up to its first ``/`` (Go: ``managerOrUserAgent``)."""
+        """Manager of the fields: ``fieldManager``, or the User-Agent up to its first ``/`` (Go: ``managerOrUserAgent``)."""
         if self.field_manager:
             return self.field_manager
         name = self.caller.agent.partition("/")[0]
@@ -67,7 +67,7 @@ class WriteOptions:
         return name[:MAX_MANAGER_BYTES] if name.isascii() else name.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
 
     def to_json(self, operation: str) -> Object:
-        """Return the options as admission is shown them: those of a patch as of the create or update that it amounts to."""
+        """Return the options for admission; a patch counts as the create or update that it causes."""
         shown: Object = {"kind": "CreateOptions" if operation == "CREATE" else "UpdateOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.dry_run:
             shown["dryRun"] = ["All"]
@@ -83,23 +83,23 @@ class DeleteOptions:
     """``metav1.DeleteOptions``."""
 
     policy: str = ""
-    """``Foreground``, ``Background``, ``Orphan``, or empty: what the object's finalizers say already."""
+    """``Foreground``, ``Background``, ``Orphan``, or empty: keep the object's finalizers."""
     orphan_dependents: bool | None = None
     uid: str | None = None
-    """Precondition; the empty one holds for no object."""
+    """Precondition; an empty one never holds."""
     resource_version: str | None = None
-    """Precondition; the empty one holds for no object."""
+    """Precondition; an empty one never holds."""
     has_preconditions: bool = False
-    """The client gave some, be it none in braces, as client-go does."""
+    """The client gave preconditions, possibly an empty map, as client-go does."""
     grace_period_seconds: int | None = None
-    """For admission alone: no resource here has a grace period."""
+    """Only for admission: no resource here has a grace period."""
     ignore_read_error: bool = False
-    """Delete it though it cannot be decoded (``ignoreStoreReadErrorWithClusterBreakingPotential``)."""
+    """Delete even an undecodable object (``ignoreStoreReadErrorWithClusterBreakingPotential``)."""
     dry_run: bool = False
     caller: Caller = NOBODY
 
     def to_json(self, operation: str = "DELETE") -> Object:
-        """Return the options as admission is shown them."""
+        """Return the options for admission."""
         del operation
         shown: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.grace_period_seconds is not None:

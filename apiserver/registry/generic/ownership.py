@@ -1,4 +1,4 @@
-"""Managed fields as the store asks of them. The rules are :mod:`apiserver.apis.meta.managedfields`'."""
+"""The store's interface to managed fields; :mod:`apiserver.apis.meta.managedfields` has the rules."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ class FieldOwners(Protocol):
     """The managed fields of one served version and subresource. Pure."""
 
     def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
-        """Set ``new.metadata.managedFields`` after ``manager`` made ``new`` of ``live`` (None: created it). Never raises."""
+        """Set ``new.metadata.managedFields`` after ``manager`` changed ``live`` to ``new`` (None: created it). Never raises."""
         ...
 
     def apply(self, live: Object | None, applied: Object, manager: str, *, force: bool, now: datetime) -> Object:
-        """Return ``live`` (None: nothing yet) merged with what ``manager`` applies, managed fields included; neither is changed.
+        """Return ``live`` (None: absent) merged with the applied object, managed fields included; neither input changes.
 
         Raises:
-            StatusError: Conflict with the fields of other managers, or what is wrong with ``applied``.
+            StatusError: Conflict with other managers' fields, or the errors of ``applied``.
         """
         ...
 
 
 OwnersOf = Callable[[str], FieldOwners | None]
-"""Returns the owners for a subresource (empty: the main resource); None where nobody keeps count."""
+"""Returns the owners for a subresource (empty: the main resource); None if managed fields are off."""
 
 
 def no_owners(subresource: str) -> FieldOwners | None:
-    """Keep no count."""
+    """Return None: managed fields are off."""
     del subresource
     return None
 
 
 def keep_times(new: Object, old: Object) -> None:
-    """Put the old times back into ``managedFields``, in place, where nothing else differs (Go: IgnoreManagedFieldsTimestampsTransformer).
+    """Restore old times in ``managedFields``, in place, if nothing else differs (Go: IgnoreManagedFieldsTimestampsTransformer).
 
-    A write that only says the same again would otherwise change the object, and wake everybody who watches it.
+    Otherwise, a write without effect would change the object and trigger all its watches.
     """
     mine, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
     if not mine or not before or len(mine) != len(before):
         return
     kept = {**new["metadata"], "managedFields": before}
     if {**new, "metadata": kept} != old:
-        return  # as of most writes: the first text that differs says so
+        return  # the usual case: the first difference decides
     if all({**each, "time": ""} == {**other, "time": ""} for each, other in zip(mine, before, strict=True)):
         new["metadata"]["managedFields"] = before

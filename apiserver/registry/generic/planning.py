@@ -1,6 +1,6 @@
-"""Plans of writes: pure functions between what a client sent and what is stored, which say what becomes of an object.
+"""Plan writes: pure functions from a client's object and the stored one to the new object.
 
-Everything here works on copies, knows the strategy's hooks and the rules of metadata, and raises StatusError with all causes at once.
+They work on copies, call the strategy's hooks and the metadata rules, and raise StatusError with all causes.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.strategy import NOTHING_WRONG, Reading, Strategy
 
 Part = Literal["", "status", "scale"]
-"""Part of an object that a write is about: all but the status, the status, or the replicas."""
+"""Part of an object that a write changes: all but the status, the status, or the replicas."""
 _STATUS: Final = frozenset({"status"})
 
 
 @dataclass(slots=True)
 class Plan:
-    """State of an object that is to be stored in place of the last one."""
+    """The next state of an object."""
 
     obj: Object
     remove: bool = False
-    """Nothing: the object goes; ``obj`` is its last state."""
+    """Remove the object; ``obj`` is its last state."""
 
 
 class Planner:
-    """The rules of one resource."""
+    """Plans the writes of one resource."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
@@ -44,12 +44,12 @@ class Planner:
         self._resource = strategy.resource
 
     def read(self, obj: Object, options: WriteOptions, old: Object | None = None, *, part: Part = "") -> list[FieldError]:
-        """Hold a client's object against the schema, in place; return what is wrong with unknown fields (``Strict``).
+        """Validate a client's object against the schema, in place; return the errors about unknown fields (``Strict``).
 
-        ``old``: the object that it replaces. ``part``: where the status is none of what is written, one that is wrong is dropped.
+        ``old``: the object that it replaces. ``part``: an invalid status is dropped if the write does not include it.
 
         Raises:
-            Invalid: it does not have the schema's shape. Whatever else can be found wrong is named, too.
+            Invalid: it violates the schema; includes the other errors found.
         """
         obj.setdefault("metadata", {})
         unknown, wrong = objectmeta.read(obj["metadata"], stored=old["metadata"] if old else {})
@@ -60,7 +60,7 @@ class Planner:
         reading = self._strategy.read(obj)
         if part != "status" and self._hub.has_status and any(_is_within(each.path, _STATUS) for each in reading.errors):
             del obj["status"]
-            rest = self._strategy.read(obj)  # what is nested too deeply keeps everything else from being judged
+            rest = self._strategy.read(obj)  # an excessively nested status would hide the other errors
             reading = Reading((*reading.unknown, *rest.unknown), rest.errors)
         if reading is NOTHING_WRONG and not unknown and not wrong and not options.superfluous:
             return []
@@ -79,7 +79,7 @@ class Planner:
         return replace(fault, detail=f"{fault.detail}: {found}") if found else fault
 
     def with_hints(self, refused: Invalid) -> Invalid:
-        """Return the refusal of an applied object with hints about the fields that its schema does not have."""
+        """Add hints about unknown fields to the error of an apply."""
         causes = refused.details.causes
         hints = {each.field: found for each in causes if (found := self._strategy.hint(each.field))}
         if not hints:
@@ -89,10 +89,10 @@ class Planner:
         return Invalid(message, replace(refused.details, causes=explained))
 
     def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
-        """Return what is wrong with the rest of a misshapen object, so that its author mends everything at once.
+        """Return the errors in the rest of an object that violates the schema, so that its author can fix all at once.
 
-        Hooks may rely on the schema and trip here; then what the schema found must do. Where that is as much as is told, nobody would see
-        what else there is, and to look for it costs more than the schema did.
+        Hooks may fail on such objects; then the schema's errors suffice. If those already fill the error, skip this,
+        because it costs more than the schema check.
         """
         if len(misshapen) >= MAX_CAUSES:
             return []
@@ -107,10 +107,10 @@ class Planner:
         return []
 
     def create(self, obj: Object, refused: Iterable[FieldError], now: datetime) -> Object:
-        """Return the new object, ready to be stored; it was read and defaulted before, and is of the stored version.
+        """Return the new object for storage. ``obj`` was read and defaulted, and has the stored version.
 
         Raises:
-            Invalid: with all causes, ``refused`` among them.
+            Invalid: with all causes, including ``refused``.
         """
         hub = self._hub
         metadata.prepare_for_create(obj, now)
@@ -123,13 +123,13 @@ class Planner:
         return metadata.tidy(obj)
 
     def receive(self, wanted: Object, old: Object, options: WriteOptions, part: Part) -> list[FieldError]:
-        """Hold what shall become of ``old`` (both of the request's version) against the schema, in place, and default it.
+        """Validate the wanted state of ``old`` (both in the request's version) against the schema, in place, and default it.
 
-        Returns what is wrong with unknown fields (``Strict``).
+        Returns the errors about unknown fields (``Strict``).
 
         Raises:
             BadRequest: it is another object.
-            Invalid: it does not have the schema's shape.
+            Invalid: it violates the schema.
         """
         before = old["metadata"]
         metadata.match_request(wanted, self._resource, before.get("namespace", ""), before["name"])
@@ -138,16 +138,16 @@ class Planner:
         return refused
 
     def update(self, wanted: Object, old: Object, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
-        """Return what an update makes of ``old``; ``wanted`` was received, is of the stored version, and is changed.
+        """Plan an update of ``old``; ``wanted`` was received, has the stored version, and is changed.
 
         Raises:
-            Conflict: it was made from another revision.
-            Invalid: with all causes, ``refused`` among them.
+            Conflict: it is based on another revision.
+            Invalid: with all causes, including ``refused``.
         """
         before, hub = old["metadata"], self._hub
         found = list(refused)
         if hub is not self._strategy:
-            hub.default(wanted)  # what the request's version does not have
+            hub.default(wanted)  # for fields that the request's version lacks
         metadata.prepare_for_update(wanted, old, self._resource)
         if part == "status":
             wanted = {**copy(old), **{key: wanted[key] for key in ("status",) if key in wanted}, "metadata": _locked(wanted, old)}
@@ -166,7 +166,7 @@ class Planner:
         return Plan(metadata.tidy(wanted), remove=deletion.released(wanted, old))
 
     def act(self, wanted: Object, old: Object) -> Plan:
-        """Return what comes of ``wanted``, which a verb made of ``old``, spec and status alike.
+        """Plan a verb, which changed ``old`` to ``wanted``, spec and status alike.
 
         Raises:
             Invalid: with all causes.
@@ -178,7 +178,7 @@ class Planner:
         return Plan(metadata.tidy(wanted))
 
     def delete(self, old: Object, options: DeleteOptions, now: datetime) -> Plan:
-        """Return what a delete makes of ``old``.
+        """Plan the deletion of ``old``.
 
         Raises:
             Conflict: a precondition does not hold.
@@ -206,12 +206,12 @@ class Planner:
 
 
 def _is_within(path: str, places: frozenset[str]) -> bool:
-    """Return whether a path is one of these, or below one."""
+    """Return whether a path equals one of ``places`` or lies below one."""
     return path in places or any(sign in ".[" and path[:position] in places for position, sign in enumerate(path))
 
 
 def _locked(wanted: Object, old: Object) -> Object:
-    """Return the old metadata with what a write to ``/status`` brings: its managed fields, and the revision that it was made from."""
+    """Return the old metadata with the parts that a write to ``/status`` sets: managed fields, and the revision as precondition."""
     kept: Object = copy(old["metadata"])
     kept["resourceVersion"] = wanted["metadata"].get("resourceVersion")
     kept.pop("managedFields", None)

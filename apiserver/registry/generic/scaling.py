@@ -1,7 +1,7 @@
-"""The ``scale`` subresource: an object's replicas as an ``autoscaling/v1`` ``Scale``, whatever the object looks like.
+"""The ``scale`` subresource: any object's replicas as ``autoscaling/v1`` ``Scale``.
 
-``kubectl scale``, HorizontalPodAutoscaler and PodDisruptionBudget know a kind by this alone. Source: ``k8s.io/api/autoscaling/v1``, and for
-objects whose replicas lie at a path, ``ScaleREST`` of ``k8s.io/apiextensions-apiserver``.
+It is the interface for ``kubectl scale``, HorizontalPodAutoscaler and PodDisruptionBudget. Source:
+``k8s.io/api/autoscaling/v1``, and ``ScaleREST`` of ``k8s.io/apiextensions-apiserver`` for replicas at a path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Scaling:
     """Paths of a kind's replicas, in the stored version."""
 
     selector: Callable[[Object], str]
-    """Returns the label selector of what is scaled, as a query's text; an autoscaler does nothing without."""
+    """Returns the label selector of the scaled objects as text; autoscalers need it."""
     spec_replicas: tuple[str, ...] = ("spec", "replicas")
     status_replicas: tuple[str, ...] = ("status", "replicas")
 
@@ -41,11 +41,11 @@ class Scaling:
         }
 
     def put_back(self, obj: Object, scale: Object) -> Object:
-        """Return ``obj``, changed in place, with the replicas of ``scale`` and at its revision, if it names one.
+        """Return ``obj``, changed in place, with the replicas of ``scale`` and its revision, if given.
 
         Raises:
-            BadRequest: ``scale`` is none, or that of another object.
-            Invalid: its replicas are no count.
+            BadRequest: ``scale`` is not a Scale of this object.
+            Invalid: its replicas are not a valid count.
         """
         given = scale.get("metadata")
         _match(scale, given, obj)

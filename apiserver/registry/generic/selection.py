@@ -1,4 +1,4 @@
-"""Selection of objects in a collection: namespace, label selector, field selector."""
+"""Select objects of a collection by namespace, labels and fields."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from apiserver.registry.cacher.audiences import Trigger
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic.strategy import Strategy
 
-_KNOWN = 4096  # sets of labels that are remembered while a list is made
+_KNOWN = 4096  # cached sets of labels per list
 _METADATA = frozenset({"metadata.name", "metadata.namespace"})
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Terms over labels and fields that all have to hold."""
+    """Terms over labels and fields, all of which must hold."""
 
     strategy: Strategy
     labels: labels.Selector = labels.EVERYTHING
@@ -26,17 +26,17 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """True if nothing is asked beyond the namespace."""
+        """True if it selects everything in the namespace."""
         return self.labels.is_everything and self.fields.is_everything
 
     @property
     def name(self) -> str | None:
-        """The one name that can match, if there is but one."""
+        """The only name that can match, if there is one."""
         return self.fields.exact("metadata.name")
 
     @property
     def trigger(self) -> Trigger | None:
-        """A label or field that has to have one value, if there is one: by it, what is selected is found without looking at all."""
+        """A label or field that must have a single value, if any, by which an index finds the objects."""
         for requirement in self.labels.requirements:
             if requirement.operator in (Operator.EQUALS, Operator.IN) and len(requirement.values) == 1 and requirement.values[0]:
                 return Trigger(f"label {requirement.key}", requirement.values[0], _label(requirement.key))
@@ -47,7 +47,7 @@ class Selection:
 
     @property
     def is_trigger(self) -> bool:
-        """True if nothing but the trigger is asked."""
+        """True if the trigger is the only term."""
         return self.number == 1 and self.trigger is not None
 
     def __call__(self, item: Item) -> bool:
@@ -58,11 +58,11 @@ class Selection:
 
     @property
     def number(self) -> int:
-        """Number of terms that an item is held against."""
+        """Number of terms."""
         return len(self.labels.requirements) + len(self.fields.terms)
 
     def among(self, items: Iterable[Item], known: dict[bytes, bool] | None = None) -> list[Item]:
-        """Return the selected ones of many items, which have many labels in common; ``known`` is what it remembers of them."""
+        """Return the selected items; ``known`` caches the result by labels, which many items share."""
         if not self.fields.is_everything:
             return [item for item in items if self(item)]
         known = {} if known is None else known
@@ -95,10 +95,10 @@ def _field(strategy: Strategy, field: str) -> Callable[[Item], str]:
 
 
 def parse(strategy: Strategy, label_selector: str, field_selector: str) -> Selection:
-    """Return the selection that two selectors write.
+    """Parse two selectors.
 
     Raises:
-        BadRequest: one cannot be read, or names a field that cannot be selected by.
+        BadRequest: one is malformed or names an unsupported field.
     """
     try:
         by_label = labels.parse(label_selector) if label_selector else labels.EVERYTHING

@@ -1,11 +1,11 @@
-"""One resource: create, get, update, apply, act, delete over storage and its watch cache (Go: ``registry/generic/registry/store.go``).
+"""Store of one resource: create, get, update, apply, act, delete (Go: ``registry/generic/registry/store.go``).
 
-Reads come from the watch cache, after a linearizable look at the revision that it must have reached. A write is received here, planned
-with admission (:mod:`~apiserver.registry.generic.admitting`), and committed as long as it was planned with what is stored
+Reads come from the watch cache, after a linearizable read of the revision that it must have reached. Writes are planned
+with admission (:mod:`~apiserver.registry.generic.admitting`), and committed if the plan used the stored revision
 (:mod:`~apiserver.registry.generic.guaranteed_update`).
 
-A store serves one version; those of further versions (:class:`~apiserver.registry.generic.strategy.Spoke`) share the cache, whose items
-are of the stored version, with that of the hub. What a client sends and is shown is of the store's version.
+A store serves one version. Stores of further versions (:class:`~apiserver.registry.generic.strategy.Spoke`) share the hub's
+cache, which has the stored version. Clients send and get the store's version.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from apiserver.registry.generic.transactions import Overtaken, Unreadable
 from storage.port import Entry, Storage
 
 GENERATED_NAMES: Final = 8
-"""Random names that are tried for a generateName."""
+"""Random names to try for a generateName."""
 
 Stored = Callable[[], Object]
-"""Returns a copy of the stored object, of the store's version."""
+"""Returns a copy of the stored object, in the store's version."""
 Change = Callable[[Stored], Object]
-"""Returns what the client wants instead of the stored object; called again with a newer one."""
+"""Returns the wanted object for the stored one; called again with a newer one."""
 
 
 class Store:
@@ -67,7 +67,7 @@ class Store:
         self._objects = StoredObjects(storage, cache, strategy, root)
 
     def prefix(self, namespace: str = "") -> str:
-        """Return the prefix of the keys of a namespace, or of all."""
+        """Return the prefix of the keys of one namespace, or of all."""
         return self._objects.prefix(namespace)
 
     def key(self, namespace: str, name: str) -> str:
@@ -75,21 +75,21 @@ class Store:
         return self._objects.key(namespace, name)
 
     def decode(self, entry: Entry) -> Item:
-        """Return what an entry of storage holds."""
+        """Decode an entry of storage."""
         return self._objects.decode(entry)
 
     def shown(self, item: Item) -> Object:
-        """Return the object as this version has it; shared, never to be changed."""
+        """Return the object in this version; shared, so never change it."""
         if self.strategy.hub is self.strategy:
             return item.object
         return self.strategy.from_hub(codec.copy(item.object))
 
     def shown_bytes(self, item: Item, end: bytes = b"") -> bytes:
-        """Return the object's JSON as this version has it, and ``end`` behind it."""
+        """Return the object's JSON in this version, followed by ``end``."""
         return b"".join((*item.pieces, end)) if self.strategy.hub is self.strategy else codec.dump(self.shown(item)) + end
 
     def shown_pieces(self, items: Iterable[Item]) -> tuple[list[bytes], int]:
-        """Return the JSON of objects as this version has them, each behind a comma, in the pieces that the cache holds; and its length."""
+        """Return the objects' JSON in this version, each after a comma, as the cache's pieces, and their total length."""
         if self.strategy.hub is not self.strategy:
             items = [Item(item.key, item.revision, None, self.shown_bytes(item)) for item in items]
         found: list[bytes] = []
@@ -99,12 +99,12 @@ class Store:
         return found, sum(map(len, found))
 
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
-        """Return one object: as of now (``fresh``), else of a revision not older than ``at_least``.
+        """Return one object: current (``fresh``), or at a revision not older than ``at_least``.
 
         Raises:
             NotFound: it is absent.
             Timeout: the revision does not exist yet.
-            ServiceUnavailable: storage cannot be asked.
+            ServiceUnavailable: storage does not answer.
         """
         key = self.key(namespace, name)
         if self.cache.synced.is_set() and not self.cache.is_usable:
@@ -127,7 +127,7 @@ class Store:
 
         Raises:
             BadRequest, Invalid: it is wrong.
-            NotFound, Forbidden: its namespace is absent, or goes; admission refuses.
+            NotFound, Forbidden: its namespace is absent or terminating; admission refuses.
             AlreadyExists, Conflict: its name, or a lock, is taken.
         """
         metadata.match_request(obj, self.resource, namespace)
@@ -136,12 +136,12 @@ class Store:
         if given.get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
         self.strategy.default(obj)
-        metadata.wipe(given)  # nobody comes to own it
+        metadata.wipe(given)  # no manager may own these
         self._own(self._owners(""), None, obj, options)
         return await self._add(namespace, obj, refused, options)
 
     async def _add(self, namespace: str, obj: Object, refused: Sequence[FieldError], options: WriteOptions) -> Item:
-        """Store a new object that was read, defaulted and given owners."""
+        """Store a new object that has been read, defaulted and given owners."""
         requested = obj["metadata"].get("name", "")
         attributes = self._admitter.attributes("CREATE", "", namespace, requested, options)
         if attributes is not None:
@@ -156,7 +156,7 @@ class Store:
                 attributes.name = requested or name_of(new)
                 await self._admitter.validate(attributes, new, None)
             try:
-                # Another try would take another name: whoever hears of no result must look first.
+                # A repeated request would get another name, so a client without an answer must check first.
                 key = self.key(namespace, name_of(new))
                 return await self._objects.write(key, None, new, dry_run=options.dry_run, repeatable=not base)
             except Overtaken as overtaken:
@@ -175,12 +175,12 @@ class Store:
     async def update(
         self, namespace: str, name: str, change: Change, options: WriteOptions, *, part: Part = "", repeatable: bool = True
     ) -> Item:
-        """Change an object, or its status, and return it; a change that changes nothing is not written.
+        """Change an object, or its status, and return it; without a difference, nothing is written.
 
-        ``repeatable``: applied to its own result, ``change`` changes nothing more.
+        ``repeatable``: ``change`` is idempotent.
 
         Raises:
-            NotFound, Conflict, BadRequest, Invalid, and what ``change`` and admission raise.
+            NotFound, Conflict, BadRequest, Invalid, and errors of ``change`` and admission.
         """
         owners = self._owners(part)
 
@@ -195,7 +195,7 @@ class Store:
         return item
 
     def applies(self, part: Part = "") -> bool:
-        """Return whether managed fields are kept, without which nothing can be applied."""
+        """Return whether server-side apply works, which needs managed fields."""
         return self._owners(part) is not None
 
     async def apply(
@@ -208,15 +208,15 @@ class Store:
         part: Part = "",
         may_create: Callable[[], Awaitable[None]] | None = None,
     ) -> tuple[Item, bool]:
-        """Merge ``applied`` into the object, which is made when it is absent; return it and whether it was (server-side apply).
+        """Merge ``applied`` into the object, or create it; return the object and whether it was created (server-side apply).
 
-        ``may_create`` is asked before it is made, and raises Forbidden if the caller may only patch.
+        ``may_create`` is called before a creation, and raises Forbidden if the caller may only patch.
 
         Raises:
-            Conflict: fields of other managers would change, and ``options.force`` does not say that they may; or ``applied`` has a
-                ``uid`` or ``resourceVersion`` that is not the object's.
+            Conflict: fields of other managers would change without ``options.force``, or the ``uid`` or
+                ``resourceVersion`` of ``applied`` differ from the object's.
             NotFound: it is absent, and ``part`` is a subresource.
-            BadRequest, Invalid, and what admission raises.
+            BadRequest, Invalid, and errors of admission.
         """
         owners = self._owners(part)
         if owners is None:
@@ -242,10 +242,10 @@ class Store:
                     await may_create()
                 return await self._create_applied(namespace, name, owners, applied, options), True
             except AlreadyExists:
-                continue  # somebody was faster: merge with what is there
+                continue  # another client created it first: merge with its object
 
     async def apply_scale(self, namespace: str, name: str, applied: Object, options: WriteOptions) -> Item:
-        """Merge an applied ``Scale``: its manager then owns the object's replicas.
+        """Merge an applied ``Scale``; its manager then owns the object's replicas.
 
         Raises:
             NotFound, BadRequest, Invalid, Conflict, as :meth:`apply`.
@@ -271,7 +271,7 @@ class Store:
         metadata.must_be_named(applied, name)
         obj = self._applied(owners, None, applied, options)
         metadata.match_request(obj, self.resource, namespace, name)
-        obj["metadata"].pop("resourceVersion", None)  # of one that is gone
+        obj["metadata"].pop("resourceVersion", None)  # of a deleted object
         refused = self._planner.read(obj, options)
         self.strategy.default(obj)
         return await self._add(namespace, obj, refused, options)
@@ -283,10 +283,10 @@ class Store:
             raise self._planner.with_hints(refused) from None
 
     async def act(self, namespace: str, name: str, subresource: str, verb: Verb, body: Object, options: WriteOptions) -> Item:
-        """Apply a verb to an object and return it as it became.
+        """Apply a verb to an object and return the result.
 
         Raises:
-            NotFound, and what the verb and admission raise.
+            NotFound, and errors of the verb and admission.
         """
         owners = self._owners(subresource)
 
@@ -300,12 +300,12 @@ class Store:
         return item
 
     async def delete(self, namespace: str, name: str, options: DeleteOptions, *, uid: str | None = None) -> tuple[Item, bool]:
-        """Delete an object, or mark it if finalizers hold it; return its last state and whether it is gone.
+        """Delete an object, or mark it if it has finalizers; return its last state and whether it is gone.
 
-        ``uid``: of the only incarnation that is meant. Unlike the precondition of the options it is not shown to admission.
+        ``uid``: the only incarnation to delete. Unlike the options' precondition, admission does not see it.
 
         Raises:
-            NotFound, Conflict: absent; a precondition does not hold. What admission raises.
+            NotFound, Conflict: absent; a precondition does not hold. Errors of admission.
         """
         conditions = options if uid is None else replace(options, uid=uid)
 
@@ -328,7 +328,7 @@ class Store:
             return Item(unreadable.entry.key, 0, nothing, codec.dump(nothing)), True
 
     async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Item]:
-        """Delete these incarnations, one after the other; return those that were not absent, as they were before."""
+        """Delete these incarnations one by one; return those that existed, in their last state."""
         deleted = []
         for item in items:
             given = item.object["metadata"]
@@ -341,7 +341,7 @@ class Store:
         return deleted
 
     async def connecting(self, namespace: str, name: str, subresource: str, caller: Caller) -> None:
-        """Ask admission about a stream.
+        """Call admission for a stream.
 
         Raises:
             StatusError: admission refuses.
@@ -349,10 +349,10 @@ class Store:
         await self._admitter.connect(namespace, name, subresource, caller)
 
     def _own(self, owners: FieldOwners | None, live: Object | None, new: Object, options: WriteOptions) -> None:
-        """Record who made ``new`` of ``live``; where nobody keeps count, nobody's count is kept."""
+        """Record the managed fields of a write, if enabled."""
         if owners is not None:
             if live is not None:
-                metadata.put_back(new["metadata"], live["metadata"])  # nobody comes to own what is not theirs to change
+                metadata.put_back(new["metadata"], live["metadata"])  # immutable fields get no owner
             owners.update(live, new, options.manager, self._now())
             return
         new["metadata"].pop("managedFields", None)

@@ -1,4 +1,4 @@
-"""The objects of one strategy as storage has them: read and written, or written only as if (Go: ``storage.Interface``, with dry runs)."""
+"""Read and write one strategy's stored objects, or simulate writes for dry runs (Go: ``storage.Interface``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StoredObjects:
         self._transactions = Transactions(storage, strategy.hub, root)
 
     def prefix(self, namespace: str = "") -> str:
-        """Return the prefix of the keys of a namespace, or of all."""
+        """Return the prefix of the keys of one namespace, or of all."""
         return f"{self._prefix}{namespace}/" if namespace else self._prefix
 
     def key(self, namespace: str, name: str) -> str:
@@ -36,11 +36,11 @@ class StoredObjects:
         return NotFound(f'{metadata.qualified(self._resource)} "{name}" not found', metadata.details(self._resource, name))
 
     def decode(self, entry: Entry) -> Item:
-        """Return what an entry holds; raises one of DECODING_ERRORS."""
+        """Decode an entry; raises one of DECODING_ERRORS."""
         return codec.decode(self._hub, entry)
 
     def readable(self, entry: Entry) -> Item:
-        """Return what an entry holds.
+        """Decode an entry.
 
         Raises:
             Unreadable: it cannot be decoded.
@@ -51,43 +51,43 @@ class StoredObjects:
             raise Unreadable(self._resource, entry, error) from error
 
     def cached(self, namespace: str, name: str) -> Item | None:
-        """Return an object as the cache has it, which may be behind."""
+        """Return the cached object, which may be stale."""
         return self._cache.get(self.key(namespace, name))
 
     async def live(self, namespace: str, name: str) -> Item:
-        """Return an object as storage has it.
+        """Return the stored object.
 
         Raises:
             NotFound: it is absent.
             Unreadable: it cannot be decoded.
-            ServiceUnavailable: storage cannot be asked.
+            ServiceUnavailable: storage does not answer.
         """
         return self.current(name, await self.read(self.key(namespace, name)))
 
     def current(self, name: str, entry: Entry | None) -> Item:
-        """Return the object of what storage has under its key.
+        """Decode the entry under an object's key.
 
         Raises:
-            NotFound, Unreadable: it is none.
+            NotFound, Unreadable: it is absent or undecodable.
         """
         if entry is None:
             raise self.not_found(name)
         return self.readable(entry)
 
     async def read(self, key: str) -> Entry | None:
-        """Return what storage has under a key.
+        """Read the entry of a key.
 
         Raises:
-            ServiceUnavailable: storage cannot be asked.
+            ServiceUnavailable: storage does not answer.
         """
         with reading(f"read {self._resource.plural}"):
             return await self._storage.get(key)
 
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
-        """Store ``new`` in place of ``old`` (None: of nothing), at worst without its managed fields: it may be too large with them.
+        """Replace ``old`` (None: absent) by ``new``, without its managed fields if it is too large with them.
 
         Raises:
-            Overtaken: something else is stored there.
+            Overtaken: the stored object is not ``old``.
             Conflict: a lock is taken.
         """
         if dry_run:
@@ -111,10 +111,10 @@ class StoredObjects:
         return write.at(revision)
 
     async def remove(self, item: Item, last: Object, *, dry_run: bool) -> Item:
-        """Remove an object and its locks; return ``last``, its last state, at the revision of its end.
+        """Remove an object and its locks; return ``last``, its last state, at the revision of the deletion.
 
         Raises:
-            Overtaken: somebody wrote since.
+            Overtaken: it changed meanwhile.
         """
         if dry_run:
             return await self._as_if(item.key, item, last)
@@ -122,18 +122,18 @@ class StoredObjects:
         return codec.written(self._hub, item.key, await self._transactions.remove(item), last, value)
 
     async def remove_unread(self, entry: Entry) -> None:
-        """Remove what cannot be decoded; locks that it may hold are left.
+        """Remove an undecodable object; its locks remain.
 
         Raises:
-            Conflict: somebody wrote since.
+            Conflict: it changed meanwhile.
         """
         await self._transactions.remove_unread(entry)
 
     async def _as_if(self, key: str, old: Item | None, new: Object) -> Item:
-        """Return what a commit would leave, at the revision of ``old``.
+        """Return the result of a dry run, at the revision of ``old``.
 
         Raises:
-            Overtaken: there is an object where one was to be created. An update loses nobody's write, so others may be ahead.
+            Overtaken: the object to create exists. An update loses no write, so a newer object does not matter.
             Conflict: a lock is taken.
         """
         if old is None and (entry := await self.read(key)) is not None:

@@ -1,20 +1,20 @@
-"""Strategy: everything that is special about one resource, for a machinery that knows none.
+"""Strategy: the rules of one resource, called by the generic store.
 
-The order in which :mod:`apiserver.registry.generic.store` asks (the same for a dry run, which stops before the last step):
+:mod:`apiserver.registry.generic.store` calls them in this order; a dry run stops before the commit:
 
 ====== ==================================================================================================================
-create ``read``, ``default``, managed fields, mutating admission, metadata, ``prepare_for_create``, ``validate``, validating admission,
-       ``locks``, commit
-update ``read``, ``default``, managed fields, mutating admission, metadata, ``prepare_for_update`` (``prepare_for_status_update`` for
-       ``/status``), ``validate_update`` (``validate_status_update``), validating admission, ``locks``, commit;
-       ``metadata.generation`` grows when anything but metadata and status changed
-verb   ``Verb.apply``, then as an update of the whole object; from the start again when somebody else wrote in between
+create ``read``, ``default``, managed fields, mutating admission, metadata, ``prepare_for_create``, ``validate``,
+       validating admission, ``locks``, commit
+update ``read``, ``default``, managed fields, mutating admission, metadata, ``prepare_for_update``
+       (``prepare_for_status_update`` for ``/status``), ``validate_update`` (``validate_status_update``), validating
+       admission, ``locks``, commit; ``metadata.generation`` grows if anything but metadata and status changed
+verb   ``Verb.apply``, then as an update of the whole object; again from the start after a conflicting write
 delete admission, ``prepare_for_delete``, commit
 ====== ==================================================================================================================
 
-Objects are plain JSON (``dict[str, Any]``), already deep copies: a hook may change ``obj`` in place, never ``old``. Hooks are pure and
-quick; none of them awaits. An update whose result equals the stored object is not written, so hooks must not stamp times into objects that
-did not change. A status is defaulted and validated by the same functions as the rest.
+Objects are plain JSON (``dict[str, Any]``) and deep copies: a hook may change ``obj`` in place, but never ``old``. Hooks
+are pure, fast and synchronous. An update without a difference is not written, so hooks must not set times in unchanged
+objects. The same functions default and validate the status.
 """
 
 from __future__ import annotations
@@ -35,53 +35,56 @@ from apiserver.registry.generic.scaling import Scaling
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the resource's Table after ``Name`` and before ``Age``, both of which the machinery adds."""
+    """A Table column between ``Name`` and ``Age``, which the store adds."""
 
     name: str
     type: str = "string"
     """``string``, ``integer``, ``number``, ``boolean`` or ``date``."""
     description: str = ""
     priority: int = 0
-    """Above 0: shown by ``-o wide`` only."""
+    """Above 0: only shown by ``-o wide``."""
     format: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Faults in the shape of a body."""
+    """Violations of the schema in a body."""
 
     unknown: tuple[str, ...] = ()
-    """Paths of fields that the schema does not have (``spec.foo``, ``spec.disks[0].bar``); they have been dropped from the object."""
+    """Paths of unknown fields (``spec.foo``, ``spec.disks[0].bar``), already dropped from the object."""
     errors: tuple[FieldError, ...] = ()
-    """Fields that the schema forbids: of a wrong type, missing, in no enumeration. An object with any is refused; ``default`` and
-    ``validate`` are still asked what else is wrong, of what :meth:`Strategy.prune` leaves, in which required fields may be absent."""
+    """Fields of wrong type, missing, or outside an enumeration.
+
+    They cause a refusal; ``default`` and ``validate`` then look for further errors in the result of :meth:`Strategy.prune`,
+    which may lack required fields.
+    """
 
 
 NOTHING_WRONG: Final = Reading()
 
 
 class Verb:
-    """An action on one object: PUT or POST of ``…/NAME/VERB``; the answer is the object as it became."""
+    """An action on one object: PUT or POST of ``…/NAME/VERB``; it answers with the changed object."""
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Change ``obj`` (a copy) and return it. ``body`` is the request's JSON object, ``{}`` if there was none.
+        """Change ``obj`` (a copy) and return it. ``body`` is the request's JSON object, ``{}`` if absent.
 
-        Spec and status may both change; the write happens at the revision that ``obj`` has. Called again with the newer object
-        when somebody else wrote in between.
+        Spec and status may change; the write uses the revision of ``obj``. Called again with the newer object after a
+        conflicting write.
 
         Raises:
-            StatusError: Conflict when the object's state does not allow it, Invalid or BadRequest for a wrong body.
+            StatusError: Conflict if the object's state forbids it, Invalid or BadRequest for a wrong body.
         """
         raise NotImplementedError
 
 
 class CreatingVerb:
-    """An action that creates an object of another resource (or finds its like); the answer is that object, with code 201."""
+    """An action that creates or finds an object of another resource, and answers with it and code 201."""
 
     creates: Resource
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the object to create in the namespace of ``obj``; it takes the whole way of a POST, locks included.
+        """Return the object to create in the namespace of ``obj``, with all steps of a POST, locks included.
 
         Raises:
             StatusError: as :meth:`Verb.apply`.
@@ -90,32 +93,32 @@ class CreatingVerb:
 
 
 class ServerTrust(Protocol):
-    """Says of the server of a stream whether it may be spoken to, beyond what TLS verifies."""
+    """Trust in the server of a stream, beyond TLS verification."""
 
     def refusal(self, certificate: Mapping[str, object]) -> str:
-        """Return why not, given its verified certificate (as of ``ssl.SSLSocket.getpeercert``); empty if it may."""
+        """Return why a verified certificate (format of ``ssl.SSLSocket.getpeercert``) is not trusted; empty if it is."""
         ...
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call it whenever the answer may be another, for streams that are refused then end; returns what ends that."""
+        """Call ``callback`` when the answer may have changed, to end streams to untrusted servers; returns the unsubscribe function."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Destination of the bytes of a stream: a websocket server over mutual TLS."""
+    """Server of a stream: a websocket over mutual TLS."""
 
     url: str
-    """``https://10.0.0.1:8444/v1/…``."""
+    """Such as ``https://10.0.0.1:8444/v1/…``."""
     server_name: str
-    """The name that the server's certificate must carry."""
+    """The name that the server's certificate must have."""
     tls: ssl.SSLContext
     trust: ServerTrust | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryParameter:
-    """A parameter of the query that a stream knows, as OpenAPI tells of it."""
+    """A stream's query parameter, for OpenAPI."""
 
     name: str
     type: str
@@ -124,147 +127,147 @@ class QueryParameter:
 
 
 class Connect:
-    """A stream subresource (``console``): the client's websocket is joined to one that a :class:`Destination` serves."""
+    """A stream subresource (``console``), which joins the client's websocket to that of a :class:`Destination`."""
 
     subprotocols: ClassVar[tuple[str, ...]] = ()
-    """Subprotocols that a client may offer; the first that it offers is chosen, and offered to the destination."""
+    """Supported subprotocols; the first one that the client offers is used on both sides."""
     ping_seconds: ClassVar[float] = 20.0
     interactive: ClassVar[bool] = True
-    """True if whoever is connected can do more than read: the right to ``create`` the subresource is needed beside ``get``."""
+    """True if clients can do more than read: requires the right to ``create`` the subresource besides ``get``."""
     holder_header: ClassVar[str] = ""
-    """The header that tells the destination whose stream it is: a token, the same for all streams of a user, that says nothing else."""
+    """Header with a token for the stream's user: equal for all streams of a user, and otherwise meaningless."""
 
     @property
     def parameters(self) -> tuple[QueryParameter, ...]:
-        """Return the parameters that :meth:`locate` reads in the query."""
+        """Return the query parameters that :meth:`locate` reads."""
         return ()
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return where the stream of ``obj`` is served now; ``query`` is the request's, of which a stream may know parameters.
+        """Return the server of the stream of ``obj``; ``query`` is the request's.
 
         Raises:
-            StatusError: BadRequest or Conflict while there is nothing to connect to, ServiceUnavailable while its server cannot be found.
-                The client gets it as an answer, before any upgrade.
+            StatusError: BadRequest or Conflict while there is nothing to connect to, ServiceUnavailable while its
+                server is not found; sent to the client before the upgrade.
         """
         raise NotImplementedError
 
     def warnings(self, obj: Object) -> Iterable[str]:
-        """Return what whoever connects to the stream of ``obj`` is to be told: each a ``Warning`` header of the upgrade."""
+        """Return warnings for the user of the stream, sent as ``Warning`` headers of the upgrade."""
         del obj
         return ()
 
 
 class Read:
-    """A subresource that can only be read (``guestinfo``): GET answers with an object of a kind of its own that is stored nowhere."""
+    """A read-only subresource (``guestinfo``): GET answers with an unstored object of its own kind."""
 
     answers: Resource
-    """The kind of the answer, in the group and version of the resource. Its plural is nobody's."""
+    """The kind of the answer, in the resource's group and version; its plural is not served."""
     model: type[Any]
     """The answer's pydantic model, for OpenAPI."""
 
     async def read(self, obj: Object) -> Object:
-        """Return what there is to read of ``obj`` now: a whole object of the kind ``answers``.
+        """Return the answer about ``obj``: a whole object of the kind ``answers``.
 
         Raises:
-            StatusError: BadRequest or Conflict while there is nothing to read, ServiceUnavailable or Timeout where whoever has it does not
-                answer.
+            StatusError: BadRequest or Conflict while there is nothing to read, ServiceUnavailable or Timeout if its
+                source does not answer.
         """
         raise NotImplementedError
 
 
 class Strategy:
-    """One resource. Subclasses set the attributes and override what differs; the defaults suit a plain namespaced kind."""
+    """One resource. Subclasses set attributes and override methods; the defaults suit a plain namespaced kind."""
 
     resource: Resource
     singular: str
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     model: type[Any]
-    """The pydantic model (:class:`apiserver.apis.meta.schema.Kind`): what objects are held against, and the schema for OpenAPI."""
+    """The pydantic model (:class:`apiserver.apis.meta.schema.Kind`), for validation and OpenAPI."""
     has_status: bool = True
     """Serve ``/status``."""
     scaling: Scaling | None = None
-    """Serve ``/scale``. In the stored version's words; a further version must have the replicas at the same path."""
+    """Serve ``/scale``, with paths of the stored version; other versions must have the replicas at the same path."""
     verbs: Mapping[str, Verb | CreatingVerb] = {}
     connects: Mapping[str, Connect] = {}
     reads: Mapping[str, Read] = {}
     spokes: Mapping[str, Spoke] = {}
-    """Further served versions, by ``apiVersion``; each adds itself."""
+    """Further served versions by ``apiVersion``; each adds itself."""
 
     @property
     def hub(self) -> Strategy:
-        """The strategy of the stored version: this one, but for a :class:`Spoke`."""
+        """The strategy of the stored version: this one, except in a :class:`Spoke`."""
         return self
 
     def to_hub(self, obj: Object) -> Object:
-        """Return an object of this version as one of the stored version; ``obj`` is used up."""
+        """Convert an object of this version to the stored version, consuming ``obj``."""
         return obj
 
     def from_hub(self, obj: Object) -> Object:
-        """Return an object of the stored version as one of this version; ``obj`` is used up."""
+        """Convert an object of the stored version to this version, consuming ``obj``."""
         return obj
 
     def read(self, obj: Object) -> Reading:
-        """Hold a client's object against the schema: drop unknown fields in place, report them and wrong types; quantities become strings.
+        """Validate a client's object against the schema: drop and report unknown fields, report wrong types, make quantities strings.
 
-        ``metadata`` is the machinery's: leave it alone. The model is strict and forbids what it does not have
-        (:class:`apiserver.apis.meta.schema.Model`); a kind without such a model overrides this.
+        Ignore ``metadata``, which the store handles. The model is strict and forbids unknown fields
+        (:class:`apiserver.apis.meta.schema.Model`); a kind with another model overrides this.
         """
         unknown, errors = decoding.read(self.model, obj)
         amounts.write_as_strings(self.model, obj)
         return Reading(unknown, errors) if unknown or errors else NOTHING_WRONG
 
     def prune(self, obj: Object) -> None:
-        """Take out in place what :meth:`read` found of wrong type, so that the rest can be judged; ``metadata`` is the machinery's."""
+        """Drop, in place, the fields of wrong type that :meth:`read` found, so that the rest can be validated; ignore ``metadata``."""
         decoding.prune(self.model, obj)
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return what to write in place of a field or value that the schema does not have; empty: nothing is known of it."""
+        """Return a replacement for an unknown field or value; empty if none is known."""
         del field, value
         return ""
 
     def default(self, obj: Object) -> None:
-        """Fill in defaults in place. Idempotent; also called for what storage returns, so that old objects get new fields."""
+        """Set defaults in place. Idempotent; also called for stored objects, so that old ones get new fields."""
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Normalize a new object in place: set finalizers, say. The machinery has removed ``status`` before, if ``has_status``."""
+        """Normalize a new object in place, for example set finalizers. ``status`` was removed if ``has_status``."""
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """Normalize an updated object in place. The machinery has put the old status back before, if ``has_status``."""
+        """Normalize an updated object in place. The old status was restored if ``has_status``."""
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Normalize an object whose status alone is new: the machinery has put everything else back."""
+        """Normalize an object after a status update; everything else was restored."""
 
     def prepare_for_delete(self, obj: Object) -> None:
-        """Change an object that is marked for deletion (finalizers hold it), before that is written."""
+        """Change an object marked for deletion (it has finalizers) before it is written."""
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return all that is wrong with a new object, name included where the kind restricts it beyond DNS-1123 subdomains."""
+        """Return all errors of a new object, including its name if restricted beyond DNS-1123 subdomains."""
         del obj
         return []
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return all that is wrong with an updated object: by default the same as with a new one."""
+        """Return all errors of an updated object; default: :meth:`validate`."""
         del old
         return self.validate(obj)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return all that is wrong with an object whose status is new."""
+        """Return all errors of an object after a status update."""
         del obj, old
         return []
 
     def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
-        """Return what whoever updates all but the status is to be told although it is done: each a ``Warning`` header."""
+        """Return warnings about an accepted update, except of the status, as ``Warning`` headers."""
         del obj, old
         return ()
 
     def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> Iterable[str]:
-        """Return what whoever deletes it is to be told although it is done; ``grace_seconds``: those of the DeleteOptions."""
+        """Return warnings about a deletion; ``grace_seconds`` comes from the DeleteOptions."""
         del obj, grace_seconds
         return ()
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the fields that field selectors may name, besides ``metadata.name`` and ``metadata.namespace``.
+        """Return the fields for field selectors besides ``metadata.name`` and ``metadata.namespace``.
 
         The keys must be the same for every object, ``{}`` included.
         """
@@ -276,42 +279,42 @@ class Strategy:
         return ()
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the row's values, one a column of :meth:`columns`; None is shown as ``<none>``."""
+        """Return the row's values, one per column of :meth:`columns`; None is shown as ``<none>``."""
         del obj, now
         return []
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return keys that at most one object may hold (uniqueness locks), as ``<scope>/<name>`` (``migrating/<namespace>/<vm>``).
+        """Return the uniqueness locks of ``obj``, each held by at most one object: ``<scope>/<name>`` (``migrating/<namespace>/<vm>``).
 
-        They are taken and given up in the transaction that writes the object; whoever comes second gets :meth:`lock_taken`.
+        The transaction that writes the object takes and releases them; a second object gets :meth:`lock_taken`.
         """
         del obj
         return frozenset()
 
     def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
-        """Return uniqueness locks that objects of one group may hold at once, and nobody beside them: pairs of lock and group.
+        """Return uniqueness locks that only objects of one group may share: pairs of lock and group.
 
-        Neither has a ``/`` at its end or is the beginning of another up to a ``/``.
+        Neither may end with ``/`` or be another one's prefix up to a ``/``.
         """
         del obj
         return frozenset()
 
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
-        """Return the message of the Conflict when ``lock`` is held by the object named ``holder`` (``namespace/name``).
+        """Return the Conflict's message when the object ``holder`` (``namespace/name``) holds ``lock``.
 
-        ``held_by`` is that object; None if it cannot be read.
+        ``held_by`` is that object; None if unreadable.
         """
         del obj, held_by
         return f"{lock} is already held by {holder}"
 
 
 class Spoke(Strategy):
-    """A further served version of a kind: its own schema, and a conversion that loses nothing.
+    """A further served version of a kind: its own schema, and a lossless conversion.
 
-    Stored, prepared, validated and locked is the hub's form. What is special about the version is ``resource``, ``model``, ``read``,
-    ``default`` and the two conversions, each of which has to undo the other. Managed fields are kept by version, too. What storage has of
-    a spoke's version (because that was the stored one before) is converted when it is read, and rewritten by the next write.
-    Source: the conversions of ``k8s.io/apimachinery/pkg/runtime``.
+    The hub's form is stored, prepared, validated and locked. The version defines ``resource``, ``model``, ``read``,
+    ``default`` and two inverse conversions, and has its own managed fields. Stored objects of a spoke's version (once the
+    stored version) are converted when read, and rewritten by the next write. Source: the conversions of
+    ``k8s.io/apimachinery/pkg/runtime``.
     """
 
     def __init__(self, hub: Strategy) -> None:
@@ -321,11 +324,11 @@ class Spoke(Strategy):
         hub.spokes = {**hub.spokes, self.resource.api_version: self}
 
     def upgrade(self, obj: Object) -> Object:
-        """Return ``obj``, which may be used up, as the hub has it; ``apiVersion`` and ``metadata`` are the machinery's."""
+        """Convert ``obj``, which may be consumed, to the hub's version, except ``apiVersion`` and ``metadata``."""
         raise NotImplementedError
 
     def downgrade(self, obj: Object) -> Object:
-        """Return an object of the hub's version, which may be used up, as this version has it."""
+        """Convert an object of the hub's version, which may be consumed, to this version."""
         raise NotImplementedError
 
     @property
@@ -334,15 +337,15 @@ class Spoke(Strategy):
         return self._hub
 
     def to_hub(self, obj: Object) -> Object:
-        """Return ``obj`` as the stored version has it; it is used up."""
+        """Convert ``obj`` to the stored version, consuming it."""
         return {**self.upgrade(obj), "apiVersion": self._hub.resource.api_version}
 
     def from_hub(self, obj: Object) -> Object:
-        """Return an object of the stored version as this version has it; it is used up."""
+        """Convert an object of the stored version to this version, consuming it."""
         return {**self.downgrade(obj), "apiVersion": self.resource.api_version}
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the hub's fields: ``obj`` is of the stored version."""
+        """Return the hub's fields; ``obj`` has the stored version."""
         return self._hub.selectable_fields(obj)
 
     def columns(self) -> tuple[Column, ...]:
@@ -350,5 +353,5 @@ class Spoke(Strategy):
         return self._hub.columns()
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the hub's values; ``obj`` is of this version, and stays as it is."""
+        """Return the hub's values; ``obj`` has this version, and is not changed."""
         return self._hub.cells(self.to_hub(deepcopy(obj)), now)

@@ -1,4 +1,4 @@
-"""Transactions that write an object and its locks at once, guarded by revisions; storage's errors become the API's."""
+"""Transactions that write an object together with its locks, guarded by revisions. Storage errors become API errors."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ logger = logging.getLogger(__name__)
 
 _RETRY: Final = Details(retry_after_seconds=1)
 MAX_COMPLETE: Final = 16_384
-"""Objects of which it is remembered that storage has all their locks. Of any other this is read at its next write."""
+"""Most objects remembered as having all their locks in storage; for others, the next write checks it."""
 ALONE: Final = ""
-"""Value in place of a group: the lock is its holder's alone."""
+"""Replaces the group of an exclusive lock."""
 Locks: TypeAlias = frozenset[tuple[str, str]]
 """Pairs of a uniqueness lock and the group that shares it."""
 NOTHING: Final[Locks] = frozenset()
 
 
 class LockTaken(Conflict):
-    """Another object holds what this one wants; ``why`` is the message without the name of this one."""
+    """Another object holds a lock; ``why`` is the message without this object's name."""
 
     def __init__(self, resource: Resource, name: str, why: str) -> None:
         refusal = metadata.conflict(resource, name, why)
@@ -40,13 +40,13 @@ class LockTaken(Conflict):
 
 @dataclass(eq=False)
 class Overtaken(Exception):
-    """Somebody else wrote the object first; ``current`` is what it is now."""
+    """Another writer changed the object first; ``current`` is its present entry."""
 
     current: Entry | None
 
 
 class Unreadable(InternalError):
-    """The value stored under a key is no object: it can only be restored in storage, or deleted unread."""
+    """An undecodable stored value, which can only be restored in storage or deleted unread."""
 
     def __init__(self, resource: Resource, entry: Entry, error: Exception) -> None:
         name = entry.key.rpartition("/")[2]
@@ -58,7 +58,7 @@ class Unreadable(InternalError):
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Translate an outage of storage during a read, which may simply be repeated."""
+    """Turn an outage of storage during a read into ServiceUnavailable; clients may retry."""
     try:
         yield
     except Unavailable as error:
@@ -67,38 +67,38 @@ def reading(what: str) -> Iterator[None]:
 
 
 def unanswered(what: str, error: Exception) -> None:
-    """Log why storage did not answer: addresses are in it, which are nothing for clients."""
+    """Log why storage did not answer, because clients must not see its addresses."""
     logger.warning("The storage did not answer", extra={"doing": what, "error": str(error)})
 
 
 class Transactions:
-    """Commits for the objects of one strategy under ``root``."""
+    """Commits objects of one strategy under ``root``."""
 
     def __init__(self, storage: Storage, strategy: Strategy, root: str, max_complete: int = MAX_COMPLETE) -> None:
         self._storage = storage
         self._strategy = strategy
         self._root = root
         self._max_complete = max_complete
-        # Keys of objects with locks, all of which storage has, in order of their writes: of removals by other replicas nothing is heard.
+        # Keys of objects with complete locks in storage, in order of writes. Removals by other replicas are not tracked.
         self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Store a new object, as ``value``.
+        """Store a new object as ``value``.
 
-        ``repeatable`` says whether a client that hears of no result may repeat the request without a second effect; clients do so by
-        themselves when the answer has a ``Retry-After``.
+        ``repeatable``: a client without an answer may repeat the request without a second effect; clients do so
+        automatically after a ``Retry-After``.
 
         Raises:
             Overtaken: the key is taken.
-            Conflict: a lock is.
+            Conflict: a lock is taken.
         """
         return self._commit(key, 0, (obj, value), NOTHING, obj, repeatable=repeatable)
 
     def replace(self, item: Item, new: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Store ``new``, as ``value``, in place of ``item``; ``repeatable`` as for ``create``.
+        """Replace ``item`` by ``new``, encoded as ``value``; ``repeatable`` as for ``create``.
 
         Raises:
-            Overtaken: somebody wrote since.
+            Overtaken: it changed meanwhile.
             Conflict: a lock is taken.
         """
         return self._commit(item.key, item.revision, (new, value), self._locks(item.object), new, repeatable=repeatable)
@@ -107,15 +107,15 @@ class Transactions:
         """Remove an object and its locks.
 
         Raises:
-            Overtaken: somebody wrote since.
+            Overtaken: it changed meanwhile.
         """
         return self._commit(item.key, item.revision, None, self._locks(item.object), item.object, repeatable=True)
 
     async def remove_unread(self, entry: Entry) -> None:
-        """Remove what cannot be decoded; locks that it may hold are left.
+        """Remove an undecodable object; its locks remain.
 
         Raises:
-            Conflict: somebody wrote since.
+            Conflict: it changed meanwhile.
         """
         try:
             with reading("delete what cannot be decoded"):
@@ -124,7 +124,7 @@ class Transactions:
             raise Conflict(f"{entry.key} was written in this moment; read it again") from mismatch
 
     async def check_locks(self, key: str, old: Object | None, new: Object) -> None:
-        """Raise the Conflict that a commit would meet (for a dry run)."""
+        """Raise the Conflict that a commit would raise, for a dry run."""
         held = self._locks(old) if old is not None else NOTHING
         for lock in sorted(self._locks(new) - held):
             for condition in self._conditions(lock):
@@ -137,9 +137,9 @@ class Transactions:
         self, key: str, revision: int, new: tuple[Object, bytes] | None, held: Locks, about: Object, *, repeatable: bool
     ) -> int:  # fmt: skip
         wanted = self._locks(new[0]) if new is not None else NOTHING
-        ours: set[str] = set()  # locks that storage says are this object's, though the strategy did not know
+        ours: set[str] = set()  # locks that belong to this object in storage, although the strategy did not list them
         missing = await self._lacking(key, held)
-        lacking, given_up = missing & wanted, held - wanted - missing  # what is missing may be another object's: it is not ours to give up
+        lacking, given_up = missing & wanted, held - wanted - missing  # a missing lock may be another object's, so it must not be released
         has_all = True
         self._complete.pop(key, None)
         while True:
@@ -153,7 +153,7 @@ class Transactions:
                 if mismatch.key == key:
                     raise Overtaken(mismatch.actual) from None
                 if mismatch.actual is None:
-                    continue  # given up in this moment
+                    continue  # just released
                 if mismatch.actual.key == mismatch.key and mismatch.actual.value.decode(errors="replace") == key:
                     ours.add(mismatch.key)
                 elif not await self._clear(mismatch.actual):
@@ -176,7 +176,7 @@ class Transactions:
                 return written
 
     async def _lacking(self, key: str, held: Locks) -> Locks:
-        """Return which of the locks that an object had storage has not: a version that knew fewer wrote it. It is looked once."""
+        """Return the locks of an object that storage lacks, because an older version wrote it; checked once."""
         if not held or key in self._complete:
             return NOTHING
         with reading("read the locks of an object"):
@@ -192,14 +192,14 @@ class Transactions:
         return frozenset((lock, ALONE) for lock in self._strategy.locks(obj)) | self._strategy.shared_locks(obj)
 
     def _conditions(self, lock: tuple[str, str]) -> list[Condition]:
-        """Return the conditions under which a lock can be taken: nobody has it alone, and nobody of another group has it."""
+        """Return the conditions to take a lock: it is not held exclusively or by another group."""
         key, group = self._lock_key(lock[0]), lock[1]
         if group == ALONE:
-            return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}0")]  # 0 is what follows / in ASCII
+            return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}0")]  # in ASCII, 0 follows /
         return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}/{group}/"), Condition(f"{key}/{group}0", 0, end=f"{key}0")]
 
     def _key_of(self, lock: tuple[str, str], holder: str) -> str:
-        """Return the key that stands for a lock of the object with the key ``holder``: in a group each has its own."""
+        """Return the key of a holder's lock; each member of a group has its own."""
         key, group = self._lock_key(lock[0]), lock[1]
         return key if group == ALONE else f"{key}/{group}/{_name_in(holder)}"
 
@@ -210,7 +210,10 @@ class Transactions:
         return page.entries[0] if page.entries and page.entries[0].key < condition.end else None
 
     async def _unused(self, entry: Entry) -> Condition | None:
-        """Return the conditions of a lock's holder that does not hold it: a version that knew no locks may have written it last."""
+        """Return the condition that proves a lock unused, or None.
+
+        A version without locks may have written its holder last.
+        """
         holder = entry.value.decode(errors="replace")
         try:
             stored = await self._storage.get(holder)
@@ -222,7 +225,7 @@ class Transactions:
         return Condition(holder, stored.mod_revision if stored is not None else 0)
 
     async def _clear(self, entry: Entry) -> bool:
-        """Remove a lock that nobody holds, provided that nothing changes meanwhile; return whether that was so."""
+        """Remove an unused lock if nothing changed meanwhile; return whether it was removed."""
         if (unused := await self._unused(entry)) is None:
             return False
         try:
@@ -240,11 +243,11 @@ class Transactions:
     async def _taken(self, obj: Object, lock: str, holder: Entry, *, is_new: bool) -> LockTaken:
         key = holder.value.decode(errors="replace")
         why = self._strategy.lock_taken(obj, lock, _name_in(key), await self._find(key))
-        name = is_new and obj["metadata"].get("generateName")  # nobody has heard of the name that was made of it
+        name = is_new and obj["metadata"].get("generateName")  # a generated name, which no client has yet
         return LockTaken(self._strategy.resource, name or name_of(obj), why)
 
     async def _find(self, key: str) -> Object | None:
-        """Return an object that a message is about, if it can be read."""
+        """Read the object for a message, if possible."""
         try:
             entry = await self._storage.get(key)
             return codec.decode(self._strategy, entry).object if entry is not None else None

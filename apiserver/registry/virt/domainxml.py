@@ -1,4 +1,4 @@
-"""The subresource ``domainxml``: what libvirt was given, by way of virt-handler and virt-launcher."""
+"""The subresource ``domainxml``: the XML that libvirt got, read from virt-launcher through virt-handler."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from apiserver.registry.virt.reads import HandlerRead
 
 
 class DomainXML(HandlerRead):
-    """Subresource ``domainxml``: the XML that libvirt was given."""
+    """The subresource ``domainxml``."""
 
     name = subresource.NAME
     answers = Resource(names.GROUP, names.VERSION, "virtualmachinedomainxmls", "VirtualMachineDomainXML")
     model = VirtualMachineDomainXML
 
     def fields(self, answer: Object) -> Object:
-        """Return it, if it is text that can be shown: the node is not believed to have looked."""
+        """Return the XML if it is printable text, because the node is not trusted to check it."""
         text = answer.get(subresource.FIELD)
         if not isinstance(text, str):
             raise ValueError(f"{subresource.FIELD} must be a string")  # noqa: TRY004  # what read expects of what is no such answer

@@ -1,4 +1,4 @@
-"""The subresource ``guestinfo``: what the guest's agent tells, by way of virt-handler and virt-launcher."""
+"""The subresource ``guestinfo``: reports of the guest agent, read from virt-launcher through virt-handler."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from apiserver.registry.virt.reads import HandlerRead
 
 
 class GuestInfo(HandlerRead):
-    """Subresource ``guestinfo``: the facts that the guest's agent tells."""
+    """The subresource ``guestinfo``."""
 
     name = guestinfo.NAME
     answers = Resource(names.GROUP, names.VERSION, "virtualmachineguestinfos", "VirtualMachineGuestInfo")
     model = VirtualMachineGuestInfo
 
     def fields(self, answer: Object) -> Object:
-        """Return what is bounded of it: neither the guest nor its node is believed to have done so."""
+        """Return the answer cut to its bounds, because guest and node are not trusted to respect them."""
         return guestinfo.bounded(answer)

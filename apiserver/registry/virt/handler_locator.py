@@ -1,4 +1,4 @@
-"""Address of a node's virt-handler: its pod's, known by an informer."""
+"""Find the address of a node's virt-handler in an informer of pods."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _BY_NODE: Final = "node"
 
 
 def handler_pods(client: Client, namespace: str) -> Informer:
-    """Return the informer of virt-handler's pods in the namespace that we are installed in."""
+    """Return the informer of virt-handler's pods in our own namespace."""
     selector = f"{names.COMPONENT_LABEL}={names.HANDLER}"
     return Informer(client, PODS, namespace, label_selector=selector, indexers={_BY_NODE: _nodes}, trim=_trim)
 
 
 class HandlerLocator:
-    """Callable with the name of a node."""
+    """Callable that maps a node's name to the address of its virt-handler."""
 
     def __init__(self, pods: Informer) -> None:
         self._pods = pods
@@ -38,9 +38,10 @@ class HandlerLocator:
         return found[0], streams.HANDLER_PORT
 
     def addresses(self, node: str) -> list[str]:
-        """Return the IP addresses of the virt-handlers that run on a node: one, none, or for a moment several.
+        """Return the IP addresses of the virt-handlers on a node: usually one, briefly several.
 
-        A kubelet says which address its pod has. What no pod can have, a taken over node would have dialled from virt-api's pod.
+        A kubelet reports its pods' addresses, so invalid ones are ignored: a compromised node could make virt-api dial
+        them.
         """
         return [pod["status"]["podIP"] for pod in self._pods.by_index(_BY_NODE, node) if _is_ready(pod)]
 
@@ -51,13 +52,13 @@ def _nodes(pod: Object) -> list[str]:
 
 
 def _is_ready(pod: Object) -> bool:
-    # Running suffices: a handler that is not ready for new guests may still serve the console of an old one.
+    # Running suffices: a handler that is not ready for new guests can still serve an old one's console.
     is_running = not is_deleting(pod) and dig(pod, "status", "phase") == "Running"
     return is_running and forms.pod_ip(str(dig(pod, "status", "podIP") or "")) is not None
 
 
 def _trim(pod: Object) -> Object:
-    """Keep what is asked for: there is a pod for each node, and each is ten kilobytes."""
+    """Keep only the fields used: there is one pod per node, at ten kilobytes each."""
     metadata = pod["metadata"]
     kept = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp") if key in metadata}
     status = {key: dig(pod, "status", key) for key in ("phase", "podIP")}

@@ -1,4 +1,4 @@
-"""The way to virt-handler of the node that a machine runs on."""
+"""Locate virt-handler of the node on which a virtual machine runs."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from apiserver.registry.generic.strategy import Destination
 from apiserver.registry.virt.revoking import RevokedNodes
 
 LocateHandler = Callable[[str], Awaitable[tuple[str, int]]]
-"""Returns host and port of virt-handler on the node of this name; raises ServiceUnavailable while it cannot be found."""
+"""Returns host and port of virt-handler on a node; raises ServiceUnavailable if it is not found."""
 
 
 class Handlers:
     """The virt-handlers of all nodes."""
 
     def __init__(self, locate: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes) -> None:
-        """``tls`` returns the present context with our client certificate: certificates are renewed while we run."""
+        """``tls`` returns the current context with our client certificate, which is renewed at run time."""
         self._locate = locate
         self._tls = tls
         self._revoked = revoked
 
     async def destination(self, vm: Object, what: str) -> Destination:
-        """Return virt-handler's address for this stream or read of a machine that has a node, and the name that it has to prove.
+        """Return the URL of virt-handler for a stream or read of a machine with a node, and the certificate name to require.
 
         Raises:
-            ServiceUnavailable: it cannot be found, or is not believed.
+            ServiceUnavailable: it is not found, or not trusted.
         """
         node = str(vm["status"]["nodeName"])
         try:

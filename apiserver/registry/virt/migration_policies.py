@@ -1,4 +1,4 @@
-"""Strategy and table of ``migrationpolicies``, which are the cluster's and have no status."""
+"""Strategy of the cluster-scoped ``migrationpolicies``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.registry.generic.strategy import Column, Strategy
 
 
 class MigrationPolicyStrategy(Strategy):
-    """MigrationPolicy: read by virt-controller when a migration begins; without a status."""
+    """MigrationPolicy: virt-controller reads it when a migration starts; it has no status."""
 
     resource = MIGRATION_POLICIES
     singular = "migrationpolicy"
@@ -22,19 +22,19 @@ class MigrationPolicyStrategy(Strategy):
     has_status = False
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return what to write in place of a field or value of KubeVirt's."""
+        """Return the replacement for a field or value of KubeVirt's."""
         return kubevirt_fields.hint(field, value)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return all that is wrong with a MigrationPolicy."""
+        """Validate a new MigrationPolicy."""
         return migration_policy.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return all that is wrong with an edited MigrationPolicy."""
+        """Validate an edited MigrationPolicy."""
         return migration_policy.validate_update(obj, old)
 
     def columns(self) -> tuple[Column, ...]:
-        """Return what ``kubectl get migrationpolicies`` shows."""
+        """Return the columns of ``kubectl get migrationpolicies``."""
         return (
             Column("Bandwidth", description="Bytes per second that a migration sends at most."),
             Column("Timeout-Per-GiB", "integer", description="Seconds that a migration may take for each GiB of memory."),
@@ -45,7 +45,7 @@ class MigrationPolicyStrategy(Strategy):
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return one row of it."""
+        """Return the row's values."""
         del now
         spec = obj.get("spec") or {}
         bandwidth = spec.get("bandwidth")

@@ -1,4 +1,4 @@
-"""Strategy of ``migrations``: one unfinished Migration a virtual machine, kept by a uniqueness lock in etcd and not by a cache."""
+"""Strategy of ``migrations``. A uniqueness lock in etcd allows one unfinished Migration per virtual machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apiserver.registry.virt.virtualmachines import add_finalizer
 
 
 class MigrationStrategy(Strategy):
-    """Migration: immutable but for its status; a finalizer until the guest is known to run on exactly one side."""
+    """Migration: its spec is immutable; its finalizer stays until the guest runs on exactly one side."""
 
     resource = MIGRATIONS
     singular = "migration"
@@ -25,31 +25,31 @@ class MigrationStrategy(Strategy):
     model = types.Migration
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return what to write in place of a field or value of KubeVirt's."""
+        """Return the replacement for a field or value of KubeVirt's."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
-        """Fill in what the spec leaves unsaid."""
+        """Set defaults in the spec."""
         defaults.default_migration(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Hold the object until virt-controller has put the losing pod away."""
+        """Add the finalizer that holds the object until virt-controller has deleted the losing pod."""
         add_finalizer(obj, names.MIGRATION_FINALIZER)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return all that is wrong with a new Migration."""
+        """Validate a new Migration."""
         return validation.validate_migration(obj)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return all that is wrong with an update: the spec is immutable."""
+        """Validate an update: the spec is immutable."""
         return validation.validate_migration_update(obj, old)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return all that is wrong with a status: its forms, and a final phase is final."""
+        """Validate a status: its fields, and that a final phase stays."""
         return status_validation.validate_migration_status(obj, old)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return what virt-handler selects the Migrations of its node by, and what people look for."""
+        """Return the fields that virt-handler and users select by."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.selector.name": (spec.get("selector") or {}).get("name") or "",
@@ -59,7 +59,7 @@ class MigrationStrategy(Strategy):
         }
 
     def columns(self) -> tuple[Column, ...]:
-        """Return what ``kubectl get migrations`` shows."""
+        """Return the columns of ``kubectl get migrations``."""
         return (
             Column("Phase", description="The phase that it is in."),
             Column("VM", description="The virtual machine that is moved."),
@@ -73,7 +73,7 @@ class MigrationStrategy(Strategy):
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return one row of it."""
+        """Return the row's values."""
         del now
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         done = progress.percent(obj)
@@ -90,13 +90,13 @@ class MigrationStrategy(Strategy):
         ]
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return the uniqueness lock on the virtual machine while this Migration is unfinished."""
+        """Return the lock on the virtual machine while this Migration is unfinished."""
         if not phases.is_unfinished(obj):
             return frozenset()
         return frozenset({f"migrating/{obj['metadata']['namespace']}/{obj['spec']['selector']['name']}"})
 
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
-        """Say which Migration is in the way."""
+        """Return a message that names the other Migration."""
         del lock
         name, other = obj["spec"]["selector"]["name"], holder.rpartition("/")[2]
         since = f", begun {made}" if (made := objects.dig(held_by, "metadata", "creationTimestamp")) else ""

@@ -1,14 +1,14 @@
-"""NodeRestriction: virt-handler writes only what is its node's.
+"""NodeRestriction: virt-handler may only write objects of its own node.
 
-Kubernetes' plug-in of this name does the same for kubelets. Each virt-handler has the same service account, so RBAC cannot tell them apart;
-its token is bound to its pod, and kube-apiserver says which node that is on (KEP-4193), in ``X-Remote-Extra-`` for what it passes on, and
-in its TokenReview for those who come directly. Nobody else can: only the front proxy is believed about others, and acting as somebody with
-such an ``extra`` takes the right to impersonate it.
+Kubernetes' plug-in of this name does the same for kubelets. All virt-handlers share a service account, so RBAC cannot
+distinguish them. Their tokens are bound to pods, and kube-apiserver reports the pod's node (KEP-4193): in
+``X-Remote-Extra-`` when it proxies, in its TokenReview for direct clients. Clients cannot forge it: only the front proxy
+may send these headers, and impersonation with such an ``extra`` needs its own right.
 
-Whatever a write is (an update, any kind of patch, an apply, a dry run), the object that it would store is held against the object that it
-would replace (:mod:`apiserver.apis.virt.rights.node_rights`), at the revision at which that happens, and again when somebody else wrote in
-between. What else it has to be held against is read as of now. That is no transaction with the write, and need not be: what was true of an
-unfinished Migration when it was read is what its parties were allowed to do then.
+For any kind of write (update, patch, apply, dry run), the new object is compared with the stored one
+(:mod:`apiserver.apis.virt.rights.node_rights`) at the revision of the write, and again after a conflicting write. Other
+objects are read at the present, outside the transaction. This suffices: the parties of an unfinished Migration may do what
+was allowed when it was read.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from apiserver.registry.generic.admission import Attributes, Operation
 from apiserver.registry.generic.store import Store
 
 MAX_CAUSES: Final = 16
-"""Fields that one refusal names."""
+"""Most fields in one error."""
 
 Addresses = Callable[[str], Sequence[str]]
-"""Returns the IP addresses of the virt-handlers that run on a node."""
+"""Returns the IP addresses of the virt-handlers on a node."""
 
 
 class NodeRestriction:
@@ -50,12 +50,12 @@ class NodeRestriction:
         """Validate the writes of one account.
 
         Args:
-            username: of virt-handler's service account.
-            required: whether its tokens have to say their node; if not, a token that says none is not judged.
-            addresses: where virt-handler of a node is.
+            username: virt-handler's service account.
+            required: whether its tokens must name their node; otherwise tokens without node are not checked.
+            addresses: finds the addresses of a node's virt-handler.
             now: the wall clock.
-            revoked: whether the operator revoked a node (:mod:`apiserver.apis.virt.rights.trust`);
-                raises ServiceUnavailable while that is unknown.
+            revoked: whether the operator revoked a node (:mod:`apiserver.apis.virt.rights.trust`); raises
+                ServiceUnavailable while that is unknown.
         """
         self._username = username
         self._required = required
@@ -65,11 +65,11 @@ class NodeRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Read from these what writes are held against."""
+        """Use these stores to read other objects."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether it is about our kinds."""
+        """Return whether the resource is one of ours."""
         del operation, subresource
         return resource.group == names.GROUP
 
@@ -80,8 +80,8 @@ class NodeRestriction:
         """Validate a request of virt-handler's account.
 
         Raises:
-            Forbidden: the token does not say which node it is for; or with the fields that are not that node's to write so.
-            ServiceUnavailable: it is not known where virt-handler of the node is, or whether the node is revoked.
+            Forbidden: the token names no node, or the fields that this node may not write.
+            ServiceUnavailable: the node's virt-handler is not found, or its revocation is unknown.
         """
         if attributes.user.name != self._username:
             return
@@ -97,10 +97,10 @@ class NodeRestriction:
             raise _refusal(attributes, node, found)
 
     def _node(self, attributes: Attributes) -> str | None:
-        """Return the node that the token of the request is bound to; None if none is needed and it names none.
+        """Return the node to which the token is bound; None if it names none and need not.
 
         Raises:
-            Forbidden: it says none, several, or one that cannot be.
+            Forbidden: it names none, several, or an invalid one.
         """
         claims = attributes.user.extra.get(names.NODE_CLAIM, ())
         if len(claims) == 1 and claims[0] and not subdomain_errors(claims[0]):
@@ -130,7 +130,7 @@ class NodeRestriction:
         return migrations.validate(migrations.MigrationWrite(node, old, new, self._now(), machine, addresses))
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return an object as of now; None if there is none."""
+        """Return the current object; None if absent."""
         try:
             return (await self._stores[resource].get(namespace, name)).object
         except NotFound:

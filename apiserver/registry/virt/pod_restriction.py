@@ -1,13 +1,13 @@
-"""PodRestriction: a status names only pods that are the machine's.
+"""PodRestriction: a status may only name pods of its own virtual machine.
 
-virt-handler puts a guest into the pod whose uid a status says, so who may write statuses could otherwise have a machine run in any pod, of
-any namespace, beside whatever that mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A write that gives a VirtualMachine another
-``podUID``, or a Migration another ``targetPodUID``, is held against the pod itself, for which kube-apiserver is asked: nobody else says
-where a pod is and what it mounts. A Migration's ``targetPodIPs`` have to be that pod's. That is one request for each start and two for each
+virt-handler starts a guest in the pod with the status' uid. Without this check, a writer of statuses could run a machine in
+any pod of any namespace, next to that pod's mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A new ``podUID`` of a
+VirtualMachine, or ``targetPodUID`` of a Migration, is checked against the pod as kube-apiserver has it, the only source of
+a pod's node and mounts. A Migration's ``targetPodIPs`` must be that pod's. This costs one request per start and two per
 migration; other writes cost a comparison.
 
-Whoever writes is judged: what is right does not depend on who says it. The one write that is not held against a pod again is the end of a
-live migration, which gives the machine the pod that its Migration was judged with: the guest waits for it.
+The check applies to every writer. One write is exempt: at the end of a live migration the machine gets the pod for which
+its Migration was checked, because the guest waits.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from apiserver.registry.generic.admission import Attributes, Operation
 from apiserver.registry.generic.store import Store
 
 MAX_CAUSES: Final = 16
-"""Reasons that one refusal names."""
+"""Most reasons in one error."""
 SECONDS: Final = 10.0
-"""A request waits no longer for kube-apiserver."""
+"""Time limit of a request to kube-apiserver."""
 _FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     VIRTUAL_MACHINES.plural: ("podName", "podUID"),
     MIGRATIONS.plural: ("targetPod", "targetPodUID"),
 }
-"""Fields of a status with the name of a pod and its uid, by resource."""
+"""Status fields with a pod's name and uid, by resource."""
 _ADDRESSES: Final = "targetPodIPs"
-"""The field of a Migration's status with the addresses of its target."""
+"""Status field of a Migration with the target pod's addresses."""
 
 
 class PodRestriction:
@@ -51,16 +51,16 @@ class PodRestriction:
     name = "PodRestriction"
 
     def __init__(self, client: Client) -> None:
-        """Ask kube-apiserver for pods by ``client``."""
+        """Take the client of kube-apiserver."""
         self._client = client
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Read from these what a write is held against besides."""
+        """Use these stores to read other objects."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether it can write a status of our kinds."""
+        """Return whether the request can write a status of our kinds."""
         del subresource
         return resource.group == names.GROUP and resource.plural in _FIELDS and operation in ("CREATE", "UPDATE")
 
@@ -68,11 +68,11 @@ class PodRestriction:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Validate a pod, and addresses of one, that the status did not name before.
+        """Validate a pod, and pod addresses, that are new in the status.
 
         Raises:
-            Forbidden: the pod is not the machine's, or the addresses are not the pod's, with the reasons.
-            ServiceUnavailable: kube-apiserver does not say what it is.
+            Forbidden: with the reasons: the pod is not the machine's, or the addresses are not the pod's.
+            ServiceUnavailable: kube-apiserver does not answer.
         """
         await self._validate_pod(attributes)
         if attributes.resource.plural == MIGRATIONS.plural:
@@ -99,10 +99,10 @@ class PodRestriction:
             raise _refusal(attributes, _FIELDS[attributes.resource.plural][1], found)
 
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
-        """Return the machine that the pod has to be of; None where its Migration was judged with that pod.
+        """Return the machine to which the pod must belong; None if its Migration was already checked with the pod.
 
         Raises:
-            Forbidden: a Migration's is not there.
+            Forbidden: a Migration's machine is absent.
         """
         obj: Object = attributes.obj or {}
         namespace = objects.namespace_of(obj)
@@ -115,7 +115,7 @@ class PodRestriction:
         return machine
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return an object of ours as of now; None if there is none."""
+        """Return the current object; None if absent."""
         if not name:
             return None
         try:

@@ -1,6 +1,6 @@
-"""Subresources that are read from the node of the machine: virt-handler there answers, at the path of ``apis.virt.noderead``.
+"""Subresources that virt-handler on the machine's node answers, at the path of ``apis.virt.noderead``.
 
-A subclass names its kind and says which fields the answer has; what comes from the node is held against that before anybody gets it.
+A subclass defines the kind and its fields; the node's answer is validated against the model.
 """
 
 from __future__ import annotations
@@ -26,35 +26,37 @@ from apiserver.registry.virt.handlers import Handlers
 
 MAX_WAITING: Final = 64
 MAX_WAITING_PER_MACHINE: Final = 8
-"""Each holds a seat of flow control: a guest whose agent is slow must not keep the seats of all. Nor must all of a namespace together,
-which may have as many as half of those that are left."""
+"""Each waiting read holds a seat of flow control, so slow guest agents must not take all seats.
+
+For the same reason, a namespace gets at most half of the remaining ones.
+"""
 RETRY_SECONDS: Final = 5
 CONNECT_SECONDS: Final = 10.0
 MAX_ERROR_TEXT: Final = 512
 
 
 class HandlerRead(Read):
-    """Subresource that virt-handler of the machine's node answers."""
+    """A subresource that virt-handler on the machine's node answers."""
 
     name: ClassVar[str]
-    """The subresource, and what virt-handler calls it."""
+    """Name of the subresource, also at virt-handler."""
 
     def __init__(self, handlers: Handlers, seconds: float = noderead.SECONDS) -> None:
         self._handlers = handlers
         self._seconds = seconds
         self._waiting: Counter[str] = Counter()
-        """By uid of the machine, and by namespace, behind a slash."""
+        """By uid of the machine, and by namespace after a slash."""
 
     def fields(self, answer: Object) -> Object:
-        """Return the fields of our object, all but ``metadata``, for what virt-handler answered; anything may stand there.
+        """Return our object's fields, except ``metadata``, from virt-handler's answer, which is not trusted.
 
         Raises:
-            ValueError: it is no such answer.
+            ValueError: the answer is invalid.
         """
         return answer
 
     async def read(self, obj: Object) -> Object:
-        """Ask the node, and hold what it says against the model."""
+        """Request the answer from the node, and validate it against the model."""
         name = f'{self.name} of virtual machine "{obj["metadata"]["name"]}"'
         if reason := streams.absent(obj):
             raise errors.BadRequest(f"cannot read {name}: {reason}", _details(obj))
@@ -68,7 +70,7 @@ class HandlerRead(Read):
             raise errors.ServiceUnavailable(f"the answer of its node is no {name}: {error}") from error
 
     def _shaped(self, answer: Object) -> Object:
-        """Return the fields that the model has; others are of a newer virt-handler."""
+        """Return the model's fields; others come from a newer virt-handler."""
         found = {key: value for key, value in self.fields(answer).items() if key not in ("kind", "apiVersion", "metadata")}
         _, wrong = decoding.read(self.model, found)
         if wrong:
@@ -120,7 +122,7 @@ def _object(response: Response, body: bytes, where: str) -> dict[str, Any]:
         error = errors.from_status(found, response.status)
     else:
         error = errors.from_http(response.status, body[:MAX_ERROR_TEXT].decode(errors="replace"))
-    error = errors.of_stranger(error)  # root on one node has its virt-handler say what it likes
+    error = errors.of_stranger(error)  # virt-handler's answer is not trusted, because root on the node controls it
     if isinstance(error, errors.UnknownStatus) or response.status < 400:
         raise errors.ServiceUnavailable(f"{where} does not answer as one: {error.message}", error.details)
     raise error

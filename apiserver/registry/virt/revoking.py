@@ -1,4 +1,4 @@
-"""The nodes that the operator revoked: the ConfigMap ``kubevirt-trust``, known by an informer."""
+"""The nodes that the operator revoked, from an informer of the ConfigMap ``kubevirt-trust``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from certs import peers
 
 
 def trust_config(client: Client, namespace: str) -> Informer:
-    """Return the informer of the one ConfigMap, in the namespace that we are installed in."""
+    """Return the informer of that ConfigMap in our own namespace."""
     return Informer(client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={trust.CONFIG_MAP}")
 
 
 class RevokedNodes:
-    """The revocations of today. Until they were read once, no node is believed: a restart must pardon nobody, not even for a moment."""
+    """The current revocations. Until they are loaded, no node is trusted, so that a restart reinstates no revoked node."""
 
     def __init__(self, config: Informer) -> None:
         self._config = config
@@ -29,10 +29,10 @@ class RevokedNodes:
         config.subscribe(lambda _, new: self._changed(new))
 
     def is_revoked(self, node: str) -> bool:
-        """True if nothing that comes with this node's claim or certificate is believed.
+        """True if the claims and certificates of this node are rejected.
 
         Raises:
-            ServiceUnavailable: nobody knows yet.
+            ServiceUnavailable: the revocations are not loaded yet.
         """
         if not self._config.synced.is_set():
             details = Details(retry_after_seconds=2)
@@ -40,38 +40,38 @@ class RevokedNodes:
         return self._revocations.is_revoked(node)
 
     def of_node(self, node: str) -> NodeTrust:
-        """Return the check of the connections to one node."""
+        """Return the check of connections to one node."""
         return NodeTrust(self, node)
 
     def refusal(self, node: str, certificate: Mapping[str, object]) -> str:
-        """Return why a node's verified certificate (as of ``ssl.SSLSocket.getpeercert``) is not believed; empty if it is."""
+        """Return why a node's verified certificate (format of ``ssl.SSLSocket.getpeercert``) is not trusted; empty if it is."""
         peer = peers.described(certificate)
         return self._revocations.refusal(node, peer.not_before) if peer is not None else "it presented no certificate"
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call it after every change; returns what ends that."""
+        """Call ``callback`` after every change; return the unsubscribe function."""
         self._callbacks.append(callback)
         return lambda: self._callbacks.remove(callback)
 
     def _changed(self, config_map: Object | None) -> None:
         if config_map is None:
-            return  # whoever removed it, what it said holds until it says otherwise
+            return  # after a removal of the ConfigMap, its last content stays in force
         self._revocations = trust.revocations(config_map.get("data") or {})
         for callback in list(self._callbacks):
             callback()
 
 
 class NodeTrust:
-    """Says of connections to one node whether they may go on."""
+    """Trust in the connections to one node."""
 
     def __init__(self, revoked: RevokedNodes, node: str) -> None:
         self._revoked = revoked
         self._node = node
 
     def refusal(self, certificate: Mapping[str, object]) -> str:
-        """Return why whoever presented this verified certificate is not to be spoken to; empty if it is."""
+        """Return why this verified certificate is not trusted; empty if it is."""
         return self._revoked.refusal(self._node, certificate)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call it whenever the answer may be another; returns what ends that."""
+        """Call ``callback`` when the answer may have changed; return the unsubscribe function."""
         return self._revoked.subscribe(callback)

@@ -1,4 +1,4 @@
-"""The streams ``console``, ``vnc`` and ``usbredir``: who may connect to what is decided here, the bytes are the machinery's."""
+"""Preconditions and destinations of the streams ``console``, ``vnc`` and ``usbredir``; the generic code copies the bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apiserver.registry.virt.handlers import Handlers, LocateHandler
 from apiserver.registry.virt.revoking import RevokedNodes
 
 CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
-"""A guest that shuts down still has something to say."""
+"""Includes guests that shut down, because they still print."""
 
 
 PARAMETERS: Final[Mapping[str, QueryParameter]] = {
@@ -27,11 +27,11 @@ PARAMETERS: Final[Mapping[str, QueryParameter]] = {
         "slot", "integer", f"The slot for the device, from 0 to {layout.REDIRECTED_DEVICES - 1}; one that is free when nothing is said."
     ),
 }
-"""Parameters of the query by stream."""
+"""Query parameters by stream."""
 
 
 def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
-    """Say why nobody can connect to this stream now, of a console to this serial port, of usbredir to this slot; None: one can."""
+    """Return why a stream is unavailable (console: of this serial port; usbredir: of this slot); None if available."""
     domain = domain_of(vm)
     ports = len(consoles.defaulted(domain))
     if stream == "console" and not ports:
@@ -49,7 +49,7 @@ def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
 
 
 def absent(vm: Object) -> str | None:
-    """Say why there is no guest to speak to; None: there is one."""
+    """Return why no guest is reachable; None if one is."""
     phase = phases.phase_of(vm)
     if phase not in CONNECTABLE:
         return f"it is not running (phase {phase or 'Pending'})"
@@ -59,7 +59,7 @@ def absent(vm: Object) -> str | None:
 
 
 def check(vm: Object, stream: streams.Stream, number: int = 0) -> None:
-    """Raise BadRequest, with the reason, unless one can connect."""
+    """Raise BadRequest with the reason if the stream is unavailable."""
     reason = refuse(vm, stream, number)
     if reason is None:
         return
@@ -85,7 +85,7 @@ def _digit(text: str) -> int | None:
 
 
 def warnings(vm: Object) -> tuple[str, ...]:
-    """Return what whoever connects should know: a guest that stands still neither echoes nor repaints."""
+    """Return a warning if the guest is paused, because it then neither echoes nor repaints."""
     paused = objects.condition(objects.dig(vm, "status", "conditions"), conditions.PAUSED) or {}
     if paused.get("status") != "True":
         return ()
@@ -93,7 +93,7 @@ def warnings(vm: Object) -> tuple[str, ...]:
 
 
 class HandlerStream(Connect):
-    """A stream that virt-handler of the machine's node serves."""
+    """A stream that virt-handler on the machine's node serves."""
 
     subprotocols: ClassVar[tuple[str, ...]] = (streams.SUBPROTOCOL,)
     ping_seconds: ClassVar[float] = streams.PING_SECONDS
@@ -102,12 +102,12 @@ class HandlerStream(Connect):
     def __init__(
         self, stream: streams.Stream, locate_handler: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes
     ) -> None:
-        """``tls`` returns the present context with our client certificate: certificates are renewed while we run."""
+        """``tls`` returns the current context with our client certificate, which is renewed at run time."""
         self._stream = stream
         self._handlers = Handlers(locate_handler, tls, revoked)
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return virt-handler's address for this stream of ``obj``, and the name of its node that it has to prove."""
+        """Return virt-handler's URL for this stream, and the certificate name to require."""
         match self._stream:
             case "console":
                 number = _port(query.get("port", "0"))
@@ -122,9 +122,9 @@ class HandlerStream(Connect):
 
     @property
     def parameters(self) -> tuple[QueryParameter, ...]:
-        """Return the port of a console, or the slot of a USB device."""
+        """Return the query parameter for the console's port or the USB slot."""
         return (PARAMETERS[self._stream],) if self._stream in PARAMETERS else ()
 
     def warnings(self, obj: Object) -> tuple[str, ...]:
-        """Return that the guest is paused, if it is."""
+        """Return a warning if the guest is paused."""
         return warnings(obj)

@@ -1,7 +1,7 @@
-"""The verbs ``start``, ``stop``, ``restart``, ``pause``, ``unpause``, ``migrate``: what they ask for, and when they are refused.
+"""The verbs ``start``, ``stop``, ``restart``, ``pause``, ``unpause``, ``migrate``: their requests and refusals.
 
-A verb writes ``status.request``; the other processes read it through :mod:`apiserver.apis.virt.lifecycle.power`. What would have no
-effect is a Conflict that says why, because a verb that silently does nothing looks like one that was lost.
+A verb writes ``status.request``, which other processes read through :mod:`apiserver.apis.virt.lifecycle.power`. A verb
+without effect is refused with a Conflict, because silence would look like a lost request.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from apiserver.apis.virt.v1alpha1.validation import MAX_PRIORITY
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 
 Refusal = str | None
-"""Reason why the verb cannot be carried out now; completes ``Operation cannot be fulfilled on … "vm1": …``."""
+"""Why the verb is refused now; completes ``Operation cannot be fulfilled on … "vm1": …``."""
 
 
 class RequestVerb(Verb):
-    """A verb that is a note in ``status.request``."""
+    """A verb recorded in ``status.request``."""
 
     def __init__(self, action: str, refuse: Callable[[Object], Refusal]) -> None:
         self._action = action
         self._refuse = refuse
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Note the request, for the attempt that it asks for (Start, Restart: the next one) or is about."""
+        """Record the request, with the attempt that it concerns (Start, Restart: the next one)."""
         _require_fields(obj, body, frozenset())
         reason = _refuse_deleting(obj) or self._refuse(obj)
         if reason is not None:
@@ -48,12 +48,12 @@ class RequestVerb(Verb):
 
 
 class Migrate(CreatingVerb):
-    """Creates a Migration of this virtual machine; the body may hold a ``nodeSelector`` and a ``priority``, as its spec has them."""
+    """Creates a Migration of this virtual machine; the body may have a ``nodeSelector`` and a ``priority``, as in its spec."""
 
     creates = MIGRATIONS
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the Migration; the lock on the machine is taken when it is written."""
+        """Return the Migration; writing it takes the lock on the machine."""
         del now
         _require_fields(obj, body, frozenset({"nodeSelector", "priority"}))
         reason = _refuse_deleting(obj) or refuse_migrate(obj)
@@ -74,7 +74,7 @@ class Migrate(CreatingVerb):
 
 
 def refuse_start(vm: Object) -> Refusal:
-    """Say why this machine cannot be started."""
+    """Return why this machine cannot be started."""
     decision = power.decide(vm)
     if not decision.on:
         return None
@@ -84,7 +84,7 @@ def refuse_start(vm: Object) -> Refusal:
 
 
 def refuse_stop(vm: Object) -> Refusal:
-    """Say why this machine cannot be stopped."""
+    """Return why this machine cannot be stopped."""
     decision = power.decide(vm)
     if decision.on:
         return None
@@ -94,7 +94,7 @@ def refuse_stop(vm: Object) -> Refusal:
 
 
 def refuse_restart(vm: Object) -> Refusal:
-    """Say why this machine cannot be restarted."""
+    """Return why this machine cannot be restarted."""
     decision = power.decide(vm)
     if phases.phase_of(vm) not in phases.WITH_POD:
         return "the virtual machine has not been started yet" if decision.on else "the virtual machine is off; start it instead"
@@ -106,12 +106,12 @@ def refuse_restart(vm: Object) -> Refusal:
 
 
 def refuse_pause(vm: Object) -> Refusal:
-    """Say why this machine cannot be paused."""
+    """Return why this machine cannot be paused."""
     return _refuse_busy(vm, "pause") or ("the virtual machine is already paused" if power.wants_paused(vm) else None)
 
 
 def refuse_unpause(vm: Object) -> Refusal:
-    """Say why this machine cannot go on."""
+    """Return why this machine cannot be unpaused."""
     busy = _refuse_busy(vm, "unpause")
     if busy is not None:
         return busy
@@ -119,7 +119,7 @@ def refuse_unpause(vm: Object) -> Refusal:
 
 
 def refuse_migrate(vm: Object) -> Refusal:
-    """Say why this machine cannot be moved."""
+    """Return why this machine cannot be migrated."""
     busy = _refuse_busy(vm, "migrate")
     if busy is not None:
         return busy
@@ -129,7 +129,7 @@ def refuse_migrate(vm: Object) -> Refusal:
 
 
 def conflict(vm: Object, reason: str) -> errors.Conflict:
-    """Return the 409 for a verb that does not fit the state of the machine."""
+    """Return the 409 for a verb that does not fit the machine's state."""
     name = vm["metadata"]["name"]
     resource = VIRTUAL_MACHINES
     details = errors.Details(name=name, group=resource.group, kind=resource.plural)
@@ -151,7 +151,7 @@ def _refuse_deleting(vm: Object) -> Refusal:
 
 
 def _refuse_busy(vm: Object, verb: str) -> Refusal:
-    """Refuse what only a running machine can do that nobody is stopping, restarting or moving."""
+    """Refuse the verb unless the machine is running, and not being stopped, restarted or migrated."""
     phase = phases.phase_of(vm)
     if phase != phases.RUNNING:
         return f"only a running virtual machine can {verb}; this one is {phase or 'Pending'}"
@@ -176,7 +176,7 @@ def _conditions(vm: Object) -> list[dict[str, Any]]:
 
 
 def _require_fields(vm: Object, body: Object, allowed: frozenset[str]) -> None:
-    """Refuse a body that asks for more than the verb can do."""
+    """Refuse a body with fields that the verb does not support."""
     unknown = sorted(body.keys() - allowed - {"kind", "apiVersion"})
     found = [validation.unknown_field(each) for each in unknown]
     selector = body.get("nodeSelector")

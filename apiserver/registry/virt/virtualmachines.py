@@ -29,11 +29,11 @@ OF_ITS_PLACE: Final = (
     "priorityClassName",
     "schedulerName",
 )
-"""Fields of the spec that say where a pod of the machine goes. A migration heeds all of them but ``nodeName``."""
+"""Spec fields that place the machine's pod. A migration obeys all but ``nodeName``."""
 
 
 class VirtualMachineStrategy(Strategy):
-    """VirtualMachine: verbs and streams; a finalizer until no pod of it exists."""
+    """VirtualMachine: verbs and streams; its finalizer stays until its pods are gone."""
 
     resource = VIRTUAL_MACHINES
     singular = "virtualmachine"
@@ -45,44 +45,44 @@ class VirtualMachineStrategy(Strategy):
     def __init__(
         self, connects: Mapping[str, Connect] | None = None, reads: Mapping[str, Read] | None = None, allowed: Allowed = NOTHING
     ) -> None:
-        """``connects``, ``reads``: streams and reads, which need a way to virt-handler; none without (development, tests)."""
+        """``connects``, ``reads``: streams and reads, which need virt-handler; none in development and tests."""
         self.connects = connects or {}
         self.reads = reads or {}
         self._allowed = allowed
         self._looked_at: tuple[Any, frozenset[disk_uses.Lock]] = (None, frozenset())
-        """Fields that decide what the machine holds that was looked at last, and its holds."""
+        """The fields that determined the locks last time, and those locks."""
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return what to write in place of a field or value of KubeVirt's."""
+        """Return the replacement for a field or value of KubeVirt's."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
-        """Fill in what the spec leaves unsaid."""
+        """Set defaults in the spec."""
         defaults.default_virtual_machine(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Hold the object until virt-controller has seen its pods go."""
+        """Add the finalizer that holds the object until virt-controller has seen its pods go."""
         add_finalizer(obj, names.VM_FINALIZER)
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """Note an edit of the run strategy: it supersedes the last verb, for good."""
+        """Record an edit of the run strategy, which permanently supersedes the last verb."""
         if power.strategy_of(obj) != power.strategy_of(old) and (obj.get("status") or {}).get("request"):
             obj["status"]["runStrategyGeneration"] = int(old["metadata"].get("generation") or 0) + 1
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return all that is wrong with a new machine."""
+        """Validate a new machine."""
         return validation.validate_virtual_machine(obj, self._allowed)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return all that is wrong with an update: a machine that is on keeps its domain."""
+        """Validate an update: a machine that is on keeps its domain."""
         return validation.validate_virtual_machine_update(obj, old, self._allowed)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return what would harm the readers of a status."""
+        """Return errors of a status that would break its readers."""
         return status_validation.validate_virtual_machine_status(obj, old)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Return that a machine which has a pod stays in it, wherever its next one is to go, and that the pod stays as it was made."""
+        """Return warnings that a running machine keeps its pod, its place and the pod's settings."""
         if phases.phase_of(old) not in phases.WITH_GUEST:
             return ()
         name, found = obj["metadata"]["name"], []
@@ -99,7 +99,7 @@ class VirtualMachineStrategy(Strategy):
         return tuple(found)
 
     def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> tuple[str, ...]:
-        """Return that a guest has the time of its spec, to whoever gives it less and waits."""
+        """Return a warning if a delete gives the guest less time than its spec, because the guest keeps the spec's time."""
         own = int(objects.dig(obj, "spec", "terminationGracePeriodSeconds") or 0)
         if grace_seconds is None or grace_seconds >= own or phases.phase_of(obj) not in phases.WITH_GUEST:
             return ()
@@ -110,7 +110,7 @@ class VirtualMachineStrategy(Strategy):
         )
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return what virt-handler selects its own machines by, and what people look for."""
+        """Return the fields that virt-handler and users select by."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.nodeName": spec.get("nodeName") or "",
@@ -119,18 +119,18 @@ class VirtualMachineStrategy(Strategy):
         }
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return what of PersistentVolumeClaims is this machine's alone from the hand-over to its node until its guest is off.
+        """Return the exclusive locks on claims, held from the assignment to a node until the guest is off.
 
-        A machine with a guest keeps its domain, so it gains and loses them with its phase.
+        A machine with a guest keeps its domain, so the locks only change with its phase.
         """
         return frozenset(_key(obj, each) for each in self._locks(obj) if each.group == disk_uses.ALONE)
 
     def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
-        """Return what of them it has with others, which do the same with it."""
+        """Return the locks on claims that it shares with machines that use them in the same way."""
         return frozenset((_key(obj, each), each.group) for each in self._locks(obj) if each.group != disk_uses.ALONE)
 
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
-        """Say which machine is in the way."""
+        """Return a message that names the other machine."""
         del held_by
         (kind, place, name, *_), (namespace, _, other) = lock.split("/"), holder.partition("/")
         if kind == disk_uses.HOST:
@@ -145,13 +145,13 @@ class VirtualMachineStrategy(Strategy):
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this one starts when that is off'
 
     def _locks(self, obj: Object) -> frozenset[disk_uses.Lock]:
-        """Return locks by typed fields: claims are in no XML, which each write would read; it may have the UUID by which state is found."""
+        """Return the locks by typed fields. ``domainXML`` contains no claims; it is only read for the UUID of a state's claim."""
         if phases.phase_of(obj) not in phases.WITH_GUEST:
             return frozenset()
         domain, xml = objects.dig(obj, "spec", "domain") or {}, objects.dig(obj, "spec", "domainXML")
         node = str(objects.dig(obj, "status", "nodeName") or "")
         given = (objects.dig(domain, "devices"), objects.dig(domain, "firmware"), xml, objects.uid_of(obj), node)
-        if given != self._looked_at[0]:  # asked four times at each write, of two objects with the same disks
+        if given != self._looked_at[0]:  # each write calls this four times, for two objects with the same disks
             found: frozenset[disk_uses.Lock] = frozenset()
             if _is_sound(domain):
                 if xml and firmware.state_claim(domain):
@@ -161,7 +161,7 @@ class VirtualMachineStrategy(Strategy):
         return self._looked_at[1]
 
     def columns(self) -> tuple[Column, ...]:
-        """Return what ``kubectl get vms`` shows."""
+        """Return the columns of ``kubectl get vms``."""
         return (
             Column("Status", description="The machine's state in one word, or what is the matter with it."),
             Column("Ready", description="True if the guest runs and can be reached."),
@@ -175,7 +175,7 @@ class VirtualMachineStrategy(Strategy):
         )
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return one row of it."""
+        """Return the row's values."""
         del now
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         domain = size_of(obj)
@@ -195,14 +195,14 @@ class VirtualMachineStrategy(Strategy):
 
 
 def add_finalizer(obj: Object, finalizer: str) -> None:
-    """Put ``finalizer`` onto a new object, once."""
+    """Add ``finalizer`` to a new object, once."""
     finalizers = obj["metadata"].setdefault("finalizers", [])
     if finalizer not in finalizers:
         finalizers.append(finalizer)
 
 
 def _key(obj: Object, lock: disk_uses.Lock) -> str:
-    """Return the name of what is held for the whole cluster: ``kind/namespace/claim`` and so on, ``host/node/digest``."""
+    """Return the cluster-wide name of a lock: ``kind/namespace/claim`` and so on, ``host/node/digest``."""
     kind, _, rest = lock.what.partition("/")
     if kind == disk_uses.HOST:
         return lock.what
@@ -210,7 +210,7 @@ def _key(obj: Object, lock: disk_uses.Lock) -> str:
 
 
 def _is_sound(domain: object) -> bool:
-    """Return whether a domain, as it is stored, can be read for its claims."""
+    """Return whether the claims of a stored domain can be read."""
     if not isinstance(domain, dict):
         return False
     devices, state = domain.get("devices") or {}, domain.get("firmware") or {}

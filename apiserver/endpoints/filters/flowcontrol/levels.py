@@ -61,7 +61,7 @@ class Queue:
 
     @property
     def idle(self) -> bool:
-        """Whether it has no requests."""
+        """True if it has no requests."""
         return not self.waiting and not self._executing
 
     def position(self, now: float) -> float:
