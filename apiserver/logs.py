@@ -1,6 +1,6 @@
-"""Logs of virt-api, virt-controller, virt-handler and virt-launcher, on standard error: one JSON object a line, or text for people.
+"""Log to standard error, for virt-api, virt-controller, virt-handler and virt-launcher: one JSON object per line, or text.
 
-What a line carries beside its message comes in ``extra``.
+``extra`` carries a line's fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _KNOWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctim
 
 
 def add_level_flag(add: Callable[..., object]) -> None:
-    """Add ``--log-level`` by the ``add_argument`` of a parser."""
+    """Add ``--log-level`` by a parser's ``add_argument``."""
     add(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
@@ -27,7 +27,7 @@ def add_level_flag(add: Callable[..., object]) -> None:
 
 
 def configure(level: str, form: Literal["json", "text"] = "json") -> None:
-    """Send the logs of this process to standard error."""
+    """Send this process's logs to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JSONFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
@@ -35,7 +35,7 @@ def configure(level: str, form: Literal["json", "text"] = "json") -> None:
 
 
 class JSONFormatter(logging.Formatter):
-    """One object a line: time, level, logger, message, what ``extra`` holds, and the traceback of an exception."""
+    """Formats an object per line: time, level, logger, message, ``extra``, and an exception's traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -52,10 +52,10 @@ class JSONFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, message, ``key=value``; the traceback of an exception takes lines of its own."""
+    """Formats time, level, message and ``key=value``; an exception's traceback follows on separate lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line (and a traceback's)."""
+        """Return the line, and a traceback if present."""
         extra = " ".join(f"{key}={value}" for key, value in _extra(record).items())
         line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname:7} {record.getMessage()} {extra}".rstrip()
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line

@@ -1,14 +1,14 @@
-"""client-go in miniature: how our processes ask an API server, and keep copies of what it has. Objects are plain JSON.
+"""A small client-go: requests to an API server, and local copies of its objects as plain JSON.
 
-To be read from the top down. A ``config.Config`` (a kubeconfig, or the pod's service account) goes into a ``rest.Client``, which has the
-verbs: JSON objects out, or the errors of :mod:`apiserver.apis.meta.errors`, or ``TransportError`` where there was no answer. ``informer``
-keeps a copy of one resource by a watch (``watching``); ``store`` has its objects and indexes, and tells whoever subscribed. Promises are
-numbered in the docstring of ``informer``. ``delegated`` asks who a token is and what they may, ``backoff`` has pauses that grow,
-``credentials`` follows tokens and certificates in their files, ``turns`` lets others have their turn of the event loop.
+From the top: a ``config.Config`` (a kubeconfig, or the pod's service account) configures a ``rest.Client``, which returns
+JSON objects or raises the errors of :mod:`apiserver.apis.meta.errors`, or ``TransportError`` without an answer.
+``informer`` keeps a copy of one resource by a watch (``watching``); ``store`` has its objects, indexes and subscribers. The
+docstring of ``informer`` lists its guarantees. ``delegated`` authenticates and authorizes tokens, ``backoff`` has growing
+pauses, ``credentials`` reloads tokens and certificates, ``turns`` yields the event loop.
 
-Below that is HTTP/1.1: ``connections`` keeps connections, ``dialling`` opens them, ``exchange`` has one request and its answer on one,
-``answers`` reads the bytes by ``httptools``, ``transport`` has the sockets' options and errors. ``buffers`` is for servers of ours.
+HTTP/1.1 below that: ``connections`` pools connections, ``dialling`` opens them, ``exchange`` runs one request, ``answers``
+parses by ``httptools``, ``transport`` has socket options and errors. ``buffers`` is for our servers.
 
-virt-api, virt-controller and virt-handler use it. virt-launcher talks to no API server, and the kubectl plugin has
-``kubernetes_asyncio``. Nothing here knows of virtual machines.
+virt-api, virt-controller and virt-handler use it. virt-launcher talks to no API server, and the kubectl plugin uses
+``kubernetes_asyncio``. Nothing here depends on virtual machines.
 """

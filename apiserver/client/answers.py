@@ -1,7 +1,7 @@
-"""An answer (RFC 9112), as its bytes come: no I/O. What they mean is the business of ``httptools``, which is llhttp, the parser of Node.
+"""Parse a response (RFC 9112) from bytes, without I/O, by ``httptools`` (llhttp, Node's parser).
 
-What llhttp leaves to others is seen to here: how long a head may be, that an answer to HEAD has no body, which codings, versions and codes
-may be believed, and whether anything follows.
+This module adds what llhttp leaves open: the length of a head, the missing body of a HEAD response, accepted codings,
+versions and codes, and unexpected further bytes.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ _EMPTY_LINE: Final = b"\r\n\r\n"
 
 
 class Head(NamedTuple):
-    """Status line and fields of an answer."""
+    """Status line and header fields of a response."""
 
     status: int
     reason: bytes
     fields: list[tuple[bytes, bytes]]
-    """Names in small letters, and values."""
+    """Lower-case names, and values."""
 
 
 class Answer:
-    """The answer to one request; answers in between (1xx) are passed over."""
+    """The response to one request; interim responses (1xx) are skipped."""
 
     __slots__ = ("_begun", "_fields", "_has_body", "_is_endless", "_parser", "_reason", "head", "is_last", "is_whole", "parts")
 
     def __init__(self, *, has_body: bool) -> None:
-        """Expect it; to a HEAD request it has no body, whatever it says."""
+        """Prepare to parse; a response to HEAD has no body, whatever its header says."""
         self.head: Head | None = None
         self.parts: list[bytes] = []
-        """Pieces of the body that have come, until somebody takes them away."""
+        """Pieces of the body, until the caller takes them."""
         self.is_whole = False
         self.is_last = False
-        """Of a whole one: the server says no more on this connection, or said more than it was asked."""
+        """Of a complete response: the connection cannot be reused."""
         self._has_body = has_body
         self._is_endless = False  # the body ends with the connection
-        self._begun = bytearray()  # a head
+        self._begun = bytearray()  # an incomplete head
         self._reason = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._parser: httptools.HttpResponseParser
 
     def take(self, data: memoryview) -> None:
-        """Read what came next.
+        """Parse further input.
 
         Raises:
-            NotHTTP: it cannot be read; what came before it is here.
+            NotHTTP: it is malformed; the parts before it stay available.
         """
         try:
             if self.head is None:
@@ -65,27 +65,27 @@ class Answer:
             self.is_last = True
 
     def end(self) -> bool:
-        """Hear that the connection ended. Return whether the answer is whole: its body may end with it."""
+        """Handle the end of the connection; return whether the response is complete."""
         if self._is_endless and not self.is_whole:
             self._finish()
         return self.is_whole
 
     def on_status(self, reason: bytes) -> None:
-        """As httptools says."""
+        """See httptools."""
         self._reason = reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """As httptools says; of trailers, too, which nobody asks for."""
+        """See httptools; ignores trailers."""
         if self.head is None:
             self._fields.append((name.lower(), value.strip(b" \t")))
 
     def on_body(self, part: bytes) -> None:
-        """As httptools says."""
+        """See httptools."""
         if part and not self.is_whole:
             self.parts.append(part)
 
     def on_headers_complete(self) -> None:
-        """As httptools says, of an answer in between, too."""
+        """See httptools; also called for interim responses."""
         if self.head is None and (status := self._parser.get_status_code()) >= 200:
             self.head = Head(status, self._reason, self._fields)
             if not self._has_body:
@@ -93,17 +93,17 @@ class Answer:
         self._reason, self._fields = b"", []
 
     def on_message_complete(self) -> None:
-        """As httptools says, of an answer in between, too."""
+        """See httptools; also called for interim responses."""
         if self.head is not None and not self.is_whole:
             self._finish()
 
     def _finish(self) -> None:
         self.is_whole = True
         self.is_last = not self._parser.should_keep_alive()
-        del self._parser  # it knows this object: a circle would be left to the garbage collector by each answer
+        del self._parser  # a reference cycle would leave each response to the garbage collector
 
     def _after_heads(self, data: memoryview) -> memoryview:
-        """Return what follows the head; empty: there is nothing yet."""
+        """Return the bytes after the head, empty while it is incomplete."""
         begun = self._begun
         searched = max(0, len(begun) - len(_EMPTY_LINE))
         begun += data
@@ -115,7 +115,8 @@ class Answer:
                 if len(begun) > MAX_HEAD_BYTES:
                     raise NotHTTP(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes")
                 return memoryview(b"")
-            self._parser = httptools.HttpResponseParser(self)  # anew: what one in between says of the connection is not for good
+            # new for each response, because an interim one must not affect the connection's reuse
+            self._parser = httptools.HttpResponseParser(self)
             self._parser.feed_data(begun[:end])
             del begun[:end]
             searched = 0
@@ -123,14 +124,14 @@ class Answer:
         return memoryview(begun)
 
     def _look(self, head: Head) -> None:
-        """Say how the body ends, where that is not llhttp's business."""
+        """Check the transfer coding, and whether the end of the connection ends the body."""
         codings = [value.lower() for name, value in head.fields if name == b"transfer-encoding"]
         if codings not in ([], [b"chunked"]):
             raise NotHTTP("the answer is no HTTP: its transfer coding is not chunked")
         self._is_endless = not codings and all(name != b"content-length" for name, _ in head.fields)
 
     def _take_body(self, data: memoryview) -> None:
-        """Read the last byte alone: if the answer was whole before it, more follows. llhttp does not say, and passes over empty lines."""
+        """Parse the last byte separately: a response complete before it has unexpected bytes, which llhttp does not report."""
         for each in (data[:-1], data[-1:]):
             if self.is_whole:
                 self.is_last = True

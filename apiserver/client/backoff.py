@@ -1,4 +1,4 @@
-"""Pauses that grow while something keeps failing."""
+"""Pauses that grow with repeated failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from apiserver.apis.meta.backoff import pause_seconds
 
 
 class Backoff:
-    """Doubling pauses from ``initial_seconds`` up to ``maximum_seconds``, each shortened by up to half so that clients spread out."""
+    """Doubling pauses from ``initial_seconds`` to ``maximum_seconds``, each shortened randomly by up to half."""
 
     def __init__(self, initial_seconds: float, maximum_seconds: float) -> None:
         self._initial = initial_seconds
@@ -16,10 +16,10 @@ class Backoff:
         self._failures = 0
 
     def next(self) -> float:
-        """Return the seconds to wait now."""
+        """Return the next pause in seconds."""
         self._failures += 1
         return pause_seconds(self._failures, self._initial, self._maximum) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
 
     def reset(self) -> None:
-        """It worked: begin with the shortest pause next time."""
+        """Restart with the shortest pause, after a success."""
         self._failures = 0

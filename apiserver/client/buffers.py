@@ -1,4 +1,4 @@
-"""The kernel's buffers of a connection. They grow by themselves, to megabytes, and count as memory of the pod."""
+"""The kernel's buffers of a connection, which grow to megabytes by default and count as memory of the pod."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import socket
 
 
 def narrow(transport: asyncio.BaseTransport | None, size: int) -> None:
-    """Let the kernel keep about so many bytes each way (Linux: twice as many, socket(7)); a transport without a socket is left alone.
+    """Limit the kernel's buffers to ``size`` bytes each way (Linux doubles it, socket(7)); ignores a transport without socket.
 
-    A peer that is a round trip of a millisecond away still gets ``size`` bytes each millisecond.
+    A peer at a round trip of a millisecond still gets ``size`` bytes per millisecond.
     """
     connection: socket.socket | None = None if transport is None else transport.get_extra_info("socket")
     if connection is not None:

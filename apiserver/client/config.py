@@ -1,4 +1,4 @@
-"""Address of the API server, and credentials for it."""
+"""Address of an API server, and credentials for it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from apiserver.apis.meta.objects import Json
 from certs import contexts
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Directory into which the kubelet projects token, CA and namespace of a pod's service account."""
+"""Directory with the token, CA and namespace of a pod's service account."""
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the message says which file or field, and why."""
+    """Unusable configuration; the message names the file or field, and the reason."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """One way to reach one API server. Files win over data; both may be rotated in place while a client uses them."""
+    """Address and credentials of one API server. Files override data; both may be rotated while in use."""
 
     server: str
     """``https://host:port``, without a path at its end."""
@@ -37,7 +37,7 @@ class Config:
     client_key_data: bytes | None = None
     token: str | None = None
     token_file: str | None = None
-    """Read again while it is used: projected tokens live for an hour."""
+    """Read repeatedly, because projected tokens live for an hour."""
     tls_server_name: str | None = None
     insecure: bool = False
     namespace: str = "default"
@@ -47,10 +47,10 @@ class Config:
 
     @classmethod
     def in_cluster(cls, directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Config:
-        """Return what the kubelet gave this pod.
+        """Return the pod's service-account configuration.
 
         Raises:
-            ConfigError: this process does not run in a pod, or its pod has no service-account token.
+            ConfigError: this process runs outside a pod, or its pod has no service-account token.
         """
         host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
         token_file, ca_file, namespace_file = (directory / each for each in ("token", "ca.crt", "namespace"))
@@ -62,10 +62,11 @@ class Config:
 
     @classmethod
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> Config:
-        """Return one context of a kubeconfig that holds certificates or a token.
+        """Return one context of a kubeconfig with certificates or a token.
 
         Raises:
-            ConfigError: unreadable, no such context, or a user with a credential plugin (which only the kubectl plugin runs).
+            ConfigError: it is unreadable, lacks the context, or needs a credential plugin (supported only by the
+                kubectl plugin).
         """
         path = Path(path)
         try:
@@ -99,18 +100,18 @@ class Config:
 
     @classmethod
     def load(cls, kubeconfig: str | None) -> Config:
-        """Return the given kubeconfig's current context, or what the kubelet gave this pod."""
+        """Return the kubeconfig's current context, or without one the pod's configuration."""
         return cls.from_kubeconfig(kubeconfig) if kubeconfig else cls.in_cluster()
 
     def watched_files(self) -> tuple[str, ...]:
-        """Return the files that :meth:`ssl_context` is made of: a change of one asks for a new context."""
+        """Return the files of :meth:`ssl_context`; a change of one requires a new context."""
         return tuple(each for each in (self.ca_file, self.client_cert_file, self.client_key_file) if each)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return a context that trusts the CA alone (the system's CAs where none is named) and shows the client certificate.
+        """Return a context that trusts only the CA (without one, the system's) and presents the client certificate.
 
         Raises:
-            ConfigError: a file or a field holds no PEM that OpenSSL can use.
+            ConfigError: a file or a field has no PEM that OpenSSL can use.
         """
         try:
             context = contexts.trusting(file=self.ca_file, pem=None if self.ca_file else _text(self.ca_data))
@@ -126,7 +127,7 @@ class Config:
         if self.client_cert_file:
             context.load_cert_chain(self.client_cert_file, self.client_key_file)
         elif self.client_cert_data:
-            # OpenSSL's binding only takes files: one with mode 0600 that is gone when the context is loaded.
+            # OpenSSL's binding only loads files: use a temporary one with mode 0600.
             with tempfile.NamedTemporaryFile(suffix=".pem") as both:
                 both.write(self.client_cert_data + b"\n" + (self.client_key_data or b""))
                 both.flush()
@@ -134,7 +135,7 @@ class Config:
 
 
 def _load_yaml(text: str) -> Json:
-    import yaml  # only here: in a pod there is no kubeconfig, and the import costs 2 MB
+    import yaml  # imported late, because pods have no kubeconfig and it takes 2 MB
 
     try:
         return yaml.safe_load(text)
@@ -150,7 +151,7 @@ def _named(document: dict[str, Any], plural: str, singular: str, name: str, path
 
 
 def _beside(path: Path, name: str | None) -> str | None:
-    """Relative paths of a kubeconfig are relative to it."""
+    """Resolve a path relative to the kubeconfig."""
     return str(path.parent / name) if name else None
 
 

@@ -1,14 +1,13 @@
-"""Connections to servers, kept for the next request; what is said on one is in :mod:`apiserver.client.exchange`.
+"""A pool of connections; :mod:`apiserver.client.exchange` runs the requests.
 
-A connection serves one :class:`Origin`: another context of TLS, or another name that the certificate must carry, is another connection.
-What may be relied on:
+A connection belongs to one :class:`Origin`: another TLS context or certificate name means another connection. Guarantees:
 
-* at most ``limit`` exchanges with an origin are under way, those beyond it wait for their turn in the order in which they came;
-* a connection on which the server said anything unasked, or which it closed, has no further exchange;
-* a request is repeated only if it may be (RFC 9110, 9.2.2) and a kept connection ended before anything of the answer came: the server
-  closed it while the request was on its way;
-* a response that is left gives its turn to the next at once, and its connection if it was read to its end;
-* closing ends every exchange that is under way with an error.
+* at most ``limit`` exchanges per origin run at once; further ones wait in order;
+* a connection that the server closed, or on which it sent unexpected bytes, is not reused;
+* a request is only repeated if it is idempotent (RFC 9110, 9.2.2) and a pooled connection ended before any byte of the
+  answer: the server closed it while the request was in transit;
+* leaving a response starts the next exchange at once, on the same connection if the response was read completely;
+* closing fails all running exchanges.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _VISIBLE: Final = "".join(chr(each) for each in range(0x21, 0x7F) if chr(each) n
 
 
 class Origin(NamedTuple):
-    """Server that requests go to, and what it must prove."""
+    """A server, and its required identity."""
 
     host: str
     """Without brackets."""
@@ -47,7 +46,7 @@ class Origin(NamedTuple):
     tls: ssl.SSLContext | None = None
     """None: no TLS."""
     server_name: str | None = None
-    """The name that the certificate must carry, where it is not the host."""
+    """Required name of the certificate, if it differs from the host."""
 
     @property
     def authority(self) -> str:
@@ -57,7 +56,7 @@ class Origin(NamedTuple):
 
 
 class Response:
-    """An answer whose body is still to be read, by one task. Use as a context manager: leaving it ends the exchange."""
+    """A response with an unread body, for one task. Use as a context manager: leaving it ends the exchange."""
 
     def __init__(self, head: Head, connection: Connection, left: Callable[[], object]) -> None:
         self.status = head.status
@@ -68,12 +67,12 @@ class Response:
 
     @property
     def certificate(self) -> Mapping[str, object]:
-        """The server's verified certificate, as of ``ssl.SSLSocket.getpeercert``; empty without TLS, and once the body was read."""
+        """The server's verified certificate (format of ``ssl.SSLSocket.getpeercert``); empty without TLS or after reading the body."""
         return self._connection.certificate if self._connection is not None else {}
 
     @functools.cached_property
     def headers(self) -> CIMultiDict[str]:
-        """The header fields; most answers are read without a look at them."""
+        """The header fields, parsed on first use, because most callers do not need them."""
         return CIMultiDict((name.decode("ascii"), value.decode("utf-8", "surrogateescape")) for name, value in self._head.fields)
 
     def __enter__(self) -> Self:
@@ -83,27 +82,27 @@ class Response:
         self.release()
 
     def __aiter__(self) -> Self:
-        """Return the pieces of the body as they arrive."""
+        """Iterate over the pieces of the body."""
         return self
 
     async def __anext__(self) -> bytes:
         """Return the next piece.
 
         Raises:
-            ExchangeFailed, TimeoutError: there is more, but it did not come.
+            ExchangeFailed, TimeoutError: the body is incomplete.
         """
         if self._connection is not None:
             if piece := await self._connection.piece():
                 return piece
-            self.release()  # somebody may wait for the connection
+            self.release()  # others may wait for the connection
         raise StopAsyncIteration
 
     async def read(self, limit: int) -> bytes:
         """Return the whole body.
 
         Raises:
-            TooLong: it has more than ``limit`` bytes.
-            ExchangeFailed, TimeoutError: it did not come.
+            TooLong: it exceeds ``limit`` bytes.
+            ExchangeFailed, TimeoutError: it is incomplete.
         """
         parts, size = [], 0
         async for part in self:
@@ -114,7 +113,7 @@ class Response:
         return b"".join(parts)
 
     def release(self) -> None:
-        """End the exchange; twice does no harm."""
+        """End the exchange; safe to repeat."""
         if self._connection is not None:
             self._connection = None
             self._left()
@@ -129,21 +128,21 @@ class _Host:
         self.origin = origin
         self.turns = asyncio.Semaphore(limit or sys.maxsize)
         self.users = 0
-        """Exchanges that are under way or wait."""
+        """Running and waiting exchanges."""
         self.idle: deque[Connection] = deque()
-        """The one that was used last is at the end."""
+        """The most recently used one is last."""
 
 
 class Connections:
-    """Requests to servers over connections that are kept. Use as an async context manager; safe for any number of tasks at once."""
+    """Sends requests over pooled connections. Use as an async context manager; safe for concurrent tasks."""
 
     def __init__(self, *, keep_seconds: float, limit: int = 0, resolve: Callable[[str], str] | None = None) -> None:
-        """Begin without a connection.
+        """Create an empty pool.
 
         Args:
-            keep_seconds: an idle connection is closed after this long.
-            limit: of the exchanges with one origin at once; 0: none.
-            resolve: returns what is dialled for a host; the host itself, by default.
+            keep_seconds: an idle connection closes after this long.
+            limit: concurrent exchanges per origin; 0: unlimited.
+            resolve: returns the address to dial for a host; default: the host.
         """
         self._keep_seconds = keep_seconds
         self._limit = limit
@@ -161,7 +160,7 @@ class Connections:
         await self.close()
 
     async def close(self) -> None:
-        """End everything that is under way, and return when no connection is left."""
+        """Fail all exchanges, and wait until every connection is closed."""
         self._is_closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -181,19 +180,19 @@ class Connections:
         body: bytes | None = None,
         timeouts: Timeouts = _NO_TIMEOUTS,
     ) -> Response:
-        """Send a request and return its answer, whatever its status is.
+        """Send a request and return its response, with any status.
 
         Args:
-            origin: where to.
-            method: in capitals.
-            target: path and query; what may not stand there as it is will be quoted.
-            headers: fields beside Host and Content-Length.
-            body: None: there is none.
-            timeouts: how long to wait, in all and for each step.
+            origin: the server.
+            method: in upper case.
+            target: path and query; invalid characters are quoted.
+            headers: fields besides Host and Content-Length.
+            body: None: no body.
+            timeouts: time limits in total and per step.
 
         Raises:
-            ExchangeFailed: there is no answer.
-            TimeoutError: it did not come in time.
+            ExchangeFailed: there is no response.
+            TimeoutError: it is late.
         """
         request = _request(origin, method, target, headers, body)
         deadline = _after(timeouts.total_seconds)
@@ -201,7 +200,7 @@ class Connections:
             host, connection, is_fresh = await self._joined(origin, timeouts.connect_seconds, deadline)
             try:
                 head = await connection.ask(request, body or b"", deadline, timeouts.idle_seconds)
-            except BaseException as error:  # cancelled, too: half an exchange is nobody's, and its turn the next one's
+            except BaseException as error:  # even if cancelled: drop the half-finished exchange and start the next one
                 connection.abort()
                 self._leave(host, connection)
                 is_late = not is_fresh and isinstance(error, Disconnected) and not error.is_answered
@@ -211,7 +210,7 @@ class Connections:
                 return Response(head, connection, functools.partial(self._leave, host, connection))
 
     async def _joined(self, origin: Origin, seconds: float | None, deadline: float | None) -> tuple[_Host, Connection, bool]:
-        """Wait for a turn; return a connection and whether it is fresh. :meth:`_leave` must follow."""
+        """Wait for a turn; return a connection and whether it is new. :meth:`_leave` must follow."""
         host = self._hosts.get(origin)
         if host is None:
             host = self._hosts[origin] = _Host(origin, self._limit)
@@ -219,7 +218,7 @@ class Connections:
         until = min((each for each in (_after(seconds), deadline) if each is not None), default=None)
         try:
             return host, *await self._connection(host, until)
-        except BaseException as error:  # cancelled, too: who waits no more is not counted
+        except BaseException as error:  # even if cancelled: stop counting it
             host.users -= 1
             self._drop(host)
             if isinstance(error, TimeoutError):
@@ -227,7 +226,7 @@ class Connections:
             raise
 
     async def _connection(self, host: _Host, until: float | None) -> tuple[Connection, bool]:
-        # Nor is there a timer for each request that has neither to wait for its turn nor for a connection.
+        # No timer for requests that need not wait.
         await (_in_time(host.turns.acquire(), until) if host.turns.locked() else host.turns.acquire())
         try:
             if self._is_closed:
@@ -236,7 +235,7 @@ class Connections:
                 if (kept := host.idle.pop()).is_usable:
                     return kept, False
             return await _in_time(self._dialled(host), until), True
-        except BaseException:  # cancelled, too: a turn that nobody takes is the next one's
+        except BaseException:  # even if cancelled: pass on the turn
             host.turns.release()
             raise
 
@@ -261,7 +260,7 @@ class Connections:
         return made
 
     def _leave(self, host: _Host, connection: Connection) -> None:
-        """End an exchange: keep its connection if it can have another one, and let the next begin."""
+        """End an exchange: pool its connection if reusable, and start the next exchange."""
         if connection.finish() and not self._is_closed:
             self._keep(host, connection)
         host.turns.release()
@@ -276,7 +275,7 @@ class Connections:
             self._sweep_timer = loop.call_later(self._keep_seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what was idle for too long, and look again when the next one will have been."""
+        """Close connections that were idle too long, and schedule the next sweep."""
         loop = asyncio.get_running_loop()
         self._sweep_timer = None
         for host in tuple(self._hosts.values()):
@@ -295,7 +294,7 @@ class Connections:
             self._drop(host)
 
     def _drop(self, host: _Host) -> None:
-        """Forget an origin of which nothing is left: contexts of TLS come and go."""
+        """Forget an unused origin, because TLS contexts are replaced."""
         if not host.users and not host.idle and self._hosts.get(host.origin) is host:
             del self._hosts[host.origin]
 
@@ -310,13 +309,13 @@ def _after(seconds: float | None) -> float | None:
 
 
 def _request(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Return the head of a request."""
+    """Encode the head of a request."""
     fields = {"Host": origin.authority, **headers}
     if body is not None:
         fields["Content-Length"] = str(len(body))
     head = f"{method} {quote(target or '/', safe=_VISIBLE)} HTTP/1.1\r\n"
     for name, value in fields.items():
-        # Not a pattern for the value, too: that would take longer for a token than all else here.
+        # No pattern for the value, because matching a token would take longer than the rest.
         if _NAME.fullmatch(name) is None or not (value.isascii() and value.replace("\t", " ").isprintable()):
             raise NotHTTP(f"the request cannot be sent: its header field {name!r}")
         head += f"{name}: {value}\r\n"

@@ -1,4 +1,4 @@
-"""Credentials that change under a running client: bearer tokens and certificates that are rotated in their files."""
+"""Bearer tokens and certificates that are rotated in their files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final
 from apiserver.client.config import Config, ConfigError
 
 TOKEN_SECONDS: Final = 60.0
-"""A token file is read again after this long, as client-go does; the kubelet renews at 80 % of an hour."""
+"""Interval of reading a token file, as in client-go; the kubelet renews at 80 % of an hour."""
 CERTIFICATE_SECONDS: Final = 10.0
-"""Certificate files are looked at (not read) again after this long."""
+"""Interval of checking the certificate files for changes."""
 
 
 class Token:
-    """The bearer token of a configuration; empty when it has none."""
+    """The bearer token of a configuration; empty without one."""
 
     def __init__(self, config: Config, now: Callable[[], float]) -> None:
         self._config = config
@@ -25,7 +25,7 @@ class Token:
         self._read_at = float("-inf")
 
     def value(self) -> str:
-        """Return the token to send. A token file that cannot be read keeps the token that was read last, if there was one."""
+        """Return the current token. If the file becomes unreadable, keep the last one."""
         if self._config.token_file and self._now() - self._read_at >= TOKEN_SECONDS:
             try:
                 self._value = Path(self._config.token_file).read_text().strip()
@@ -36,13 +36,13 @@ class Token:
         return self._value
 
     def refused(self) -> bool:
-        """The server did not accept it: return whether the file holds another one by now."""
+        """After a 401, return whether the file has another token by now."""
         before, self._read_at = self._value, float("-inf")
         return bool(self._config.token_file) and self.value() != before
 
 
 class Certificates:
-    """The TLS context of a configuration, made anew when a file of it changed: new connections use the new one."""
+    """The TLS context of a configuration, renewed when its files change, for new connections."""
 
     def __init__(self, config: Config, now: Callable[[], float]) -> None:
         self._config = config
@@ -52,7 +52,7 @@ class Certificates:
         self._looked_at = float("-inf")
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection; files that are being replaced keep the one before for now."""
+        """Return the context for the next connection; while files are incomplete, the previous one."""
         if self._context is None:
             self._stamps = self._stat()
             self._context = self._config.ssl_context()
@@ -63,7 +63,7 @@ class Certificates:
                 try:
                     self._context = self._config.ssl_context()
                 except ConfigError:
-                    return self._context  # key and certificate are written one after the other: look again later
+                    return self._context  # key and certificate are written one after the other: retry later
                 self._stamps = stamps
         return self._context
 

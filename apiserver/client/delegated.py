@@ -1,7 +1,7 @@
-"""Delegated authentication and authorization: kube-apiserver says who a bearer token is and whether they may read a path.
+"""Delegated authentication and authorization: kube-apiserver decides who may read a path.
 
-For the small servers beside an API server (``/metrics`` of virt-controller and virt-handler), as kube-controller-manager and kube-scheduler
-serve theirs: TokenReview, then SubjectAccessReview for the path (a non-resource URL). virt-api has filters of its own for its requests.
+For small servers such as ``/metrics`` of virt-controller and virt-handler, as in kube-controller-manager and
+kube-scheduler: TokenReview, then SubjectAccessReview for the path (a non-resource URL). virt-api has its own filters.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from apiserver.apis.meta.objects import Object, dig
 from apiserver.client.rest import Client, TransportError
 
 REMEMBERED_SECONDS: Final = 10.0
-"""An answer is used again for so long, as kube-apiserver's own components do with tokens."""
+"""Time to cache an answer, as kube-apiserver's own components do with tokens."""
 _REMEMBERED: Final = 64
 _AT_ONCE: Final = 4
-"""Reviews under way at a time, so that strangers cannot have us flood kube-apiserver."""
+"""Most concurrent reviews, so that strangers cannot use us to flood kube-apiserver."""
 _SECONDS: Final = 10.0
 _MAX_TOKEN: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal to answer a request: an HTTP status code and a sentence."""
+    """A refused request: HTTP status code and message."""
 
     code: int
     message: str
 
 
 class Access:
-    """Judges requests; remembers answers by the token's hash, so that no token stays in memory."""
+    """Checks requests, and caches the answers by the token's hash, so that no token stays in memory."""
 
     def __init__(self, client: Client, *, now: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -45,9 +45,9 @@ class Access:
         self._known: dict[tuple[bytes, str], tuple[float, Refusal | None]] = {}
 
     async def refusal(self, authorization: str, path: str) -> Refusal | None:
-        """Return why the bearer of an ``Authorization`` header field may not ``get`` the path; None: they may.
+        """Return why the bearer of an ``Authorization`` header may not ``get`` the path; None: allowed.
 
-        401 for no token or a worthless one, 403 for somebody who may not, 503 while kube-apiserver cannot be asked.
+        401 for a missing or invalid token, 403 without the right, 503 if kube-apiserver does not answer.
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()

@@ -1,4 +1,4 @@
-"""Connections to a host that has several addresses: the first that answers wins (happy eyeballs, RFC 8305)."""
+"""Connect to a host with several addresses: the first that answers wins (happy eyeballs, RFC 8305)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 STAGGER_SECONDS: Final = 0.25
-"""An address has this long before the next one is tried beside it: what the RFC recommends."""
+"""Head start of an address before the next one, as the RFC recommends."""
 
 
 class Abortable(Protocol):
-    """Product of an attempt at an address."""
+    """Result of dialling an address."""
 
     def abort(self) -> None:
-        """Take it back."""
+        """Discard it."""
 
 
 _Made = TypeVar("_Made", bound=Abortable)
 
 
 async def addresses(host: str, port: int) -> list[str]:
-    """Return the numeric addresses of a host, families by turns, beginning with the one that the system prefers.
+    """Resolve a host to numeric addresses, alternating between families, starting with the system's preferred one.
 
     Raises:
         gaierror: it has none.
@@ -33,23 +33,23 @@ async def addresses(host: str, port: int) -> list[str]:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except socket.gaierror:  # a name: ask the resolver
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except ValueError as error:  # a label that is too long, say
+    except ValueError as error:  # such as a label that is too long
         raise socket.gaierror(socket.EAI_NONAME, str(error)) from error
     return by_turns(found)
 
 
 def by_turns(found: Sequence[tuple[int, int, int, str, tuple[Any, ...]]]) -> list[str]:
-    """Return the addresses of what ``getaddrinfo`` found, families by turns."""
+    """Return the addresses of ``getaddrinfo``'s result, alternating between families."""
     preferred = [str(address[0]) for family, *_, address in found if family == found[0][0]]
     others = [str(address[0]) for family, *_, address in found if family != found[0][0]]
     return [each for pair in itertools.zip_longest(preferred, others) for each in pair if each is not None]
 
 
 async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _Made:
-    """Return what is made of the first address that answers; the others are tried when it is slow or fails.
+    """Return the result of the first address that answers; try the next when one is slow or fails.
 
     Raises:
-        OSError: none does; it is the last one's.
+        OSError: all failed; the last one's error.
     """
     if len(given) == 1:
         return await dial(given[0])
@@ -65,7 +65,7 @@ async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _M
     try:
         async with asyncio.TaskGroup() as tasks:
             await _begin((tasks.create_task(attempt(each)) for each in given), made)
-    except BaseException:  # cancelled, too: what was made meanwhile would stay open
+    except BaseException:  # even if cancelled: close the other results
         _abort(made)
         raise
     if not made:
@@ -75,7 +75,7 @@ async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _M
 
 
 async def _begin(attempts: Iterable[asyncio.Task[None]], made: list[_Made]) -> None:
-    """Begin one attempt after the other until there is something, then end the others."""
+    """Start the attempts one by one until one succeeds, then end the others."""
     pending: set[asyncio.Task[None]] = set()
     for each in attempts:
         _, pending = await asyncio.wait({*pending, each}, timeout=STAGGER_SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -1,14 +1,14 @@
-"""One connection to a server, and the exchange of HTTP/1.1 on it; what its bytes mean is read by :mod:`apiserver.client.answers`.
+"""One connection to a server, and HTTP/1.1 exchanges on it, parsed by :mod:`apiserver.client.answers`.
 
-An exchange belongs to one task, which asks (:meth:`Connection.ask`), reads the body (:meth:`Connection.piece`) and ends it, whether it has
-read everything or not (:meth:`Connection.finish`). What may be relied on:
+One task runs an exchange: it sends (:meth:`Connection.ask`), reads the body (:meth:`Connection.piece`) and ends it, even
+before the end of the body (:meth:`Connection.finish`). Guarantees:
 
-* nothing is read ahead without bound: a body that nobody reads stops the server, and a server that does not read stops us;
-* an answer that comes while the request is still being sent ends the sending, and is the answer;
-* what came before the connection broke is read before the error is raised;
-* after an error, a cancellation or a body that was not read to its end the connection has no other exchange.
+* buffers are bounded: an unread body stops the server, and a server that does not read stops us;
+* a response that arrives while the request is being sent stops the sending, and counts;
+* input received before the connection broke is read before the error is raised;
+* after an error, a cancellation or an incomplete body, the connection is not reused.
 
-Nothing is decoded, followed or remembered: no compression is offered, redirects are answers, and cookies are header fields.
+No compression is offered, redirects are responses, and cookies are header fields.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from apiserver.client.answers import Answer, Head
 from apiserver.client.transport import Disconnected, ExchangeFailed, keep_alive
 
 BUFFER_BYTES: Final = 256 << 10
-"""Bytes of a body that wait for its reader before the connection is not read from any more."""
+"""Buffered bytes of a body above which reading pauses."""
 READ_BYTES: Final = 64 << 10
-"""Received at once, before others have a turn of the event loop. Without a buffer of ours 256 KiB would be allocated for each read."""
+"""Received per iteration of the event loop. Without our own buffer, asyncio allocates 256 KiB per read."""
 PIECE_BYTES: Final = 64 << 10
-"""Of a request's body are handed to the connection at once."""
+"""Bytes of a request's body passed to the transport at once."""
 MAX_CHUNKS: Final = 1000
-"""Chunks of an answer that are read before others have a turn: a server may send them a byte each."""
+"""Chunks parsed before other tasks run, because a server may send one byte per chunk."""
 _SLICE_CHUNKS: Final = MAX_CHUNKS // 2
 _SLICE_BYTES: Final = _SLICE_CHUNKS * len(b"1\r\nx\r\n")
-"""Of what was received are read at once: no more than so many chunks."""
+"""Input parsed at once, which bounds the number of chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Limits of waits before a TimeoutError; None: for ever."""
+    """Limits of waits before a TimeoutError; None: unlimited."""
 
     total_seconds: float | None = None
-    """From the request to the end of the answer."""
+    """From the request to the end of the response."""
     connect_seconds: float | None = None
-    """For a connection, and for the turn to have one."""
+    """For a turn and a connection."""
     idle_seconds: float | None = None
-    """For the answer and each further piece of it."""
+    """Between pieces of the response."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A connection, and the exchange that is under way on it."""
+    """A connection and its current exchange."""
 
     __slots__ = (
         "_answer", "_buffer", "_deadline", "_error", "_failure", "_has_more", "_heard_at", "_is_answered", "_is_over", "_loop",
@@ -59,22 +59,22 @@ class Connection(asyncio.BufferedProtocol):
     )  # fmt: skip
 
     def __init__(self, on_lost: Callable[[Connection], object]) -> None:
-        """Prepare it; ``on_lost`` is called once when it is gone, if it ever was there."""
+        """Prepare; ``on_lost`` is called once, when an established connection is gone."""
         self._loop = asyncio.get_running_loop()
         self._on_lost = on_lost
         self._answer = Answer(has_body=True)
         self._transport: asyncio.Transport | None = None
-        self._buffer = memoryview(bytearray(READ_BYTES))  # its own: there may be loops in several threads
+        self._buffer = memoryview(bytearray(READ_BYTES))  # not shared, because several threads may have loops
         self._received: deque[memoryview] = deque()
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._reads = self._writes = True
         self._unsent = memoryview(b"")
-        self._is_over = False  # the server says no more
-        self._error: Exception | None = None  # why it says no more
-        self._failure: Exception | None = None  # why nobody may read on
-        self._is_answered = False  # something of the answer came
-        self._has_more = False  # something of it is here and was not read
+        self._is_over = False  # the server sends no more
+        self._error: Exception | None = None  # why it sends no more
+        self._failure: Exception | None = None  # why reading fails
+        self._is_answered = False  # some of the response came
+        self._has_more = False  # unread input may remain
         self._deadline: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
         self._heard_at = 0.0
@@ -84,20 +84,20 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """True if an exchange may begin on it, as far as anybody knows here."""
+        """True if an exchange can start, as far as is known locally."""
         return not (self.is_busy or self._is_over or self._transport is None or self._transport.is_closing())
 
     @property
     def certificate(self) -> Mapping[str, object]:
-        """The server's verified certificate, as of ``ssl.SSLSocket.getpeercert``; empty without TLS."""
+        """The server's verified certificate (format of ``ssl.SSLSocket.getpeercert``); empty without TLS."""
         tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
         return tls.getpeercert() or {} if tls is not None else {}
 
     async def secure(self, tls: ssl.SSLContext, server_name: str) -> None:
-        """Speak TLS from here on.
+        """Start TLS.
 
         Raises:
-            OSError: the server does not, or does not prove that it has the name.
+            OSError: the handshake failed, or the certificate lacks the name.
         """
         plain = self._transport
         if plain is None:
@@ -105,15 +105,15 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._transport = await self._loop.start_tls(plain, self, tls, server_hostname=server_name)
         except BaseException:
-            plain.abort()  # whoever is cancelled before the handshake began leaves it open otherwise
+            plain.abort()  # a cancellation before the handshake leaves it open otherwise
             raise
 
     async def ask(self, head: bytes, body: bytes, deadline: float | None, idle_seconds: float | None) -> Head:
-        """Send a request and return the head of its answer.
+        """Send a request and return the head of the response.
 
         Raises:
-            ExchangeFailed: there is no answer.
-            TimeoutError: neither until the deadline, of the loop's time, nor within ``idle_seconds``.
+            ExchangeFailed: there is no response.
+            TimeoutError: none came before the deadline (of the loop's clock), or nothing for ``idle_seconds``.
         """
         self.is_busy = True
         self._is_answered = self._has_more = False
@@ -126,10 +126,10 @@ class Connection(asyncio.BufferedProtocol):
         return await self._head(self._transport)
 
     async def piece(self) -> bytes:
-        """Return what came of the body since the last time, and wait for some if there is none; empty: that was all.
+        """Return the next part of the body, waiting if necessary; empty at its end.
 
         Raises:
-            ExchangeFailed, TimeoutError: there is more, but it did not come.
+            ExchangeFailed, TimeoutError: the body is incomplete.
         """
         if self._has_more:
             await asyncio.sleep(0)
@@ -138,11 +138,11 @@ class Connection(asyncio.BufferedProtocol):
         return part
 
     def finish(self) -> bool:
-        """End the exchange. Return whether there can be another one; if not, the connection is closed."""
+        """End the exchange; return whether the connection is reusable, else close it."""
         self._forget_time()
         with contextlib.suppress(ExchangeFailed, TimeoutError):
             while self._part():
-                pass  # it may all be here
+                pass  # the rest may already be buffered
         self.is_busy = False
         if not self._answer.is_whole or self._unsent or not self._writes:
             self.abort()
@@ -154,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def fail(self, error: Exception) -> None:
-        """Close it at once, whatever is under way: its task gets the error."""
+        """Close it at once; a running exchange fails with ``error``."""
         self._failure = self._failure or error
         self.abort()
         self._wake()
@@ -165,22 +165,22 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def close(self) -> None:
-        """Say goodbye and close it."""
+        """Close it after pending output."""
         if self._transport is not None:
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As asyncio says."""
+        """See asyncio."""
         self._transport = cast("asyncio.Transport", transport)
         keep_alive(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """As asyncio says: a view, since asyncio goes on in a slice of it, which of a bytearray would be a copy."""
+        """See asyncio. A memoryview, because asyncio slices it, which would copy a bytearray."""
         del sizehint
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """As asyncio says. A server that speaks unasked is not asked again."""
+        """See asyncio. Unexpected input closes the connection."""
         if not self.is_busy:
             self._is_over = True
             self.abort()
@@ -195,27 +195,27 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     def eof_received(self) -> None:
-        """As asyncio says; the transport closes itself then."""
+        """See asyncio; the transport then closes."""
         self._is_over = True
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """As asyncio says."""
+        """See asyncio."""
         self._is_over, self._error, self._transport = True, error, None
         self._wake()
         self._on_lost(self)
 
     def pause_writing(self) -> None:
-        """As asyncio says."""
+        """See asyncio."""
         self._writes = False
 
     def resume_writing(self) -> None:
-        """As asyncio says."""
+        """See asyncio."""
         self._writes = True
         self._wake()
 
     async def _head(self, transport: asyncio.Transport) -> Head:
-        """Send what is left of the request until the head of the answer is there."""
+        """Send the rest of the request until the response's head arrives."""
         while (head := self._answer.head) is None:
             if self._take():
                 continue
@@ -227,21 +227,21 @@ class Connection(asyncio.BufferedProtocol):
         return head
 
     def _part(self) -> bytes:
-        """Return what is here of the body. Small chunks that came together are one piece."""
+        """Return the buffered part of the body, small chunks joined."""
         parts = self._answer.parts
         try:
             while len(parts) <= MAX_CHUNKS - _SLICE_CHUNKS and not self._answer.is_whole and self._take():
                 pass
         except (ExchangeFailed, TimeoutError):
             if not parts:
-                raise  # else it is raised again
+                raise  # otherwise raised by the next call
         self._has_more = bool(self._received)
         part = b"".join(parts)
         parts.clear()
         return part
 
     def _take(self) -> bool:
-        """Read a slice of what was received, or that there will be no more. Return whether there was either."""
+        """Parse a slice of the input, or its end; return False if there was neither."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -273,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     async def _wait(self) -> None:
-        """Wait until something has happened."""
+        """Wait for an event."""
         waiter = self._waiter = self._loop.create_future()
         try:
             await waiter
@@ -298,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._quiet = None
 
     def _look(self, idle_seconds: float) -> None:
-        """Give up a server that is silent; it may be us who do not listen."""
+        """Fail if the server is silent too long, unless we stopped reading."""
         now = self._loop.time()
         if self._reads and now - self._heard_at >= idle_seconds:
             self.fail(TimeoutError(f"nothing came for {idle_seconds:g} s"))

@@ -1,18 +1,18 @@
 """A local copy of one resource that follows the API server: client-go's reflector and shared informer.
 
-Promises (``tests/component/client/test_informer.py`` and ``tests/unit/apiserver/client/test_store.py`` state them as tests):
+Guarantees (tests: ``tests/component/client/test_informer.py`` and ``tests/unit/apiserver/client/test_store.py``):
 
-1. ``synced`` is set once everything that existed at some moment after the start is here, and stays set.
-2. Every object is eventually what the server has; per object, states are seen in order, and some may be skipped. There is no order
-   across objects.
-3. A deletion is always reported, also one that happened while the connection was away; so is the change of a uid under one name.
-4. Nothing ends :meth:`Informer.run` but cancellation: while the server is away, refuses or does not know the resource, the
-   copy stays as it was and is brought up to date afterwards.
-5. Memory is bounded by what the server has: no queue of events stands between the connection and the store.
-6. No object ends it, whatever it holds: one without a name is left out, and what ``trim``, an indexer or a callback raises about one is
-   logged, counted in :attr:`Informer.faults` and ends there.
+1. ``synced`` is set once the copy has everything that existed at some moment after the start, and stays set.
+2. Every object eventually matches the server. Its states come in order, possibly with gaps; there is no order across
+   objects.
+3. Every deletion is reported, even if it happened while disconnected; so is a changed uid under the same name.
+4. Only cancellation ends :meth:`Informer.run`. While the server is unreachable, refuses or lacks the resource, the copy
+   stays unchanged, and is updated afterwards.
+5. Memory is bounded by the server's objects: there is no event queue between connection and store.
+6. No object ends it: one without a name is skipped, and exceptions of ``trim``, indexers and callbacks are logged and
+   counted in :attr:`Informer.faults`.
 
-Callbacks run in the event loop between two events: put a key into a work queue and return.
+Callbacks run in the event loop between two events: add a key to a work queue and return.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from apiserver.client.turns import Turn
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS: Final = 300
-"""Watches are asked to end after between one and two times this long, as client-go's are, so that load moves to new replicas."""
+"""Watches end after one to two times this long, as in client-go, so that load moves to new replicas."""
 INITIAL_IDLE_SECONDS: Final = 30.0
-"""A server that ignores ``sendInitialEvents`` sends no bookmark: after this silence it gets a list."""
+"""A server that ignores ``sendInitialEvents`` sends no bookmark: after this silence, list instead."""
 SHORT_WATCH_SECONDS: Final = 1.0
 TURN_SECONDS: Final = 0.01
-"""For objects that came at once, before others have a turn of the event loop: whoever may make objects makes many."""
+"""Time for a batch of objects before other tasks run, because clients may create any number."""
 _CHANGES: Final = (watching.ADDED, watching.MODIFIED, watching.DELETED)
 _EXPIRED: Final = (errors.Expired, errors.Gone)
 _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllowed, errors.NotAcceptable)
 
 
 class Informer:
-    """The objects of one resource, in one namespace or in all, narrowed by selectors.
+    """The objects of one resource, in one namespace or in all, filtered by selectors.
 
-    ``trim`` returns what is worth keeping of an object: its name, namespace, uid and resourceVersion at least.
+    ``trim`` returns the part of an object to keep: at least name, namespace, uid and resourceVersion.
     """
 
     def __init__(
@@ -85,30 +85,30 @@ class Informer:
 
     @property
     def faults(self) -> int:
-        """Number of times that an object could not be taken in, trimmed, indexed or told of."""
+        """Number of exceptions and skipped objects."""
         return self._faults + self._store.faults
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return one object, not to be written to; the namespace of a cluster-scoped one is empty."""
+        """Return one object, which is read-only; the namespace of a cluster-scoped one is empty."""
         return self._store.get(NamespacedName(namespace, name))
 
     def list(self, namespace: str | None = None) -> builtins.list[Object]:
-        """Return every object (of a namespace), not to be written to. Looks at all of them: use an index where it matters."""
+        """Return every object (of a namespace), read-only. It scans all of them; use an index for frequent calls."""
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Return the objects for which the indexer ``name`` yields ``value``, by name; with a limit, those that came first, and no more."""
+        """Return the objects with ``value`` in the index ``name``, sorted by name; with a limit, only the oldest."""
         return self._store.by_index(name, value, limit)
 
     def __len__(self) -> int:
         return len(self._store)
 
     def subscribe(self, callback: Callback) -> None:
-        """Call ``callback(old, new)`` for every object there is, now, and for every change from now on."""
+        """Call ``callback(old, new)`` now for every object, and then for every change."""
         self._store.subscribe(callback)
 
     def remember(self, obj: Object) -> None:
-        """Take in what a write of our own returned, so that the next decision is not made on what was before it."""
+        """Add the result of our own write, so that the next decision uses it."""
         for each in self._sound([obj]):
             self._store.apply(each)
 
@@ -127,7 +127,7 @@ class Informer:
                     self._backoff.reset()
                     continue
             except _EXPIRED:
-                self._resource_version = ""  # too old to go on from: sync anew
+                self._resource_version = ""  # expired: list again
                 logger.info("resourceVersion expired, listing again", extra={"resource": self.resource.plural})
             except (errors.StatusError, TransportError) as error:
                 if time.monotonic() - began >= SHORT_WATCH_SECONDS:
@@ -136,14 +136,14 @@ class Informer:
             await asyncio.sleep(self._backoff.next())
 
     def _say(self, error: Exception) -> None:
-        """Log why nothing comes: a watch that broke is routine, a refusal and a beginning that fails are not, once for each reason."""
+        """Log a failure, once per reason: a broken watch at debug level, refusals and failed first lists as warnings."""
         routine = isinstance(error, TransportError) and self._resource_version
         new, self._said = str(error) != self._said, str(error)
         level = logging.WARNING if new and not routine else logging.DEBUG
         logger.log(level, "listing or watching failed, trying again", extra={"resource": self.resource.plural, "error": self._said})
 
     async def _sync_by_watch(self) -> None:
-        """Streaming list (KEP-3157): the server sends what exists, a bookmark, and then what changes, in one answer."""
+        """Streaming list (KEP-3157): one response with the existing objects, a bookmark, then changes."""
         initial: builtins.list[Object] = []
         end: Object | None = None
         try:
@@ -172,7 +172,7 @@ class Informer:
             logger.info("the server has no streaming lists, listing", extra={"resource": self.resource.plural, "error": why})
 
     async def _sync_by_list(self) -> None:
-        # No resourceVersion: the newest, so that a copy never goes back in time when it changes to another replica of the server.
+        # Without resourceVersion, to get the newest: the copy never goes back when it switches replicas.
         listed = await self._client.list(
             self.resource, self._namespace, label_selector=self._label_selector, field_selector=self._field_selector
         )
@@ -202,7 +202,7 @@ class Informer:
         )
 
     async def _replace(self, objects: builtins.list[Object], resource_version: str) -> None:
-        """Take in all there is, after the indexers, which take longest of all."""
+        """Replace all objects, after running the indexers, the slowest part."""
         turn = Turn(TURN_SECONDS)
         for each in objects:
             self._store.prepare(each)
@@ -223,7 +223,7 @@ class Informer:
         self._resource_version = version if version and isinstance(version, str) else self._resource_version
 
     def _sound(self, objects: Iterable[Object]) -> builtins.list[Object]:
-        """Return the objects that have a name, trimmed; of the others the log tells."""
+        """Trim the objects; log and skip those without an identity."""
         found: builtins.list[Object] = []
         for each in objects:
             if not _has_identity(each):
@@ -243,7 +243,7 @@ class Informer:
 
 
 def _has_identity(obj: Object) -> bool:
-    """Return whether a store can keep the object apart from others: it has a name, and what identifies it is text."""
+    """Return whether the object has a name, and its identifying fields are strings."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
         return False

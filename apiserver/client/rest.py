@@ -1,8 +1,8 @@
-"""Requests to an API server: verbs in, plain JSON out.
+"""Requests to an API server with plain JSON.
 
-Errors: what the server says is a :class:`~apiserver.apis.meta.errors.StatusError`, the class by its reason; what prevented an answer is
-a :class:`TransportError`. A request is repeated by the client itself only where the server said that it did nothing and when to come
-back (429 and 5xx with ``Retry-After``, as client-go does), and once after 401 when the token file has a new token by then.
+Errors from the server are :class:`~apiserver.apis.meta.errors.StatusError`, its subclass by reason; without a response,
+:class:`TransportError`. The client repeats a request only if the server rejected it with ``Retry-After`` (429 and 5xx, as
+client-go does), and once after 401 if the token file has a new token.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from apiserver.client.watching import WatchEvent
 __all__ = ["Client", "TransportError", "WatchEvent"]
 
 REQUEST_SECONDS: Final = 60.0
-"""kube-apiserver ends a request after this long itself."""
+"""Time limit of a request, as in kube-apiserver."""
 CONNECT_SECONDS: Final = 10.0
 KEEP_SECONDS: Final = 60.0
-"""An idle connection is closed after this long."""
+"""Time after which idle connections close."""
 PAGE: Final = 500
-"""Objects per page of a list: client-go's number."""
+"""Objects per page of a list, as in client-go."""
 MAX_BODY_BYTES: Final = 256 << 20
-"""Of one answer: a page of 500 objects of half a MiB each, beyond which something is wrong."""
+"""Largest response: a page of 500 objects of half a MiB each."""
 MAX_ERROR_BYTES: Final = 1 << 20
 MAX_RETRIES: Final = 5
 MAX_RETRY_SECONDS: Final = 30.0
@@ -44,11 +44,11 @@ _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 Patch: TypeAlias = dict[str, Any] | list[Any]
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
-"""Of Kubernetes' own kinds: a condition is merged by its type."""
+"""For Kubernetes' own kinds: merges conditions by type."""
 
 
 class Client:
-    """One API server as one user. Use as an async context manager; safe for any number of tasks at once."""
+    """One API server and one user. Use as an async context manager; safe for concurrent tasks."""
 
     def __init__(self, config: Config, *, user_agent: str, timeout_seconds: float = REQUEST_SECONDS, max_connections: int = 64) -> None:
         self.config = config
@@ -61,10 +61,10 @@ class Client:
         self._certificates = Certificates(config, time.monotonic)
         self._connections: Connections | None = None
         self.observe: Callable[[str, int, float], None] | None = None
-        """Called with method, code (0: there was no answer) and seconds to the answer's head of every request that was sent."""
+        """Called for every request with method, code (0: no response) and seconds to the response's head."""
 
     async def __aenter__(self) -> Self:
-        # Watches hold a connection each for minutes: the limit is well above the number of ours.
+        # Each watch holds a connection for minutes, so the limit is far above the number of watches.
         self._connections = Connections(keep_seconds=KEEP_SECONDS, limit=self._max_connections)
         return self
 
@@ -74,7 +74,11 @@ class Client:
             await connections.close()
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
-        """Return one object; NotFound when it is absent."""
+        """Return one object.
+
+        Raises:
+            NotFound: it is absent.
+        """
         return await self._object("GET", resource.path(namespace, name))
 
     async def list(
@@ -88,11 +92,10 @@ class Client:
         limit: int = 0,
         trim: Callable[[Object], Object] | None = None,
     ) -> Object:
-        """Return the whole List, fetched in pages (of ``limit`` objects); objects carry ``kind`` and ``apiVersion``.
+        """Return the whole List, fetched in pages of ``limit`` objects; objects carry ``kind`` and ``apiVersion``.
 
-        ``trim`` returns what is worth keeping of an object: of objects that strangers make as long as they like, no more than a page is
-        ever in memory whole.
-        A continue token that expires in the middle of it begins the list anew without pages, which is always consistent.
+        ``trim`` returns the part of an object to keep, so that only one page of whole objects is in memory. If a continue
+        token expires, list again without pages, which is always consistent.
         """
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         first = _query(**query, resourceVersion=resource_version, limit=str(limit or PAGE))
@@ -107,23 +110,31 @@ class Client:
                 items = []
             items += _kept(page, trim)
         metadata = {key: value for key, value in (page.get("metadata") or {}).items() if key not in ("continue", "remainingItemCount")}
-        for each in items:  # items of typed lists leave both out
+        for each in items:  # items of typed lists lack both
             each.setdefault("apiVersion", resource.api_version)
             each.setdefault("kind", resource.kind)
         return {**page, "metadata": metadata, "items": items}
 
     async def page(self, resource: Resource, namespace: str, *, field_selector: str, limit: int) -> tuple[Object, ...]:
-        """Return the first ``limit`` objects of a list, and no more: of what strangers make as many of as they like."""
+        """Return at most the first ``limit`` objects of a list, for objects that clients create in any number."""
         query = _query(fieldSelector=field_selector, limit=str(limit))
         return tuple(_kept(await self._object("GET", resource.path(namespace), params=query), None))
 
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None, *, field_manager: str = "") -> Object:
-        """Create it and return it as stored; AlreadyExists when its name is taken."""
+        """Create an object and return it as stored.
+
+        Raises:
+            AlreadyExists: its name is taken.
+        """
         path = resource.path(_namespace(resource, obj, namespace))
         return await self._object("POST", path, params=_query(fieldManager=field_manager), body=obj)
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None, field_manager: str = "") -> Object:
-        """Replace it; namespace and name come from its metadata, and Conflict means that its resourceVersion is no longer current."""
+        """Replace an object, identified by its metadata.
+
+        Raises:
+            Conflict: its resourceVersion is not current.
+        """
         path = resource.path(_namespace(resource, obj, None), name_of(obj), subresource)
         return await self._object("PUT", path, params=_query(fieldManager=field_manager), body=obj)
 
@@ -138,13 +149,13 @@ class Client:
         content_type: str = MERGE_PATCH,
         field_manager: str = "",
     ) -> Object:
-        """Apply a patch and return the result. A merge patch with ``metadata.resourceVersion`` fails with Conflict on anything newer."""
+        """Apply a patch and return the result. A merge patch with an outdated ``metadata.resourceVersion`` raises Conflict."""
         path = resource.path(namespace, name, subresource)
         headers = {"Content-Type": content_type}
         return await self._object("PATCH", path, params=_query(fieldManager=field_manager), body=patch, headers=headers)
 
     async def delete(self, resource: Resource, name: str, namespace: str | None = None, *, options: Object | None = None) -> Object:
-        """Ask for its deletion; returns the Status, or the object that finalizers or its grace period still hold."""
+        """Delete an object; return the Status, or the object while finalizers or its grace period hold it."""
         return await self._object("DELETE", resource.path(namespace, name), body=options)
 
     async def watch(
@@ -159,15 +170,15 @@ class Client:
         initial_events: bool = False,
         idle_seconds: float | None = None,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Yield what changes after ``resource_version`` until the server ends the watch: after ``timeout_seconds`` at the latest.
+        """Yield changes after ``resource_version`` until the server ends the watch, at the latest after ``timeout_seconds``.
 
-        With ``initial_events``, everything that exists comes first, as ADDED, ended by a BOOKMARK with ``INITIAL_EVENTS_END``.
-        With ``idle_seconds``, silence of that length is an error. Wrap it in ``contextlib.aclosing`` if you may leave it early.
+        With ``initial_events``, existing objects come first, as ADDED, followed by a BOOKMARK with ``INITIAL_EVENTS_END``.
+        With ``idle_seconds``, silence of that length is an error. Wrap it in ``contextlib.aclosing`` to leave early.
 
         Raises:
-            Expired: the server no longer knows ``resource_version``: list again.
+            Expired: ``resource_version`` is too old: list again.
             StatusError: refused, or ended with another error.
-            TransportError: the connection broke, or stayed silent beyond every deadline.
+            TransportError: the connection broke, or a deadline passed.
         """
         params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
         params |= {"resourceVersion": resource_version} if resource_version else {}
@@ -176,7 +187,7 @@ class Client:
         if initial_events:
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = resource.path(namespace)
-        # The server ends the watch in time; the margin is for a server that does not.
+        # Margin for a server that does not end the watch in time.
         timeouts = Timeouts(timeout_seconds + 30, CONNECT_SECONDS, idle_seconds)
         try:
             with await self.stream("GET", path, params=params, timeouts=timeouts) as response:
@@ -194,7 +205,7 @@ class Client:
         body: Json = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
-        """Send JSON, return JSON (None for an empty answer). ``path`` begins with a slash."""
+        """Send JSON and return JSON (None for an empty response). ``path`` starts with a slash."""
         data = None if body is None else _encode(body).encode()
         try:
             with await self.stream(method, path, params=params, data=data, headers=headers) as response:
@@ -212,7 +223,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
     ) -> Response:
-        """Return a successful response whose body is still to be read, a context manager; everything else is raised."""
+        """Return a successful response with unread body, a context manager; raise on other responses."""
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")
@@ -266,7 +277,7 @@ class Client:
         return Origin(*self._address, tls, self.config.tls_server_name)
 
     def _target(self, path: str, params: Mapping[str, str] | None) -> str:
-        """Return path and query of a request; the server's URL may have both of its own."""
+        """Return path and query, including those of the server's URL."""
         own = f"?{self._server.query}" if self._server.query else ""
         target = (self._server.path + path or "/") + own
         if not params:
@@ -286,7 +297,7 @@ async def _error(response: Response, method: str, path: str) -> errors.StatusErr
 
 
 def _retry_after(response: Response) -> float | None:
-    """Return the seconds to wait when the server says that it did nothing; the form with a date is not Kubernetes'."""
+    """Return the seconds of ``Retry-After`` if the server rejected the request; Kubernetes does not use its date form."""
     after = response.headers.get("Retry-After", "")
     if (response.status == 429 or response.status >= 500) and after.isdecimal():
         return min(float(after), MAX_RETRY_SECONDS)

@@ -1,13 +1,13 @@
-"""The objects that an informer knows, and who is told when one changes. No I/O.
+"""An informer's objects, indexes and subscribers, without I/O.
 
-Every change goes through here, whatever brought it (a list, a watch event, the answer to a write of our own), so that:
+All changes (lists, watch events, results of our own writes) go through the store, so that:
 
-* an object never goes back to an older resourceVersion, and a deleted one does not come back, whatever order the news arrives in;
-* a name that changes its uid is reported as a deletion followed by an addition, as if no event had been missed;
-* news that was known already is reported to nobody.
+* an object never returns to an older resourceVersion, nor after its deletion, in whatever order changes arrive;
+* a changed uid under the same name is reported as deletion and addition;
+* repeated states are not reported.
 
-Callbacks and indexers are others' code, and objects are others' data: what they raise about one object is logged, counted in
-:attr:`Store.faults` and ends there. client-go lets such a panic end the process; here it would end with the guests' handler.
+Exceptions of callbacks and indexers are logged and counted in :attr:`Store.faults`. In client-go, such a panic ends the
+process; here it would end virt-handler for all guests.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from apiserver.apis.meta.objects import NamespacedName, Object, key_of, resource
 logger = logging.getLogger(__name__)
 
 Callback: TypeAlias = Callable[[Object | None, Object | None], None]
-"""``callback(old, new)``: ``old`` is None for a new object, ``new`` is None for one that is gone. Quick; what it raises goes to the log."""
+"""``callback(old, new)``: ``old`` is None for a new object, ``new`` for a deleted one. It must be fast; exceptions are logged."""
 Indexer: TypeAlias = Callable[[Object], Iterable[Hashable]]
-"""Returns the values under which an object is found; asked once of each state of it. One that raises has put the object nowhere."""
+"""Returns the index values of an object, called once per state. If it raises, the object is not indexed."""
 
 MAX_TOMBSTONES: Final = 1024
-"""Deletions remembered so that older news about the object is recognised: more than a watch can have in flight."""
+"""Most remembered deletions, which detect outdated news; exceeds what a watch can have in transit."""
 
 
 class Store:
@@ -38,23 +38,23 @@ class Store:
         self._objects: dict[NamespacedName, Object] = {}
         self._indexers = dict(indexers)
         self._indexes: dict[str, dict[Hashable, dict[NamespacedName, None]]] = {name: {} for name in indexers}
-        """Keys in the order in which they came."""
+        """Keys in order of arrival."""
         self._prepared: dict[NamespacedName, tuple[Object, dict[str, tuple[Hashable, ...]]]] = {}
         self._indexed: dict[NamespacedName, dict[str, tuple[Hashable, ...]]] = {}
         self._tombstones: OrderedDict[str, int] = OrderedDict()
         self._listed_at = 0
         self._callbacks: list[Callback] = []
         self.faults = 0
-        """Number of times that a callback or an indexer raised."""
+        """Number of exceptions of callbacks and indexers."""
 
     def subscribe(self, callback: Callback) -> None:
-        """Tell ``callback`` of every object that is here, now, and of every change from now on."""
+        """Call ``callback`` now for every object, and then for every change."""
         for each in list(self._objects.values()):
             self._call(callback, None, each)
         self._callbacks.append(callback)
 
     def get(self, key: NamespacedName) -> Object | None:
-        """Return the object, not to be written to."""
+        """Return the object, which is read-only."""
         return self._objects.get(key)
 
     def list(self) -> Iterable[Object]:
@@ -62,9 +62,9 @@ class Store:
         return self._objects.values()
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Return the objects for which the indexer ``name`` yields ``value``, by name; with a limit, those that came first, and no more.
+        """Return the objects with ``value`` in the index ``name``, sorted by name; with a limit, only the oldest.
 
-        What a limit costs does not depend on how many there are.
+        With a limit, the cost does not depend on their number.
         """
         keys = self._indexes[name].get(value, {})
         return [self._objects[key] for key in (islice(keys, limit) if limit else sorted(keys))]
@@ -73,13 +73,13 @@ class Store:
         return len(self._objects)
 
     def prepare(self, obj: Object) -> None:
-        """Ask the indexers about an object of the next :meth:`replace`, which then need not ask them about all of its objects at once."""
+        """Run the indexers for an object of the next :meth:`replace`, to spread their cost."""
         known = self._objects.get(key_of(obj))
         if known is None or resource_version_of(known) != resource_version_of(obj):
             self._prepared[key_of(obj)] = obj, self._found(obj)
 
     def replace(self, objects: Iterable[Object], resource_version: str) -> None:
-        """Make this all there is: a consistent list. What is absent from it was deleted, whether or not somebody saw the event."""
+        """Replace all objects by a consistent list; missing ones were deleted."""
         listed = {key_of(each): each for each in objects}
         self._listed_at = revision(resource_version)
         self._tombstones.clear()
@@ -90,17 +90,17 @@ class Store:
         self._prepared.clear()
 
     def apply(self, new: Object) -> None:
-        """Take in an object that was added or modified, or that a write of our own returned."""
+        """Add or update an object, from a watch event or our own write."""
         at = _revision_of(new)
         if at and (at <= self._tombstones.get(uid_of(new), 0) or (at <= self._listed_at and key_of(new) not in self._objects)):
-            return  # it was deleted after this
+            return  # deleted later than this
         old = self._objects.get(key_of(new))
         if old is not None and at and at < _revision_of(old):
             return
         self._put(key_of(new), new)
 
     def delete(self, last: Object) -> None:
-        """Take in a deletion; ``last`` is the object's last state."""
+        """Remove an object; ``last`` is its last state."""
         at = _revision_of(last)
         if uid_of(last):
             self._tombstones[uid_of(last)] = at
@@ -108,7 +108,7 @@ class Store:
                 self._tombstones.popitem(last=False)
         old = self._objects.get(key_of(last))
         if old is None or (uid_of(old) != uid_of(last) or (at and at < _revision_of(old))):
-            return  # a namesake that was made later stays
+            return  # a newer object with the same name stays
         self._remove(key_of(last))
 
     def _put(self, key: NamespacedName, new: Object) -> None:
@@ -163,7 +163,7 @@ class Store:
     def _values(self, name: str, indexer: Indexer, obj: Object) -> tuple[Hashable, ...]:
         try:
             values = tuple(indexer(obj))
-            hash(values)  # what cannot be a key is a fault, too
+            hash(values)  # unhashable values also count as a fault
         except Exception:
             self.faults += 1
             logger.exception("an indexer failed: the object is in no index", extra={"index": name, **_about(obj)})
@@ -172,7 +172,7 @@ class Store:
 
 
 def revision(resource_version: str) -> int:
-    """Return a resourceVersion as the number it is (KEP-5504 lets clients compare them); 0 for anything else, which orders nothing."""
+    """Return a resourceVersion as number (comparable since KEP-5504); 0 if it is not one."""
     return int(resource_version) if resource_version.isdecimal() else 0
 
 

@@ -1,4 +1,4 @@
-"""Turns of the event loop: whoever does many things at once leaves others theirs in between."""
+"""Fair use of the event loop: long loops yield to other tasks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 
 class Turn:
-    """A turn in which things are done one after the other, at most so many, and none is begun after its time, however few there were.
+    """Bounds the steps per iteration of the event loop by number and by time.
 
-    Whoever bounds their number asks before each thing; where time alone counts, after it is as good.
+    To bound the number, check before each step; for time alone, checking afterwards also works.
     """
 
     __slots__ = ("_clock", "_done", "_ends", "_most", "_seconds")
@@ -24,18 +24,18 @@ class Turn:
         self._ends = clock() + seconds
 
     def is_over(self) -> bool:
-        """Return whether the next thing has to wait; else it counts as done."""
+        """Return whether the next step must wait; otherwise count it."""
         if self._done >= self._most or self._clock() >= self._ends:
             return True
         self._done += 1
         return False
 
     async def another(self) -> None:
-        """Wait for another turn, in which the next thing is done."""
+        """Yield, and start the next turn with one step."""
         await asyncio.sleep(0)
         self._done, self._ends = 1, self._clock() + self._seconds
 
     async def rest(self) -> None:
-        """Wait for another turn if this one is over."""
+        """Yield if this turn is over."""
         if self.is_over():
             await self.another()

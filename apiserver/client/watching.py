@@ -1,4 +1,4 @@
-"""Watches: one request whose answer is an endless sequence of JSON lines."""
+"""Watches: a request with an endless response of JSON lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.client.transport import TransportError
 
 MAX_LINE_BYTES: Final = 16 << 20
-"""Of one watch event: no API server stores objects a tenth of this size."""
+"""Longest watch event; no API server stores objects of a tenth of this size."""
 
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
@@ -20,19 +20,19 @@ DELETED: Final = "DELETED"
 BOOKMARK: Final = "BOOKMARK"
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-"""Annotation of the bookmark that ends the objects which existed when the watch began (KEP-3157)."""
+"""Annotation of the bookmark after the initial objects (KEP-3157)."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """``type`` is ADDED, MODIFIED, DELETED or BOOKMARK; an ERROR is raised instead."""
+    """``type`` is ADDED, MODIFIED, DELETED or BOOKMARK; ERROR is raised instead."""
 
     type: str
     object: Object
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield complete lines; what follows the last newline of a broken connection is no event."""
+    """Yield complete lines; drop the incomplete last line of a broken connection."""
     pending = bytearray()
     async for chunk in chunks:
         searched = len(pending)
@@ -48,7 +48,7 @@ async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 
 def parse(line: bytes, path: str) -> WatchEvent:
-    """Return the event, or raise the Status that an ERROR carries."""
+    """Parse an event; raise the Status of an ERROR."""
     try:
         parsed = json.loads(line)
         kind, obj = parsed["type"], parsed["object"]

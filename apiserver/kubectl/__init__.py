@@ -1,10 +1,10 @@
-"""The kubectl plugin ``kubectl-virt``: a client and nothing more.
+"""The kubectl plugin ``kubectl-virt``, a pure client.
 
-``commands`` reads flags (``flags``), finds the cluster as kubectl does (``access``: any ``kubeconfig``, credential plugins included), and
-runs one command: ``verbs`` (start, stop, …) and ``guestinfo`` are one request; ``migrations`` shows a live migration (``progress``) and
-follows it to its end (``following``); ``console`` holds a websocket (``streams``) against a terminal (``terminal``), ``vnc`` and
-``usbredir`` hold some against a local port (``proxy``). A console that is dialled again prints nothing twice (``scrollback``). What a
-server refuses is printed in kubectl's words (``messages``). ``__main__`` is the program.
+``commands`` parses flags (``flags``), finds the cluster as kubectl does (``access``: any ``kubeconfig``, credential plugins
+included), and runs a command. ``verbs`` (start, stop, …) and ``guestinfo`` send one request; ``migrations`` shows a live
+migration (``progress``) and follows it to its end (``following``). ``console`` connects a websocket (``streams``) to the
+terminal (``terminal``); ``vnc`` and ``usbredir`` connect websockets to a local port (``proxy``). ``scrollback`` avoids
+printing output twice after a reconnect. ``messages`` formats errors in kubectl's words. ``__main__`` is the program.
 
-It depends on kubernetes_asyncio (kubeconfig; it brings aiohttp) and websockets alone.
+It depends only on kubernetes_asyncio (kubeconfig; it brings aiohttp) and websockets.
 """

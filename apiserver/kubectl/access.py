@@ -1,4 +1,4 @@
-"""The way to a cluster: whatever kubeconfig kubectl would load, as the pieces that HTTP and websocket clients need.
+"""Access to a cluster by kubectl's kubeconfig, in a form for HTTP and websocket clients.
 
 kubernetes_asyncio reads and merges the files and runs credential plugins (exec, OIDC, GCP).
 """
@@ -29,7 +29,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Flags about the cluster and the user; empty means what the kubeconfig says."""
+    """Flags that select cluster and user; empty ones keep the kubeconfig's values."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -45,29 +45,29 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One way to one cluster as one user."""
+    """Address and credentials for one cluster."""
 
     server: str
-    """``https://host:port``, with a path where the cluster is behind one, without a slash at its end."""
+    """``https://host:port``, optionally with a path, without a trailing slash."""
     namespace: str
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     tls: ssl.SSLContext | None = None
     """None for plain HTTP."""
     server_hostname: str | None = None
     proxy: str | None = None
-    """From the kubeconfig; without it the environment decides."""
+    """From the kubeconfig; None uses the environment's."""
 
 
 def paths(selection: Selection, environ: Mapping[str, str]) -> str:
-    """Return the files to merge, separated as in ``KUBECONFIG``."""
+    """Return the files to merge, in the format of ``KUBECONFIG``."""
     return selection.kubeconfig or environ.get("KUBECONFIG", "") or DEFAULT_KUBECONFIG
 
 
 async def load(selection: Selection, environ: Mapping[str, str] = os.environ) -> Access:
-    """Return the way that the flags, the environment and the kubeconfig lead.
+    """Return the access that flags, environment and kubeconfig select.
 
     Raises:
-        Failure: no usable configuration, or the credential plugin failed; says which and why.
+        Failure: the configuration is unusable or the credential plugin failed, with the reason.
     """
     named = paths(selection, environ)
     if selection.kubeconfig and not _exists(selection.kubeconfig):
@@ -80,7 +80,7 @@ async def load(selection: Selection, environ: Mapping[str, str] = os.environ) ->
             tls = _tls(configuration) if server.startswith("https:") else None
     except Failure:
         raise
-    except Exception as error:  # the library raises what it likes for a bad file: assertion, key, type errors
+    except Exception as error:  # the library raises assertion, key and type errors for bad files
         raise Failure(f"error: cannot use the kubeconfig {named}: {describe(error)}") from error
     return Access(
         server=server,
@@ -93,12 +93,13 @@ async def load(selection: Selection, environ: Mapping[str, str] = os.environ) ->
 
 
 def address(server: str, *, secured: bool) -> str:
-    """Return the URL of a server as a kubeconfig or ``--server`` names it, without a slash at its end.
+    """Return the URL of a server from a kubeconfig or ``--server``, without a trailing slash.
 
-    Without a scheme it is HTTPS where an authority or a certificate is configured, else HTTP (client-go's ``DefaultServerURL``).
+    Without a scheme, it is HTTPS if an authority or a certificate is configured, else HTTP (client-go's
+    ``DefaultServerURL``).
 
     Raises:
-        Failure: it names none.
+        Failure: it is invalid.
     """
     text = server if "://" in server else f"{'https' if secured else 'http'}://{server}"
     try:
@@ -117,7 +118,7 @@ async def _kubernetes_asyncio(library: kubeconfig.Reader, named: str, selection:
     base: Any = library.kube_config.KubeConfigLoader
 
     class Loader(base):  # type: ignore[misc]  # the library ships no types
-        """Lets ``--cluster`` and ``--user`` replace what the context names, and works without a context when both are given."""
+        """Supports ``--cluster`` and ``--user``, which override the context, or replace it if both are given."""
 
         def set_active_context(self, context_name: str | None = None) -> None:
             if not (selection.cluster and selection.user):
@@ -144,7 +145,7 @@ async def _kubernetes_asyncio(library: kubeconfig.Reader, named: str, selection:
 
 
 def version(sources: Path = SOURCES) -> str:
-    """Return the release of the plugin, as installed, else that of its sources; ``unknown`` where neither tells."""
+    """Return the plugin's release, as installed or from its sources; else ``unknown``."""
     try:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
@@ -158,7 +159,7 @@ def version(sources: Path = SOURCES) -> str:
 
 def _exists(path: str) -> bool:
     found = Path(path).expanduser()
-    return found.exists() and not found.is_dir()  # a pipe of a shell will do
+    return found.exists() and not found.is_dir()  # a pipe of a shell is valid
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:  # noqa: ANN401  kubernetes_asyncio ships no types
@@ -180,6 +181,6 @@ def _headers(configuration: Any, selection: Selection) -> tuple[tuple[str, str],
         headers.append(("Impersonate-Uid", selection.impersonate_uid))
     headers += [("Impersonate-Group", group) for group in selection.impersonate_groups]
     for name, value in headers:
-        if not value.isprintable() or not value.strip():  # surrogates, for bytes that are no UTF-8, are not printable
+        if not value.isprintable() or not value.strip():  # undecodable bytes become surrogates, which are not printable
             raise Failure(f"error: the value for {name} cannot be sent: it is empty, or has control characters in it")
     return tuple(headers)

@@ -1,4 +1,4 @@
-"""kubectl, called by a command of its plugin that works on other objects than ours, with the flags that the plugin was given."""
+"""Run kubectl, with the plugin's own flags, for commands on Kubernetes' objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROGRAM: Final = "kubectl"
 
 
 def flags(selection: Selection) -> tuple[str, ...]:
-    """Return the flags that lead kubectl to the same cluster as the same user; the namespace is not among them."""
+    """Return the flags for the same cluster and user, without the namespace."""
     given = {
         "--kubeconfig": selection.kubeconfig,
         "--context": selection.context,
@@ -37,11 +37,11 @@ class Kubectl:
     """Calls of kubectl in one namespace."""
 
     def __init__(self, selection: Selection, namespace: str = "") -> None:
-        """Without ``namespace`` it is for objects that have none."""
+        """An empty ``namespace`` is for cluster-scoped objects."""
         self._command: Sequence[str] = (PROGRAM, *flags(selection), *((f"--namespace={namespace}",) if namespace else ()))
 
     async def __call__(self, *arguments: str, given: Object | None = None) -> str:
-        """Return what kubectl prints; ``given`` is its standard input, as JSON.
+        """Return kubectl's output; ``given`` is its standard input, as JSON.
 
         Raises:
             Failure: with kubectl's words.
@@ -59,10 +59,10 @@ class Kubectl:
         return json.loads(found) if found.strip() else None
 
     async def pipe(self, first: Sequence[str], second: Sequence[str]) -> None:
-        """Run two kubectls at once, the second of which reads what the first prints.
+        """Run two kubectl processes, the first one's output piped to the second.
 
         Raises:
-            Failure: of the first one that failed.
+            Failure: of the first process that failed.
         """
         out, into = os.pipe()
         try:
@@ -84,7 +84,7 @@ class Kubectl:
 
     @asynccontextmanager
     async def _started(self, *arguments: str, stdin: int = asyncio.subprocess.DEVNULL, stdout: int = PIPE) -> AsyncIterator[Process]:
-        """Start one; it does not outlive the block."""
+        """Start kubectl; end it with the block."""
         try:
             process = await asyncio.create_subprocess_exec(*self._command, *arguments, stdin=stdin, stdout=stdout, stderr=PIPE)
         except FileNotFoundError as error:

@@ -1,7 +1,7 @@
-"""One command of the plugin from its arguments to its exit code.
+"""Run one command of the plugin and return its exit code.
 
-The codes are kubectl's: 0, 1 for whatever failed, mistakes in the arguments included, and 128 and its number for the signal that ended it
-(SIGPIPE where nobody reads what is printed). Nothing that happens shows a traceback.
+The codes are kubectl's: 0, 1 for any failure including wrong arguments, and 128 plus the number of the signal that ended it
+(SIGPIPE if the output's reader is gone). Tracebacks are never shown.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from apiserver.kubectl.messages import Failure, describe, first
 
 def run(arguments: list[str] | None) -> int:
     """Run one command; return its exit code."""
-    # kubernetes_asyncio logs what it then raises, which is what we print.
+    # kubernetes_asyncio logs errors that it also raises, and we print them.
     logging.basicConfig(level=logging.CRITICAL)
     return exit_code(lambda: _parse_and_do(arguments))
 
 
 def exit_code(command: Callable[[], int]) -> int:
-    """Return the exit code of a command, however it ends, and print why."""
+    """Run a command, print its error, and return its exit code."""
     try:
         code = command()
         if sys.stdout is not None:
@@ -54,13 +54,13 @@ def _failed(text: str) -> int:
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
-    except OSError:  # nobody reads that either
+    except OSError:  # standard error has no reader either
         _drop(2)
     return 1
 
 
 def _drop(stream: int) -> None:
-    """Point standard output (1) or error (2) elsewhere, or Python would try again at its end, and complain: with exit code 120."""
+    """Redirect standard output (1) or error (2), because Python would retry at exit, complain, and exit with code 120."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream)
     os.close(nowhere)
@@ -69,7 +69,7 @@ def _drop(stream: int) -> None:
 def _parse_and_do(arguments: list[str] | None) -> int:
     try:
         parsed = flags.parse(arguments)
-    except SystemExit as end:  # --help, or a mistake that argparse has printed
+    except SystemExit as end:  # --help, or an error that argparse printed
         return end.code if isinstance(end.code, int) else 1
     ended_by: list[signal.Signals] = []
     try:
@@ -86,15 +86,15 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
         if task is not None:
             task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # end in order: the terminal is restored on the way
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as of a program that nohup, or a shell without job control, started
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # exit cleanly: the terminal is restored
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored by nohup, or by a shell without job control
             asyncio.get_running_loop().add_signal_handler(number, end, number)
 
     async def load() -> Access:
         found = await access.load(parsed.selection)
         try:
             VIRTUAL_MACHINES.path(found.namespace, parsed.name)
-        except errors.BadRequest as error:  # a name or a namespace that no object can have
+        except errors.BadRequest as error:  # an invalid name or namespace
             raise Failure(f"error: {error}") from error
         return found
 
@@ -122,7 +122,7 @@ async def _read(parsed: argparse.Namespace, way: access.Access) -> str:
 
 
 async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
-    """Run a verb, or what is about migrations or releases."""
+    """Run a verb, or a command about migrations or releases."""
     if parsed.command == outdated.COMMAND:
         print(await outdated.show(await access.load(parsed.selection), all_namespaces=parsed.all_namespaces))
         return 0

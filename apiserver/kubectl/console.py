@@ -1,11 +1,13 @@
-"""``kubectl virt console``: a serial port of a guest on this terminal.
+"""``kubectl virt console``: a guest's serial port on this terminal.
 
-Several people can be attached to one console; whoever comes late gets the last screenful first. Ctrl-] leaves. When the
-connection breaks (virt-api restarts, the guest moves to another node), it is dialled again for a while; the guest does not notice, and
-what was printed before is not printed again (``scrollback``). What a person types meanwhile is discarded: it answers a screen that may be
-gone, and a shell would execute it. The session says so. A right that was withdrawn is the end.
-Without a terminal, standard input is typed and output is copied until the guest is off or the process is ended; a Ctrl-] in the input
-leaves, too. At the end of the input, output is copied for a moment more (``--linger``), for the answer to what was typed last.
+Several users can attach to one console; each first gets the latest screenful. Ctrl-] leaves. When the connection breaks
+(virt-api restarts, the guest moves to another node), the session reconnects for a while; the guest does not notice, and
+earlier output is not printed again (``scrollback``). Keys typed meanwhile are discarded, and the session says so: the
+screen may have changed, and a shell would execute them. A withdrawn right ends the session.
+
+Without a terminal, standard input is sent and output is copied until the guest is off or the process ends; a Ctrl-] in the
+input also leaves. After the end of the input, output is copied a little longer (``--linger``), for the answer to the last
+line.
 """
 
 from __future__ import annotations
@@ -31,17 +33,17 @@ ESCAPE: Final = b"\x1d"
 """Ctrl-]"""
 FIRST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 1.0
-"""Between two attempts to connect: a console comes back at most this long after virt-handler."""
+"""Between connection attempts: a console returns at most this long after virt-handler."""
 MAX_TYPED_AHEAD: Final = 64
-"""Reads of at most 4 KiB that wait for a connection."""
+"""Most buffered reads of at most 4 KiB each while disconnected."""
 DISCARDED: Final = "What you typed meanwhile was not sent to the guest: type it again if you still want it."
 FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
-"""Answers that dialling again does not change. 400 is not among them: the guest is not running yet, or is being started again."""
+"""Final answers, after which reconnecting is useless. 400 is not one: the guest is not running yet, or restarting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of a session: its times and its port."""
+    """Times and port of a session."""
 
     name: str
     wait_seconds: float = 0.0
@@ -49,19 +51,19 @@ class Settings:
     reconnect_seconds: float = 60.0
     """After a connection broke."""
     linger_seconds: float = 1.0
-    """After the end of the input of a script."""
+    """After the end of a script's input."""
     port: int = 0
     """The serial port."""
     replay_seconds: float = 1.0
-    """For which the beginning of a new connection is compared with what was seen before the old one broke."""
+    """Time in which a new connection's output is compared with the output before the break."""
 
 
 class Detached(Exception):
-    """The person, or the script, left the console."""
+    """The user, or the script, left the console."""
 
 
 class Session:
-    """One person, or one script, at one console."""
+    """A user or a script at a console."""
 
     def __init__(self, settings: Settings, load: Callable[[], Awaitable[Access]], *, stdin: int = 0, stdout: int = 1) -> None:
         self._settings = settings
@@ -70,23 +72,24 @@ class Session:
         self._stdout = stdout
         self._keys: asyncio.Queue[bytes] = asyncio.Queue(MAX_TYPED_AHEAD)
         self._unsent = b""
-        """Taken from the queue for a connection that broke."""
+        """Input taken from the queue, but not sent because the connection broke."""
         self._attached = asyncio.Event()
         """Set from the first connection on."""
         self._is_cut_off = False
-        """True from the end of a connection until the next one."""
+        """True while reconnecting."""
         self._is_script = not os.isatty(stdin)
-        """Input of a script waits for the next connection: the script sent it for the guest, whenever that reads it."""
+        """A script's input waits for the next connection, because the guest may read it at any time."""
         self._has_discarded = False
-        """True if a person typed something since the connection broke."""
+        """True if input was discarded since the connection broke."""
         self._seen = Scrollback()
 
     async def run(self) -> None:
-        """Stay attached until the person leaves or the guest is off.
+        """Stay attached until the user leaves or the guest is off.
 
         Raises:
-            Failure: the console cannot be opened, or not again, the right to it was withdrawn, or output cannot be written.
-            BrokenPipeError: nobody reads our output any more.
+            Failure: the console cannot be opened or reopened, the right to it was withdrawn, or output cannot be
+                written.
+            BrokenPipeError: the reader of our output is gone.
         """
         access = await self._load()
         failures: list[BaseException] = []
@@ -94,7 +97,7 @@ class Session:
         with terminal.raw(self._stdin, self._stdout):
             try:
                 async with asyncio.TaskGroup() as group:
-                    # Beside everything else: Ctrl-] leaves also while a connection is being made.
+                    # A separate task, so that Ctrl-] leaves even while connecting.
                     reading = group.create_task(self._read())
                     ending = f"The console was closed: {await self._attach_again_and_again(access)}."
                     reading.cancel()
@@ -104,13 +107,13 @@ class Session:
                 failures.append(first(group_of_failures))
         if failures:
             raise failures[0]
-        self._say(ending)  # or it would go with the guest's alternate screen
+        self._say(ending)  # after the terminal is restored: the guest's alternate screen would hide it
 
     async def _read(self) -> None:
-        """Take what is typed, until Ctrl-] or the end of the input.
+        """Read keys until Ctrl-] or the end of the input.
 
         Raises:
-            Detached: at one of them; a script's input before it is sent first.
+            Detached: at the end; a script's earlier input is sent first.
         """
         script = self._is_script
         while content := await terminal.read(self._stdin):
@@ -119,7 +122,7 @@ class Session:
                 await self._keys.put(before)
             elif before and self._is_cut_off:
                 self._has_discarded = True
-            elif before and not self._keys.full():  # a person who types on and on without a connection is not remembered for ever
+            elif before and not self._keys.full():  # drop further keys while disconnected
                 self._keys.put_nowait(before)
             if escape:
                 if script:
@@ -129,10 +132,10 @@ class Session:
             await self._attached.wait()
             await self._keys.join()
             await asyncio.sleep(self._settings.linger_seconds)
-        raise Detached  # or the terminal was hung up
+        raise Detached  # or the terminal hung up
 
     async def _attach_again_and_again(self, access: Access) -> streams.End:
-        """Return why the console was closed for good."""
+        """Reconnect until the console closes for good; return the reason."""
         deadline, pause = time.monotonic() + self._settings.wait_seconds, FIRST_PAUSE_SECONDS
         renewed = waiting = False
         query = {"port": self._settings.port} if self._settings.port else {}
@@ -176,7 +179,7 @@ class Session:
         return ends[0] if ends else streams.End(1006, "")
 
     async def _print(self, connection: ClientConnection) -> None:
-        """Print what the guest says and this session has not printed before.
+        """Print the guest's output except what this session has already printed.
 
         Raises:
             ConnectionClosed: the connection ended.
@@ -191,7 +194,7 @@ class Session:
                 except TimeoutError:
                     await self._write(overlap.rest())
                     continue
-                if isinstance(message, bytes):  # text is no part of the protocol
+                if isinstance(message, bytes):  # the protocol has no text messages
                     await self._write(overlap.take(message))
         except ConnectionClosed:
             await self._write(overlap.rest())
@@ -207,7 +210,7 @@ class Session:
             raise Failure(f"error: write standard output: {error.strerror}") from error
 
     def _discard_unsent(self) -> None:
-        """Forget the keys of a person that the connection did not take, and those to come until the next one."""
+        """Discard a user's unsent keys, and those typed until the next connection."""
         self._is_cut_off = not self._is_script
         if self._is_script:
             return
@@ -235,14 +238,14 @@ class Session:
         self._attached.set()
 
     def _say(self, text: str) -> None:
-        # Standard error, and CR because the terminal is raw: a script's output holds the guest's bytes and nothing else.
-        with contextlib.suppress(OSError):  # the terminal was hung up
+        # To standard error, because standard output only has the guest's bytes; with CR because the terminal is raw.
+        with contextlib.suppress(OSError):  # the terminal hung up
             sys.stderr.write(f"\r\n{said(text)}\r\n" if text else "\r\n")
             sys.stderr.flush()
 
 
 async def attach(settings: Settings, load: Callable[[], Awaitable[Access]]) -> int:
-    """Run a session on this process' standard streams; return the exit code."""
+    """Run a session on the standard streams; return the exit code."""
     try:
         await Session(settings, load).run()
     except Failure as failure:

@@ -1,4 +1,4 @@
-"""Printer of ``domainxml``: the XML that libvirt was given for a machine."""
+"""Print ``domainxml``: the XML that libvirt got for a machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from apiserver.kubectl.messages import Failure
 
 
 async def show(access: Access, name: str) -> str:
-    """Return what to print.
+    """Return the output.
 
     Raises:
-        Failure: refused, or not answered.
+        Failure: refused or unanswered.
     """
     doing = f"read the domain XML of virtual machine {access.namespace}/{name}"
     answer = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name, subresource.NAME), doing)
@@ -22,10 +22,10 @@ async def show(access: Access, name: str) -> str:
 
 
 def printed(answer: Object, doing: str) -> str:
-    """Return the XML of an answer, if a terminal can show it.
+    """Return the XML of an answer if it is safe for a terminal.
 
     Raises:
-        Failure: it is absent, or has characters that a terminal would obey.
+        Failure: it is absent or has control characters.
     """
     try:
         return str(subresource.parse(str(answer[subresource.FIELD]))[subresource.FIELD]).rstrip("\n")

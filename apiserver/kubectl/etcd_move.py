@@ -1,15 +1,16 @@
-"""``kubectl virt move-etcd``: takes etcd's data to another node, and etcd with it, in an order in which nothing can be lost.
+"""``kubectl virt move-etcd``: move etcd and its data to another node without losing data.
 
 ::
 
-    copying pods on both nodes run (nothing has stopped yet; whatever is missing is found out here)
-    the move is written down, etcd stops              our API answers 503 from here on; guests run on
-    the data is copied, and compared file by file     a failure up to here: etcd starts where it was
-    the volume is exchanged for one on the target
+    copying pods on both nodes run (etcd still runs; missing conditions fail here)
+    the move is recorded, etcd stops                  our API answers 503 from here on; guests run on
+    the data is copied, and compared file by file     after a failure up to here, etcd starts where it was
+    the volume is replaced by one on the target
     etcd starts there                                 our API is back
-    the data on the source is put aside, never deleted
+    the data on the source is renamed, never deleted
 
-At no moment can two etcds run: there is one pod, and its claim one volume. A run that was killed is finished by the next.
+Two etcds never run at once, because there is one pod, and its claim has one volume. The next run finishes an interrupted
+one.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from apiserver.kubectl.messages import Failure
 
 API_SERVICE: Final = f"{VIRTUAL_MACHINES.version}.{VIRTUAL_MACHINES.group}"
 START: Final = "5m"
-"""For a pod to run: its node may have to pull the image."""
+"""Time for a pod to run, including an image pull."""
 TRIES: Final = 3
-"""Of copying: a connection may end early without an error."""
+"""Attempts to copy, because a connection may end early without an error."""
 
 
 async def run(selection: Selection, node: str) -> None:
-    """Move etcd's data to a node, or finish what another run began.
+    """Move etcd's data to a node, or finish an interrupted move.
 
     Raises:
-        Failure: it cannot be moved, or something failed; the text says where etcd is then.
+        Failure: it cannot be moved, or a step failed; the text says where etcd is then.
     """
     cluster = Kubectl(selection)
     namespace = selection.namespace or await _namespace(cluster)
@@ -54,7 +55,7 @@ async def _namespace(cluster: Kubectl) -> str:
 
 
 class _Mover:
-    """The steps, each of which may be done again."""
+    """The steps of a move, each idempotent."""
 
     def __init__(self, cluster: Kubectl, kubectl: Kubectl, namespace: str) -> None:
         self._cluster = cluster
@@ -110,7 +111,7 @@ class _Mover:
         return await self._cluster.get("persistentvolume", move.volume["metadata"]["name"])
 
     async def _copy(self, move: Move, stateful_set: Object) -> float:
-        """Stop etcd and copy its data; return when it stopped. etcd goes on where it was if that fails."""
+        """Stop etcd and copy its data; return when it stopped. After a failure, etcd restarts where it was."""
         await self._start("from", move, stateful_set)
         await self._start("to", move, stateful_set)
         if RECORD not in annotations_of(stateful_set) and await self._in("to", planning.EXISTS):
@@ -130,7 +131,7 @@ class _Mover:
             if not copied:
                 print(f"starting etcd on node {move.source} again")
                 await self._scale(1)
-                with suppress(Failure):  # the next run would take it for another's
+                with suppress(Failure):  # otherwise the next run takes it for another etcd's data
                     await self._in("to", planning.CLEAR)
                 await self._write_record(None)
         return began

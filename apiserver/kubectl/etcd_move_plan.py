@@ -1,8 +1,8 @@
-"""Decisions of ``kubectl virt move-etcd``: whether etcd's data can be moved, and the objects that this takes. Pure.
+"""Decisions of ``kubectl virt move-etcd``: whether the data can be moved, and the objects to create. Pure.
 
-The data is a directory of one node (``etcd.storage.type: NodeDisk`` in the chart). It is copied whole while etcd is stopped, so that
-nothing that was acknowledged is missing and revisions stay what they were; a snapshot that is restored would be another cluster to its
-clients. What is moved is written into the StatefulSet before etcd stops, so that another run of the command finishes what one left.
+The data is a directory on one node (``etcd.storage.type: NodeDisk`` in the chart). It is copied whole while etcd is
+stopped, so that acknowledged writes and revisions are kept; to clients, a restored snapshot would be another cluster. The
+StatefulSet records the move before etcd stops, so that a second run can finish it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ STATEFUL_SET: Final = "kubevirt-etcd"
 POD: Final = "kubevirt-etcd-0"
 CLAIM: Final = "data-kubevirt-etcd-0"
 RECORD: Final = "kubevirt.io/etcd-move"
-"""Annotation of the StatefulSet while its data is moved: a :class:`Move` as JSON."""
+"""Annotation of the StatefulSet during a move: a :class:`Move` as JSON."""
 HOSTNAME: Final = "kubernetes.io/hostname"
 USER: Final = 65532
 BUSYBOX: Final = "/bin/busybox"
 DIRECTORY: Final = "/data"
-"""Of the copying pods: where the node's directory is."""
+"""Mount point of the node's directory in the copying pods."""
 SECONDS: Final = 3600
-"""After which a copying pod ends, whatever became of the command."""
+"""Lifetime of a copying pod, independent of the command."""
 
 CURRENT: Final = "data"
-"""Below the directory: what etcd uses."""
+"""Below the directory: etcd's data."""
 STAGED: Final = "moving"
-"""Below the directory: a copy that is not known to be whole."""
+"""Below the directory: a copy that may be incomplete."""
 EXISTS: Final = f"test ! -e {DIRECTORY}/{CURRENT} || echo exists"
 CLEAR: Final = f"cd {DIRECTORY} && {BUSYBOX} rm -rf {CURRENT} {STAGED} && {BUSYBOX} mkdir -m 0700 {STAGED}"
 PACK: Final = f"{BUSYBOX} tar -cf - -C {DIRECTORY}/{CURRENT} ."
@@ -39,24 +39,24 @@ ADOPT: Final = f"cd {DIRECTORY} && {BUSYBOX} mv {STAGED} {CURRENT} && {BUSYBOX} 
 
 
 def sums(directory: str) -> str:
-    """Return the command that prints a line for each file below a directory: its digest and its path."""
+    """Return the command that prints digest and path of each file below a directory."""
     return f"cd {DIRECTORY}/{directory} && {BUSYBOX} find . -type f -exec {BUSYBOX} sha256sum {{}} +"
 
 
 def retire(suffix: str) -> str:
-    """Return the command that puts the data aside where it was: etcd must never start with it again."""
+    """Return the command that renames the data on the source, so that etcd never starts with it again."""
     return f"cd {DIRECTORY} && test ! -e {CURRENT} || {BUSYBOX} mv {CURRENT} {CURRENT}.moved-{suffix}"
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One move, as it is written down before anything stops."""
+    """One move, recorded before etcd stops."""
 
     source: str
     """Label ``kubernetes.io/hostname`` of the node."""
     target: str
     volume: Object
-    """The PersistentVolume on the target, to be created."""
+    """The PersistentVolume to create on the target."""
 
     @property
     def path(self) -> str:
@@ -64,15 +64,15 @@ class Move:
         return str(self.volume["spec"]["hostPath"]["path"])
 
     def to_json(self) -> str:
-        """Return what is written down."""
+        """Return the record as JSON."""
         return json.dumps({"source": self.source, "target": self.target, "volume": self.volume}, sort_keys=True)
 
 
 def recorded(stateful_set: Object) -> Move | None:
-    """Return the move that a run of the command has begun, if there is one.
+    """Return the move that an earlier run recorded, or None.
 
     Raises:
-        Failure: the annotation is not readable.
+        Failure: the annotation is invalid.
     """
     text = annotations_of(stateful_set).get(RECORD)
     if not text:
@@ -88,7 +88,7 @@ def recorded(stateful_set: Object) -> Move | None:
 
 
 def host_of(volume: Object | None) -> str:
-    """Return the one node that a volume is on, or an empty string: it may be attached to several, or there is none."""
+    """Return the node to which a volume is bound; empty if it is absent or not bound to one node."""
     terms = dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
     if len(terms) != 1:
         return ""
@@ -97,10 +97,10 @@ def host_of(volume: Object | None) -> str:
 
 
 def begin(volume: Object, node: Object) -> Move | None:
-    """Return the move of a volume's data to a node; None: it is there.
+    """Return the move of a volume's data to a node; None if it is already there.
 
     Raises:
-        Failure: it cannot be moved so; says how, then.
+        Failure: it cannot be moved this way; names an alternative.
     """
     target, source = node_label(node), host_of(volume)
     if source == target:
@@ -120,7 +120,7 @@ def begin(volume: Object, node: Object) -> Move | None:
 
 
 def node_label(node: Object) -> str:
-    """Return the name by which volumes and pods mean a node."""
+    """Return the hostname label of a node, which volumes and pods use."""
     return str((dig(node, "metadata", "labels") or {}).get(HOSTNAME) or name_of(node))
 
 
@@ -144,7 +144,8 @@ def _volume_on(volume: Object, host: str) -> Object:
 def copying_pod(role: str, move: Move, stateful_set: Object) -> Object:
     """Return the pod that reads the directory on the source (``role`` ``from``) or writes it on the target (``to``).
 
-    That of the target goes where etcd can go, which is known so before anything stops; that of the source to a node that is drained, too.
+    The target's pod schedules like etcd, which proves that etcd can run there before it stops; the source's pod also runs
+    on a drained node.
     """
     template = dig(stateful_set, "spec", "template", "spec") or {}
     etcd = (template.get("containers") or [{}])[0]
@@ -178,7 +179,7 @@ def pod_name(role: str) -> str:
 
 
 def _container(name: str, image: Object, command: str, *, root: bool) -> Object:
-    """Return a container of etcd's user, or the one that gives it the directory, as the chart's Job does."""
+    """Return a container with etcd's user, or with root to set the directory's owner, as in the chart's Job."""
     user = 0 if root else USER
     return {
         "name": name,

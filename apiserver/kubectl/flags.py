@@ -24,14 +24,14 @@ SCROLLBACK: Final = "The guest's newest output comes first, with what others typ
 _DEVICE: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}|[0-9]{1,3}-[0-9]{1,3}")
 LONGEST_SECONDS: Final = 365 * 24 * 3600.0
 WAIT_SECONDS: Final = 600.0
-"""Of ``--wait`` without ``--timeout``."""
+"""Default ``--timeout`` of ``--wait``."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with kubectl's words and exit code for a mistake."""
+    """argparse with kubectl's words and exit code for errors."""
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """Print it, and raise what argparse would swallow: BrokenPipeError, OSError."""
+        """Print the help; unlike argparse, raise BrokenPipeError and OSError."""
         (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
@@ -40,10 +40,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class CommandParser(Parser):
-    """The parser of one command, which knows what it does not know: argparse has the whole program's parser say so."""
+    """Parser of one command, which reports its own unknown flags; argparse lets the main parser do so."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401  argparse's overloads
-        """Return the flags. Exits with 1 where there is more than the command takes."""
+        """Return the flags. Exits with 1 on unknown arguments."""
         parsed, more = super().parse_known_args(args, namespace)
         if more and parsed.name.lower() in KINDS:
             self.error(f"{parsed.name} {more[0]}: write {parsed.name}/{more[0]}")
@@ -59,19 +59,19 @@ class Commands:
         self._parsers = program.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
 
     def add(self, name: str, text: str, more: str = "") -> CommandParser:
-        """Return the parser of a new command; ``text`` is its line in the list of commands, ``more`` follows that in its own help."""
+        """Return the parser of a new command; ``text`` is its line in the command list, ``more`` adds to its own help."""
         description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
         return self._parsers.add_parser(name, help=text, description=description, parents=[_shared()], allow_abbrev=False)
 
     def add_for_machine(self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None) -> CommandParser:
-        """Return the parser of a new command about one machine; ``named`` reads its name."""
+        """Return the parser of a new command on one machine; ``named`` parses its name."""
         parser = self.add(name, text, more)
         parser.add_argument("name", metavar="NAME", type=named or _machine, help="the virtual machine: NAME or vm/NAME")
         return parser
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Return the flags; ``selection``, ``command`` and ``name`` are always there. Exits with 1 on a mistake, as kubectl does."""
+    """Parse the arguments; ``selection``, ``command`` and ``name`` are always set. Exits with 1 on an error, as kubectl does."""
     program = Parser(
         prog="kubectl virt",
         description="Consoles, screens, USB devices and power of virtual machines.",
@@ -165,7 +165,7 @@ def _add_administration(commands: Commands) -> None:
 
 
 def _add_verbs(commands: Commands) -> CommandParser:
-    """Add a command for each verb; return the parser of ``migrate``, which has flags of its own."""
+    """Add a command per verb; return the parser of ``migrate``, which has further flags."""
     migrate = {verb: commands.add_for_machine(verb, text) for verb, text in VERBS.items()}["migrate"]
     _add_waiting(migrate, "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on")
     migrate.add_argument(
@@ -206,7 +206,7 @@ def _settle_name(parser: CommandParser, parsed: argparse.Namespace) -> None:
 
 
 def _shared() -> CommandParser:
-    """Return the flags that kubectl has for every command; they may stand before and after the command."""
+    """Return kubectl's global flags, which may stand before and after the command."""
     flags = CommandParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = flags.add_argument_group("the cluster, as kubectl's flags of these names")
     group.add_argument("-n", "--namespace", help="of the virtual machine")
@@ -236,7 +236,7 @@ def _machine(text: str) -> str:
 
 
 def _machine_or_migration(text: str) -> str:
-    """Return the text, which names a machine or a Migration; :func:`_settle_name` says which."""
+    """Check the name of a machine or Migration; :func:`_settle_name` distinguishes them."""
     kind, slash, name = text.rpartition("/")
     if not (slash and name and kind.lower() in MIGRATION_KINDS):
         _machine(text)

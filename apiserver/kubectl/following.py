@@ -1,4 +1,4 @@
-"""The way of one Migration to its end, as its server tells it: by a watch, and where there is none by reading it again and again."""
+"""Follow one Migration to its end, by a watch or, without one, by polling."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from apiserver.kubectl.messages import Failure, Unreachable
 
 WATCH_SECONDS: Final = 300
 MAX_LINE_BYTES: Final = 1 << 20
-"""Of an event: a Migration has at most 128 KiB."""
+"""Longest event; a Migration has at most 128 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of following a Migration."""
+    """Times of following a Migration, in seconds."""
 
     look: float = 2.0
-    """Between two reads where no watch tells."""
+    """Between polls without a watch."""
     figures: float = 2.0
-    """For virt-handler of the target, after somebody else wrote that a migration succeeded."""
+    """For the target's virt-handler to report its figures, after another component wrote the success."""
     unreachable: float = 60.0
-    """For which a server may be away, as while it is restarted."""
+    """For which the server may be unreachable, as during a restart."""
 
 
 class Following:
-    """The way of one Migration; ``changed`` is called with each of its states."""
+    """Follows one Migration; ``changed`` is called with each state."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Following:
         changed: Callable[[Object], None],
         times: Times = Times(),
     ) -> None:
-        """``first`` is the Migration as it was made or read; ``load`` finds a new way when these credentials are worth nothing."""
+        """``first`` is the Migration as created or read; ``load`` returns new access when the credentials expire."""
         self._load = load
         self._access = access
         self._doing = f"follow migration {objects.namespace_of(first)}/{objects.name_of(first)}"
@@ -58,13 +58,13 @@ class Following:
         self._reached = asyncio.get_running_loop().time()
         self._renewed = False
         self.newest = first
-        """The Migration as it was last seen."""
+        """The Migration as last seen."""
 
     async def end(self, seconds: float) -> Object:
-        """Return the Migration in its final phase, or as it was last seen where it was deleted before anybody saw that.
+        """Return the Migration in its final phase, or as last seen if it was deleted earlier.
 
         Raises:
-            Failure: refused, not answered for long, or not over within so many seconds.
+            Failure: refused, unanswered for too long, or not finished within ``seconds``.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -80,7 +80,7 @@ class Following:
         return self.newest
 
     async def _measured(self) -> None:
-        """Wait a moment for what a migration took that succeeded: virt-controller may be the first to write its end."""
+        """Wait briefly for the figures of a successful migration, because virt-controller may write its end first."""
         with contextlib.suppress(TimeoutError, Failure):
             async with asyncio.timeout(self._times.figures):
                 while not self._is_known():
@@ -98,7 +98,7 @@ class Following:
 
     def _take(self, kind: str, seen: Object) -> None:
         if objects.uid_of(seen) != objects.uid_of(self.newest):
-            self._gone = True  # another one was made under its name
+            self._gone = True  # another one has its name
             return
         self._gone = kind == "DELETED"
         self.newest = seen
@@ -129,7 +129,7 @@ class Following:
             self._take("MODIFIED", seen)
 
     async def _watch(self, until: Callable[[], bool]) -> None:
-        """Take in what a watch tells, until that is so; however it ends, the next read says what was missed."""
+        """Process watch events until ``until`` holds; the next poll catches up after any end."""
         try:
             async with contextlib.aclosing(self._events()) as events:
                 async for event in events:
@@ -164,7 +164,7 @@ class Following:
         ):
             if response.status != 200:
                 return
-            async for line in response.content:  # ValueError: a line is longer than the buffer
+            async for line in response.content:  # ValueError: a line exceeds the buffer
                 event = json.loads(line)
                 if not isinstance(event, dict):
                     return

@@ -1,4 +1,4 @@
-"""Printer of ``guestinfo``, as a table, JSON or YAML. It is the guest's word: no terminal obeys it."""
+"""Print ``guestinfo`` as table, JSON or YAML. It comes from the guest, so control characters are escaped."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _BYTES: Final = frozenset({"totalBytes", "usedBytes"})
 
 
 async def show(access: Access, name: str, output: str) -> str:
-    """Return what to print: ``table``, ``wide`` (with applications), ``json`` or ``yaml``.
+    """Return the output: ``table``, ``wide`` (with applications), ``json`` or ``yaml``.
 
     Raises:
-        Failure: refused, or not answered.
+        Failure: refused or unanswered.
     """
     doing = f"read the guest's information of virtual machine {access.namespace}/{name}"
     answer = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name, guestinfo.NAME), doing)
@@ -36,7 +36,7 @@ async def show(access: Access, name: str, output: str) -> str:
 
 
 def printed(answer: Object, output: str) -> str:
-    """Return an answer in a form of ``--output``; JSON and YAML escape what a terminal could obey."""
+    """Format an answer for ``--output``; JSON and YAML escape control characters."""
     match output:
         case "json":
             return json.dumps(answer, indent=2)
@@ -47,7 +47,7 @@ def printed(answer: Object, output: str) -> str:
 
 
 def table(info: Object, *, wide: bool = False) -> str:
-    """Return bounded information as lines for people; ``wide``: with all applications instead of their number."""
+    """Format bounded information as lines; ``wide`` lists all applications instead of their number."""
     agent, system, zone = (info.get(key) or {} for key in ("agent", "os", "timezone"))
     lines = aligned(
         [
@@ -69,7 +69,7 @@ def table(info: Object, *, wide: bool = False) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str | None]]) -> list[str]:
-    """Return lines whose columns begin below each other."""
+    """Align rows in columns."""
     shown = [[cell or "<none>" for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]

@@ -1,6 +1,6 @@
-"""kubernetes_asyncio's reader of kubeconfigs, without its models of every kind, which take two seconds of processor time to import.
+"""Import kubernetes_asyncio's kubeconfig reader without its models of every kind, which cost two seconds of processor time.
 
-Its packages import all that they have at their start, and the reader needs two names of it.
+Its packages import everything, and the reader needs two of their names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LIBRARY: Final = "kubernetes_asyncio"
 
 
 class Reader(NamedTuple):
-    """The class and the modules of the library that read configurations; they have no types."""
+    """The library's class and modules for configurations; they have no types."""
 
     Configuration: Any
     incluster_config: Any
@@ -28,20 +28,20 @@ class Reader(NamedTuple):
 
 @contextmanager
 def reading() -> Iterator[Reader]:
-    """Yield the library's reader. The files that it writes keys of configurations to are gone afterwards."""
+    """Yield the library's reader, and delete its temporary key files afterwards."""
     library = reader()
     try:
         yield library
     finally:
-        # It would do so at the end of the process, and not at all of one that is killed.
+        # The library deletes them at exit, but not when killed.
         if (remove := getattr(library.kube_config, "_cleanup_temp_files", None)) is not None:
             remove()
 
 
 def reader() -> Reader:
-    """Return the library's reader; where its files are not laid out as expected, with all that the library imports.
+    """Return the library's reader; if its files are not laid out as expected, with all of the library's imports.
 
-    A library that was imported before is left as it is, and one that is imported afterwards is whole.
+    An earlier import of the library stays as it is, and a later one is complete.
     """
     if _LIBRARY in sys.modules:
         return _whole()
@@ -74,7 +74,7 @@ def _light() -> Reader:
 
 
 def _empty_package(name: str, directory: Path) -> ModuleType:
-    """Put a package in the place of the library's that has its modules and has imported none of them."""
+    """Replace a package of the library by an empty one with the same modules."""
     spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
     spec.submodule_search_locations = [str(directory)]
     package = sys.modules[name] = importlib.util.module_from_spec(spec)

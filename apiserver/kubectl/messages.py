@@ -1,4 +1,4 @@
-"""Messages for people when something fails, in the words that kubectl uses."""
+"""Error messages in kubectl's words."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from apiserver.apis.meta.lines import one_line
 _WARNING: Final = re.compile(r'(?P<code>[0-9]{3}) [^\s"]+ "(?P<text>(?:[^"\\]|\\.)*)"')
 _ESCAPED: Final = re.compile(r"\\(.)")
 MAX_SAID: Final = 32 << 10
-"""Characters of what the other side said: a status has no such message."""
+"""Most characters quoted from the other side; no status is that long."""
 
 
 class Failure(Exception):
-    """A command failed; the text is what to print, whole."""
+    """A command failed; the text is the complete output."""
 
 
 class Unreachable(Failure):
@@ -25,12 +25,12 @@ class Unreachable(Failure):
 
 
 def said(text: str) -> str:
-    """Return what the other side said (a server, a node behind it) as one line that no terminal obeys."""
+    """Return text from the other side (a server, a node behind it) as one line without control characters."""
     return one_line(text, MAX_SAID)
 
 
 def of_status(error: StatusError, doing: str) -> Failure:
-    """Return the failure for what a server answered while ``doing`` something: ``open the console of virtual machine default/web``."""
+    """Return the failure for a server's error while ``doing`` something: ``open the console of virtual machine default/web``."""
     if error.code == 401:
         return Failure(f"error: You must be logged in to the server ({said(error.message) or error.reason})")
     reason = f" ({error.reason})" if error.reason != "Unknown" else ""
@@ -43,9 +43,9 @@ def of_transport(error: Exception, server: str, doing: str) -> Unreachable:
 
 
 def of_warnings(headers: Iterable[str]) -> list[str]:
-    """Return the lines to print for ``Warning`` headers, as kubectl prints them: those of code 299, each once.
+    """Return the lines to print for ``Warning`` headers, as kubectl does: those of code 299, each once.
 
-    Control characters become question marks, and what is no warning (RFC 7234, section 5.5) is left out.
+    Control characters become question marks, and invalid warnings (RFC 7234, section 5.5) are skipped.
     """
     found = (each for header in headers for each in _WARNING.finditer(header))
     texts = (
@@ -55,17 +55,17 @@ def of_warnings(headers: Iterable[str]) -> list[str]:
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception's text, or its name when it has none; of an error of the operating system its own words."""
+    """Return an exception's text, or its name if empty; for errors of the operating system, the system's text."""
     if isinstance(error, TimeoutError):
         return str(error) or "timed out"
-    cause = getattr(error, "os_error", None) or error  # aiohttp's text shows the objects it was given
+    cause = getattr(error, "os_error", None) or error  # aiohttp's text contains internal objects
     if type(cause) is not OSError and not isinstance(cause, ConnectionError):
         return str(cause) or type(cause).__name__
     return os.strerror(cause.errno) if cause.errno and cause.errno > 0 and not cause.filename else str(cause)
 
 
 def first(error: BaseException) -> BaseException:
-    """Return an exception itself, or the first one of a group, however deep."""
+    """Return the exception, or the first one of a nested group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

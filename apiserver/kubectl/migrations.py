@@ -21,7 +21,7 @@ from apiserver.kubectl.messages import Failure
 
 CANCEL: Final = "cancel-migration"
 LINE_SECONDS: Final = 4.0
-"""Between two lines of one phase: the status changes every five seconds."""
+"""Between two lines of one phase; the status changes every five seconds."""
 WIDTH: Final = 80
 
 Load = Callable[[], Awaitable[Access]]
@@ -36,7 +36,7 @@ class Waiting:
 
 
 class Screen:
-    """The place where a migration is shown: one line that changes on a terminal, else a line now and then."""
+    """Output of a migration's progress: one changing line on a terminal, otherwise occasional lines."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -46,7 +46,7 @@ class Screen:
         self._at = 0.0
 
     def show(self, migration: Object) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         if self._is_terminal:
             width = max(shutil.get_terminal_size((WIDTH, 24)).columns - 1, 1)
             text = progress.bar(migration, width)
@@ -61,7 +61,7 @@ class Screen:
             self._drawn, self._phase, self._at = text, phase, now
 
     def leave(self) -> None:
-        """Let what is printed next begin on a line of its own."""
+        """Start a new line for the next output."""
         if self._is_terminal and self._drawn:
             self._drawn = ""
             self._out.write("\n")
@@ -69,16 +69,16 @@ class Screen:
 
 
 async def migrate(name: str, load: Load, waiting: Waiting, *, priority: int | None = None) -> int:
-    """Move a machine, and show how it goes until the end if that is waited for; return the exit code.
+    """Migrate a machine, and follow the progress if requested; return the exit code.
 
     Args:
-        name: of the machine.
+        name: the machine.
         load: finds the cluster.
-        waiting: whether to wait until it is over.
-        priority: of the Migration, in the queue of all; None: none of its own.
+        waiting: whether to wait for the end.
+        priority: of the Migration, in the queue of all; None: no own priority.
 
     Raises:
-        Failure: refused, failed, cancelled, or not over in time.
+        Failure: refused, failed, cancelled, or not finished in time.
     """
     access = await load()
     doing = f"migrate virtual machine {access.namespace}/{name}"
@@ -104,16 +104,16 @@ async def migrate(name: str, load: Load, waiting: Waiting, *, priority: int | No
 
 
 async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool) -> int:
-    """Call a migration off; return the exit code.
+    """Cancel a migration; return the exit code.
 
     Args:
-        name: of the machine.
+        name: the machine.
         load: finds the cluster.
-        waiting: whether to wait until it is over.
-        by_migration: ``name`` is that of the Migration.
+        waiting: whether to wait for the end.
+        by_migration: ``name`` names the Migration.
 
     Raises:
-        Failure: refused, there is nothing to cancel, the guest has moved already, or it was not over in time.
+        Failure: refused, no migration to cancel, the guest has already moved, or not finished in time.
     """
     access = await load()
     found = await (_named(access, name) if by_migration else _unfinished(access, name))
@@ -141,12 +141,12 @@ async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool)
 
 
 async def _follow(access: Access, load: Load, first: Object, waiting: Waiting, *, stop: str) -> Object:
-    """Show a migration until it is over; whoever is interrupted is told that it goes on."""
+    """Show a migration until its end; after an interrupt, print that it continues."""
     screen = Screen(sys.stdout)
     try:
         return await Following(load, access, first, screen.show).end(waiting.seconds)
     except asyncio.CancelledError:
-        screen.leave()  # or what is said stood behind the bar
+        screen.leave()  # otherwise the text follows the bar on its line
         sys.stderr.write(f"Migration {objects.name_of(first)} goes on; {stop}\n")
         raise
     except Failure as failure:
@@ -164,7 +164,7 @@ async def _named(access: Access, name: str) -> Object:
 
 
 async def _unfinished(access: Access, machine: str) -> Object:
-    """Return the machine's Migration that is not over: there is one at most."""
+    """Return the machine's only unfinished Migration."""
     doing = f"cancel the migration of virtual machine {access.namespace}/{machine}"
     try:
         listed = await verbs.answered(
@@ -183,7 +183,7 @@ async def _unfinished(access: Access, machine: str) -> Object:
 
 
 async def _has_moved(access: Access, migration: Object) -> bool:
-    """Return whether the machine says that this migration moved it: the Migration was gone before anybody read its end."""
+    """Return whether the machine's status says that this migration moved it, for a Migration deleted before its end was read."""
     machine = str(objects.dig(migration, "spec", "selector", "name") or "")
     vm = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, machine), f"read virtual machine {machine}")
     last = objects.dig(vm, "status", "migration") or {}

@@ -1,4 +1,4 @@
-"""``kubectl virt outdated``: the machines whose virt-launcher is of another release, and what becomes of each."""
+"""``kubectl virt outdated``: machines with a virt-launcher of another release, and the plan for each."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from apiserver.kubectl.access import Access
 
 COMMAND: Final = "outdated"
 PAGE: Final = 100
-"""Machines that are asked for at once: one may have 128 KiB."""
+"""Machines per request; one may have 128 KiB."""
 MAX_MESSAGE: Final = 1000
 TITLES: Final = ("NAME", "NODE", "UPDATE", "MESSAGE")
 
 
 async def show(access: Access, *, all_namespaces: bool, page: int = PAGE) -> str:
-    """Return what to print: a table, or that there are none; ``page`` machines are read at once.
+    """Return the output: a table, or that there are none; ``page`` machines are read at once.
 
     Raises:
-        Failure: refused, or not answered.
+        Failure: refused or unanswered.
     """
     where = "all namespaces" if all_namespaces else f"namespace {access.namespace}"
     found = await _machines(access, where, page, all_namespaces=all_namespaces)
@@ -35,7 +35,7 @@ async def show(access: Access, *, all_namespaces: bool, page: int = PAGE) -> str
 
 
 async def _machines(access: Access, where: str, page: int, *, all_namespaces: bool) -> list[Object]:
-    """Return those that say that they are."""
+    """Return the machines with the condition."""
     doing, path = f"list the virtual machines of {where}", VIRTUAL_MACHINES.path(None if all_namespaces else access.namespace)
     found: list[Object] = []
     params = {"limit": str(page)}

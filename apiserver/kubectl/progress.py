@@ -1,4 +1,4 @@
-"""A live migration as a line: a bar on terminals, words elsewhere. Pure."""
+"""A live migration as one line: a bar on terminals, words elsewhere. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress
 BAR: Final = 24
 """Columns of the bar alone."""
 MAX_MESSAGE: Final = 300
-"""Of a migration that goes on."""
+"""Longest message of a running migration."""
 MAX_OUTCOME: Final = 32 << 10
-"""Of its end, which is said once and whole: a status has no such message."""
+"""Longest message of a finished one, printed once and whole; no status is that long."""
 
 
 def line(migration: Object) -> str:
-    """Return how far a migration is, in words: ``Running: 52% of 256Mi, 45Mi/s, iteration 2, about 3 s left``.
+    """Return the progress in words: ``Running: 52% of 256Mi, 45Mi/s, iteration 2, about 3 s left``.
 
-    A second attempt is named: ``Running (attempt 2 of 3): …``; while one has failed and the next has not begun, the message says so.
+    A second attempt is named: ``Running (attempt 2 of 3): …``. Between attempts, the message names the failure.
     """
     phase, details = _phase(migration), _details(migration)
     return f"{phase}: {', '.join(details)}" if details else phase
 
 
 def bar(migration: Object, width: int) -> str:
-    """Return the same as one line of at most ``width`` columns, with a bar where there are figures."""
+    """Return the progress as one line of at most ``width`` columns, with a bar if figures exist."""
     done, details = progress.percent(migration), _details(migration)
     failed = migration_attempts.failure_of(migration) is not None
     if phases.phase_of(migration) not in (phases.RUNNING, phases.SUCCEEDED) or done is None or failed:
@@ -37,7 +37,7 @@ def bar(migration: Object, width: int) -> str:
 
 
 def outcome(migration: Object) -> str:
-    """Return how a migration ended, for people."""
+    """Return the outcome of a migration as a sentence."""
     message = one_line(str(objects.dig(migration, "status", "message") or ""), MAX_OUTCOME)
     phase = phases.phase_of(migration)
     if phase != phases.SUCCEEDED:

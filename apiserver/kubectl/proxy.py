@@ -1,10 +1,10 @@
-"""A stream of a virtual machine on a port of loopback, for a program of this machine that speaks its protocol.
+"""Serve a virtual machine's stream on a loopback port, for a local program that speaks its protocol.
 
-The port is open to loopback alone. Each connection gets a websocket of its own; the first is opened before the program starts, so that a
-machine that is absent or off is an error message here and no riddle there. When the right to the stream is withdrawn, all of it ends.
+Each connection gets its own websocket. The first is opened before the program starts, so that errors about the machine
+appear here and not in the program. When the right to the stream is withdrawn, everything ends.
 
-The kubeconfig is loaded once, and again when its credentials are not taken any more: with 401, or, by whoever asks for a valid certificate
-before it reads a request, with a connection that comes to nothing.
+The kubeconfig is loaded once, and again when its credentials are rejected: by a 401, or by a failed connection from a
+server that requires a valid client certificate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from apiserver.kubectl.messages import Failure, describe
 ADDRESS: Final = "127.0.0.1"
 CHUNK_BYTES: Final = 64 << 10
 PROGRAM_SECONDS: Final = 2.0
-"""For a program that is asked to end."""
+"""For a program to end after the request."""
 
 
 class Proxy:
@@ -35,31 +35,32 @@ class Proxy:
 
     stream: ClassVar[Stream]
     what: ClassVar[str]
-    """The stream, to speak of it: ``the … of testvm was closed``."""
+    """Name of the stream in messages: ``the … of testvm was closed``."""
 
     def __init__(self, name: str, load: Callable[[], Awaitable[Access]]) -> None:
         self._name = name
         self._load = load
         self._loading = asyncio.Lock()
         self._access: Access | None = None
-        """With the credentials that were taken last; None: none are known to be."""
+        """Access with the last accepted credentials; None if unknown."""
         self._first: ClientConnection | None = None
         self._refused: asyncio.Queue[streams.End] = asyncio.Queue()
-        """The end of a connection whose right was withdrawn."""
+        """Ends of connections after their right was withdrawn."""
 
     def opened(self, access: Access) -> AbstractAsyncContextManager[ClientConnection]:
         """Return an open websocket."""
         return streams.opened(access, self._name, self.stream)
 
     async def serve(self, port: int, command: Callable[[int], tuple[str, ...]] | None) -> None:
-        """Serve until the program ends, without one until cancelled.
+        """Serve until the program ends, or without one until cancelled.
 
         Args:
-            port: of loopback; 0: any that is free.
-            command: returns the program and its arguments for a port; None: none is started, and the port is printed.
+            port: loopback port; 0: any free one.
+            command: returns the program and its arguments for a port; None: start no program, and print the port.
 
         Raises:
-            Failure: the stream cannot be opened, the port is taken, there is no program, or the right to the stream was withdrawn.
+            Failure: the stream cannot be opened, the port is taken, the program is missing, or the right to the stream
+                was withdrawn.
         """
         async with AsyncExitStack() as stack:
             try:
@@ -102,7 +103,7 @@ class Proxy:
             raise failures[0]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of a program. Its end, or the websocket's, ends both."""
+        """Serve one connection of a program, until it or the websocket ends."""
         try:
             first, self._first = self._first, None
             if first is not None:
@@ -121,11 +122,11 @@ class Proxy:
 
     @asynccontextmanager
     async def _opened_again(self) -> AsyncIterator[ClientConnection]:
-        """Yield an open websocket, with new credentials if those that were taken before are not taken any more.
+        """Yield an open websocket, with new credentials if the previous ones are rejected.
 
         Raises:
             UpgradeFailed, Unreachable: as ``opened``.
-            Failure: there are no new ones.
+            Failure: there are no new credentials.
         """
         async with AsyncExitStack() as stack:
             access = await self._loaded()
@@ -142,14 +143,14 @@ class Proxy:
             yield connection
 
     async def _loaded(self, worn: Access | None = None) -> Access:
-        """Return the way with the credentials that were taken last, new ones in place of those that are ``worn``."""
+        """Return the access with the last accepted credentials, replacing those that are ``worn``."""
         async with self._loading:
             if self._access is worn or self._access is None:
                 self._access = await self._load()
             return self._access
 
     def _ended(self, end: streams.End | None) -> None:
-        """Say why a connection was cut off, or end everything."""
+        """Print why a connection was cut off, or end everything."""
         if end is None or end.wanted:
             return
         if end.refused:
@@ -178,7 +179,7 @@ async def _run(command: tuple[str, ...]) -> None:
 
 
 async def _copy(connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> streams.End | None:
-    """Copy both ways until one side ends; return why the websocket was cut off, None: it was not."""
+    """Copy both ways until one side ends; return why the websocket was cut off, or None."""
     ends: list[streams.End] = []
 
     async def to_guest() -> None:

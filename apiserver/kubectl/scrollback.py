@@ -1,9 +1,9 @@
-"""Scrollback: what a console prints again when it is dialled again, left out where this terminal has it already.
+"""Scrollback: detect output that a reconnected console repeats, so that it is not printed twice.
 
-virt-launcher begins every connection with its newest output (``layout.CONSOLE_REPLAY_BYTES``), which a browser or a second person
-needs. Who was attached a moment ago has seen most of it, but not what came meanwhile: so what was seen last is looked for in the
-beginning of the new connection, and what follows it is printed. Another launcher (the guest moved) has another past: nothing is
-found, and all is printed.
+virt-launcher starts every connection with its newest output (``layout.CONSOLE_REPLAY_BYTES``), which a browser or a second
+user needs. A reconnecting session has seen most of it, but not the latest part: the session searches the new connection's
+start for its last output, and prints what follows. After a move to another launcher nothing matches, and everything is
+printed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from apiserver.apis.virt.places.layout import CONSOLE_REPLAY_BYTES
 
 SHORTEST: Final = 16
-"""Bytes: a shorter overlap is chance (an end of line, a prompt), unless nothing more was ever seen."""
+"""In bytes: a shorter overlap is chance (an end of line, a prompt), unless the session saw no more."""
 
 
 class Scrollback:
@@ -29,7 +29,7 @@ class Scrollback:
 
 
 class Overlap:
-    """The beginning of one connection, held against what was seen before it."""
+    """Compares the start of a connection with earlier output."""
 
     def __init__(self, seen: bytes) -> None:
         self._seen = seen
@@ -37,24 +37,24 @@ class Overlap:
         self.decided = not seen
 
     def take(self, content: bytes) -> bytes:
-        """Return what of the connection's next bytes is new; nothing while that is not known."""
+        """Return the new part of the connection's next bytes; empty while undecided."""
         if self.decided:
             return content
         self._held += content
         position = self._seen.find(self._held)
         if position >= 0 and position + len(self._held) < len(self._seen):
-            return b""  # all of it was seen, and more of what was seen may follow
+            return b""  # all of it was seen, and more seen output may follow
         return self.rest()
 
     def rest(self) -> bytes:
-        """Decide by what has come so far, because nothing more comes soon; return what of it is new."""
+        """Decide with the bytes so far, because no more come soon; return the new part."""
         held, self._held, self.decided = self._held, b"", True
         length = longest(self._seen, held)
         return held[length:] if length >= min(SHORTEST, len(self._seen)) else held
 
 
 def longest(before: bytes, after: bytes) -> int:
-    """Return the length of the longest end of ``before`` that ``after`` begins with (Knuth, Morris, Pratt: linear)."""
+    """Return the length of the longest suffix of ``before`` that is a prefix of ``after`` (Knuth, Morris, Pratt: linear)."""
     after = after[: len(before)]
     borders = [0] * len(after)
     matched = 0

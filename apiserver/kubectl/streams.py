@@ -1,4 +1,4 @@
-"""Websockets to the streams of a virtual machine, and why they end."""
+"""Websockets to a virtual machine's streams, and the reasons for their end."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.verbs import refusal
 
 OPEN_SECONDS: Final = 65.0
-"""A little more than kube-apiserver gives a server for its answer."""
+"""Slightly longer than kube-apiserver waits for a server's answer."""
 MAX_MESSAGE_BYTES: Final = 1 << 20
 
 
 class UpgradeFailed(Exception):
-    """The server answered, and not with a websocket."""
+    """The server answered without a websocket."""
 
     def __init__(self, error: StatusError, doing: str) -> None:
         self.failure = messages.of_status(error, doing)
@@ -34,7 +34,7 @@ class UpgradeFailed(Exception):
 
 
 class Unreachable(Exception):
-    """Nobody answered."""
+    """The server did not answer."""
 
     def __init__(self, failure: messages.Failure) -> None:
         super().__init__(str(failure))
@@ -43,19 +43,19 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Reason why a stream ended."""
+    """Reason for the end of a stream."""
 
     code: int
     reason: str
 
     @property
     def wanted(self) -> bool:
-        """True if there is no point in dialling again: the guest is off, or the peer asked for the end."""
+        """True for a normal end, after which reconnecting is useless: the guest is off, or the peer closed."""
         return self.code == streams.CLOSE_NORMAL
 
     @property
     def refused(self) -> bool:
-        """True if there is no point in dialling again, and nobody wished it: the right to the stream was withdrawn."""
+        """True if the right to the stream was withdrawn, after which reconnecting is useless."""
         return self.code == streams.CLOSE_POLICY_VIOLATION
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class End:
 
 
 class _Dial(connect):
-    """Redirects are answers: credentials, the client's certificate among them, are for the server of the kubeconfig alone."""
+    """Treats redirects as answers, because credentials and client certificate are only for the kubeconfig's server."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -80,13 +80,13 @@ class _Dial(connect):
 async def opened(
     access: Access, name: str, stream: streams.Stream, query: Mapping[str, int] | None = None
 ) -> AsyncIterator[ClientConnection]:
-    """Yield an open websocket; an end by the peer inside shows as ``websockets.ConnectionClosed``.
+    """Yield an open websocket; a close by the peer raises ``websockets.ConnectionClosed`` inside.
 
     Args:
-        access: to the cluster.
-        name: of the machine.
-        stream: which of its streams.
-        query: what the stream reads in the query, such as the port of a console.
+        access: the cluster.
+        name: the machine.
+        stream: the stream.
+        query: query parameters of the stream, such as a console's port.
 
     Raises:
         UpgradeFailed: the server's answer.
@@ -114,18 +114,18 @@ async def opened(
         )
     except InvalidStatus as error:
         raise UpgradeFailed(refusal(error.response.status_code, bytes(error.response.body or b"")), doing) from error
-    except (OSError, TimeoutError, WebSocketException, EOFError, ValueError) as error:  # ValueError: a name that IDNA does not know
+    except (OSError, TimeoutError, WebSocketException, EOFError, ValueError) as error:  # ValueError: a name that IDNA cannot encode
         raise Unreachable(messages.of_transport(error, access.server, doing)) from error
     async with connection:
         yield connection
 
 
 def warnings_of(connection: ClientConnection) -> list[str]:
-    """Return the lines to print for what the server said when it opened the stream."""
+    """Return the lines to print for the upgrade's warnings."""
     return messages.of_warnings(connection.response.headers.get_all("Warning") if connection.response is not None else ())
 
 
 def end_of(closed: ConnectionClosed) -> End:
-    """Return why the peer, or the network, ended it."""
+    """Return the reason of the peer or the network."""
     received = closed.rcvd
     return End(received.code, received.reason) if received is not None else End(1006, "")

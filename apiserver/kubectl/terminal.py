@@ -1,4 +1,4 @@
-"""Standard input and output of a session: raw while it lasts, as it was afterwards, whatever happens."""
+"""Standard input and output of a session: raw mode, always restored afterwards."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Final
 
 CHUNK_BYTES: Final = 4096
 ANSWER_SECONDS: Final = 0.25
-"""For a terminal's answers to what a guest asked of it last."""
+"""For the terminal's answers to the guest's last queries."""
 MODES: Final = (
-    b"\x1b\\"  # ends what a guest began and did not end
-    b"\x1b7\x1b[?1049l"  # back from the alternate screen; where it was not left, the cursor goes to where it has just been saved
+    b"\x1b\\"  # ends an unfinished sequence
+    b"\x1b7\x1b[?1049l"  # leaves the alternate screen; otherwise only restores the cursor just saved
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"  # the mouse
-    b"\x1b[?1004l"  # the focus
+    b"\x1b[?1004l"  # focus events
     b"\x1b[?2004l"  # bracketed paste
     b"\x1b[?1l"  # application cursor keys
-    b"\x1b[?25h"  # the cursor is seen
+    b"\x1b[?25h"  # shows the cursor
     b"\x1b[0m"  # colours
 )
-"""Takes back what a guest may have left on."""
+"""Resets modes that a guest may have left set."""
 
 
 def _wait() -> None:
@@ -33,15 +33,15 @@ def _wait() -> None:
 
 @contextmanager
 def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Iterator[None]:
-    """Pass every key on unread (Ctrl-C, too) while this lasts; does nothing to what is no terminal.
+    """Pass every key on unread (also Ctrl-C) during the block; without a terminal, do nothing.
 
-    Lone line feeds of a guest look as on a real serial terminal, where it has to send CR itself. Afterwards ``output`` has the modes of a
-    shell's terminal, and what nobody has read is thrown away: it may be what a guest had the terminal answer, and not what was typed.
+    A guest's lone line feeds look as on a serial terminal, which needs CR. Afterwards ``output`` has the modes of a shell's
+    terminal, and unread input is discarded, because it may be the terminal's answers to the guest rather than keys.
 
     Args:
-        descriptor: where keys come from.
-        output: where the guest's output goes.
-        wait: for answers of the terminal that are under way.
+        descriptor: source of the keys.
+        output: destination of the guest's output.
+        wait: waits for pending answers of the terminal.
     """
     before = termios.tcgetattr(descriptor) if os.isatty(descriptor) else None
     try:
@@ -49,7 +49,7 @@ def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Itera
             tty.setraw(descriptor, termios.TCSADRAIN)
         yield
     finally:
-        with suppress(OSError):  # it was hung up
+        with suppress(OSError):  # it hung up
             if os.isatty(output):
                 _write(output, MODES)
         if before is not None:
@@ -59,12 +59,12 @@ def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Itera
 
 
 async def read(descriptor: int) -> bytes:
-    """Return what was typed or piped, at least a byte; nothing at its end."""
+    """Return at least one byte of input; empty at its end."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     try:
         loop.add_reader(descriptor, _set, ready)
-    except OSError:  # epoll refuses regular files, which never make anybody wait
+    except OSError:  # epoll refuses regular files, which never block
         return _read(descriptor)
     try:
         await ready
@@ -81,15 +81,15 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, CHUNK_BYTES)
     except BlockingIOError:
         raise
-    except OSError:  # the terminal was hung up, it is a directory, or it is closed
+    except OSError:  # the terminal hung up, or it is a directory or closed
         return b""
 
 
 async def write(descriptor: int, content: bytes) -> None:
-    """Write everything; a reader that is slow (a pager) holds up this session and nothing else.
+    """Write everything; a slow reader (a pager) only blocks this session.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     await asyncio.to_thread(_write, descriptor, content)
 
@@ -99,12 +99,12 @@ def _write(descriptor: int, content: bytes) -> None:
     while view:
         try:
             view = view[os.write(descriptor, view) :]
-        except BlockingIOError:  # somebody made the shared terminal non-blocking
+        except BlockingIOError:  # another process made the shared terminal non-blocking
             _wait_writable(descriptor)
 
 
 def _wait_writable(descriptor: int) -> None:
-    import select  # needed in this odd case alone
+    import select  # imported for this rare case
 
     select.select([], [descriptor], [], 1.0)
 

@@ -1,4 +1,4 @@
-"""``kubectl virt usbredir``: a USB device of this machine in a guest, by the program usbredirect, or a port of loopback for one."""
+"""``kubectl virt usbredir``: connect a local USB device to a guest, by the program usbredirect or a loopback port."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
 PROGRAM: Final = "usbredirect"
-"""Of the package of the same name; https://gitlab.freedesktop.org/spice/usbredir."""
+"""From the package of the same name; https://gitlab.freedesktop.org/spice/usbredir."""
 
 
 class Proxy(proxy.Proxy):
-    """Programs that have a USB device on one side, websockets on the other. A slot has one client: a second one is refused."""
+    """Programs with a USB device on one side, websockets on the other. A slot accepts one client."""
 
     stream = "usbredir"
     what = "USB slot"
 
     def __init__(self, name: str, load: Callable[[], Awaitable[Access]], slot: int | None = None) -> None:
-        """``slot``: the first that is free where nothing is said."""
+        """``slot``: the first free one if None."""
         super().__init__(name, load)
         self._slot = slot
 
@@ -38,11 +38,12 @@ class Proxy(proxy.Proxy):
         """Serve until usbredirect ends, or without a device until cancelled.
 
         Args:
-            port: of loopback; 0: any that is free.
-            device: as usbredirect takes it; None: whoever connects to the port has one.
+            port: loopback port; 0: any free one.
+            device: as usbredirect takes it; None: a client of the port brings one.
 
         Raises:
-            Failure: there is no slot, the port is taken, there is no usbredirect, or the right to the slot was withdrawn.
+            Failure: the slot or the port is unavailable, usbredirect is missing, or the right to the slot was
+                withdrawn.
         """
         await self.serve(port, partial(_command, device) if device is not None else None)
 

@@ -1,4 +1,4 @@
-"""Actions on a virtual machine that are one request each."""
+"""Actions on a virtual machine with one request each."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ MAX_BODY_BYTES: Final = 16 << 20
 
 
 async def act(access: Access, name: str, verb: str, body: Mapping[str, Any] | None = None) -> str:
-    """Do ``verb``, with what it may be given, and return the line to print.
+    """Send ``verb`` with its body, and return the line to print.
 
     Raises:
-        Failure: refused, or not answered.
+        Failure: refused or unanswered.
     """
     doing = f"{verb} virtual machine {access.namespace}/{name}"
     answer = await request(access, "PUT", VIRTUAL_MACHINES.path(access.namespace, name, verb), doing, body=body or {})
@@ -39,10 +39,10 @@ async def act(access: Access, name: str, verb: str, body: Mapping[str, Any] | No
 
 
 async def request(access: Access, method: str, path: str, doing: str, *, body: Any = None) -> dict[str, Any]:  # noqa: ANN401  JSON
-    """Send one request and return the object of the answer, empty when it is none.
+    """Send one request and return the answer's object, empty if it has none.
 
     Raises:
-        Failure: refused, or not answered; says what was being done.
+        Failure: refused or unanswered, with ``doing``.
     """
     try:
         return await answered(access, method, path, doing, body=body)
@@ -59,11 +59,11 @@ async def answered(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """Send one request and return the object of the answer, empty when it is none.
+    """Send one request and return the answer's object, empty if it has none.
 
     Raises:
         StatusError: refused.
-        Unreachable: not answered; says what was being done.
+        Unreachable: unanswered, with ``doing``.
     """
     try:
         async with (
@@ -80,7 +80,7 @@ async def answered(
             ) as response,
         ):
             status, raw = response.status, await _body(response.content)
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:  # ValueError: a name that IDNA does not know
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:  # ValueError: a name that IDNA cannot encode
         raise messages.of_transport(error, access.server, doing) from error
     if status >= 300:
         raise refusal(status, raw)
@@ -92,10 +92,10 @@ async def answered(
 
 
 async def _body(content: aiohttp.StreamReader) -> bytes:
-    """Return the whole body of an answer, which comes in pieces.
+    """Return the whole body of an answer.
 
     Raises:
-        ValueError: it has more than ``MAX_BODY_BYTES``.
+        ValueError: it exceeds ``MAX_BODY_BYTES``.
     """
     raw = bytearray()
     async for piece in content.iter_any():
@@ -106,7 +106,7 @@ async def _body(content: aiohttp.StreamReader) -> bytes:
 
 
 def refusal(status: int, raw: bytes) -> errors.StatusError:
-    """Return the error that an answer's body stands for; a redirect is one, too."""
+    """Return the error for an answer's body; a redirect is also an error."""
     if 300 <= status < 400:
         return errors.from_http(status, "it points elsewhere, where nothing is sent")
     try:

@@ -1,4 +1,4 @@
-"""``kubectl virt vnc``: the screen of a guest in a viewer of this machine, or on a port of loopback for one."""
+"""``kubectl virt vnc``: show a guest's screen in a local viewer, or serve it on a loopback port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VIEWERS: Final = {
 
 
 def viewer(address: str, port: int, which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...] | None:
-    """Return the command of the first viewer on PATH; None when there is none."""
+    """Return the command of the first viewer on PATH, or None."""
     for program, arguments in VIEWERS.items():
         if found := which(program):
             return (found, *(each.format(address=address, port=port) for each in arguments))
@@ -38,7 +38,8 @@ class Proxy(proxy.Proxy):
         """Serve until the viewer ends, or with ``proxy_only`` until cancelled.
 
         Raises:
-            Failure: the screen cannot be opened, the port is taken, there is no viewer, or the right to the screen was withdrawn.
+            Failure: the screen or the port is unavailable, no viewer was found, or the right to the screen was
+                withdrawn.
         """
         await self.serve(port, None if proxy_only else _command)
 

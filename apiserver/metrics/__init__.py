@@ -1,5 +1,5 @@
-"""Prometheus' metrics, as ``k8s.io/component-base/metrics`` is for Go: what counts, and the page that says what was counted.
+"""Prometheus metrics, like ``k8s.io/component-base/metrics`` in Go.
 
-``instruments`` are counters, gauges and histograms with their registry, ``exposition`` is how they are written. Which metrics there are is
-said by whoever counts. virt-controller and virt-handler, which count a hundredth as often, do so with ``prometheus_client``.
+``instruments`` has counters, gauges, histograms and the registry; ``exposition`` writes the page. Other packages define the
+metrics. virt-controller and virt-handler count far less often and use ``prometheus_client``.
 """

@@ -1,4 +1,4 @@
-"""Prometheus' text, exposition format 0.0.4."""
+"""Write Prometheus' text exposition format 0.0.4."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 
 def heading(name: str, kind: str, documentation: str) -> Iterator[str]:
-    """Yield the two lines before a family's series."""
+    """Yield the two lines before a metric's series."""
     escaped = documentation.replace("\\", "\\\\").replace("\n", "\\n")
     yield f"# HELP {name} {escaped}"
     yield f"# TYPE {name} {kind}"
@@ -16,7 +16,7 @@ def heading(name: str, kind: str, documentation: str) -> Iterator[str]:
 def histogram_lines(
     name: str, labels: Sequence[str], values: Sequence[str], bounds: Sequence[float], counts: Sequence[int], total: float
 ) -> Iterator[str]:
-    """Yield the lines of one histogram; ``counts`` are by bucket, one more than ``bounds``."""
+    """Yield the lines of one histogram; ``counts`` has one entry per bucket, one more than ``bounds``."""
     inner = label_text(labels, values)[1:-1]
     before = f"{name}_bucket{{{inner}," if inner else f"{name}_bucket{{"
     running = 0
@@ -29,7 +29,7 @@ def histogram_lines(
 
 
 def label_text(labels: Sequence[str], values: Sequence[str]) -> str:
-    """Return ``{name="value",…}``, nothing without labels."""
+    """Return ``{name="value",…}``, empty without labels."""
     if not labels:
         return ""
     return "{" + ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True)) + "}"
@@ -40,7 +40,7 @@ def _escaped(value: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number as Prometheus reads it; whole ones without a point."""
+    """Format a number for Prometheus; integers without a point."""
     if value == math.inf:
         return "+Inf"
     return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))

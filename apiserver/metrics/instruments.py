@@ -1,10 +1,10 @@
-"""Counters, gauges and histograms, and the registry of those on one page.
+"""Counters, gauges and histograms, and their registry.
 
-Made for hot paths: whoever counts keeps the cell of its label values and adds to it, which is an attribute's addition (40 ns) or a
-search in a tuple (200 ns); everything about names and text happens when somebody asks for the page. One thread only: the event loop's.
+Optimized for hot paths: callers keep the cell of their labels and add to it (40 ns, or 200 ns for a histogram); text is
+only produced when the page is requested. Use it only from the event loop's thread.
 
-A family takes at most ``limit`` combinations of label values; later ones share a cell whose values are all ``other``, so that nobody can
-fill memory by inventing names.
+A metric takes at most ``limit`` combinations of label values; further ones share a cell with the values ``other``, so that
+invented names cannot fill memory.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ LIMIT: Final = 2000
 
 
 class Family(Protocol):
-    """One metric with all of its series."""
+    """One metric with all its series."""
 
     @property
     def name(self) -> str:
-        """As it stands on the page."""
+        """The metric's name."""
         ...
 
     def lines(self) -> Iterator[str]:
-        """Yield the page's lines, without their ends."""
+        """Yield the page's lines, without line ends."""
         ...
 
 
 class Cell:
-    """One number; whoever holds it writes ``cell.value += 1``."""
+    """One number; its holder writes ``cell.value += 1``."""
 
     __slots__ = ("value",)
 
@@ -45,16 +45,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Values by the buckets of one histogram, for whoever counts the same values again and again."""
+    """Values grouped by a histogram's buckets, to count the same values repeatedly."""
 
     number: int
     total: float
     buckets: tuple[tuple[int, int], ...]
-    """Pairs of a bucket and how many of them it has."""
+    """Pairs of bucket and count."""
 
 
 class HistogramCell:
-    """Counts by bucket; the last one has no bound."""
+    """Counts by bucket; the last bucket is unbounded."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -69,7 +69,7 @@ class HistogramCell:
         self.total += value
 
     def tally(self, values: Sequence[float]) -> Tally:
-        """Return what :meth:`add` counts."""
+        """Group values for :meth:`add`."""
         buckets = Counts(bisect_left(self._bounds, value) for value in values)
         return Tally(len(values), sum(values), tuple(buckets.items()))
 
@@ -101,7 +101,7 @@ class _Numbers(_Labelled):
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def cell(self, *values: str) -> Cell:
-        """Return the cell of these label values, in the order of the labels. Keep it where it is used often."""
+        """Return the cell for label values, in the labels' order. Keep it for frequent use."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), Cell())
@@ -115,12 +115,12 @@ class _Numbers(_Labelled):
 
 
 class Counter(_Numbers):
-    """Only grows; by convention its name ends in ``_total``."""
+    """Only grows; its name usually ends in ``_total``."""
 
     kind = "counter"
 
     def increment(self, *values: str) -> None:
-        """Add one, where it is not worth keeping the cell."""
+        """Add one; for infrequent use."""
         self.cell(*values).value += 1
 
 
@@ -139,14 +139,14 @@ class Histogram(_Labelled):
         self._cells: dict[tuple[str, ...], HistogramCell] = {}
 
     def cell(self, *values: str) -> HistogramCell:
-        """Return the cell of these label values, in the order of the labels. Keep it where it is used often."""
+        """Return the cell for label values, in the labels' order. Keep it for frequent use."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), HistogramCell(self.bounds))
         return found
 
     def observe(self, value: float, *values: str) -> None:
-        """Count one value, where it is not worth keeping the cell."""
+        """Count one value; for infrequent use."""
         self.cell(*values).observe(value)
 
     def lines(self) -> Iterator[str]:
@@ -157,7 +157,7 @@ class Histogram(_Labelled):
 
 
 class Read:
-    """A family whose numbers are read from elsewhere when the page is asked for."""
+    """A metric that reads its numbers when the page is requested."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Read:
         labels: Sequence[str],
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
-        """Take the function that yields label values and number of every series."""
+        """Take the function that yields label values and number per series."""
         self.name = name
         self._head = list(heading(name, kind, documentation))
         self._labels = tuple(labels)
@@ -181,13 +181,13 @@ class Read:
 
 
 class Registry:
-    """Families, each under a name of its own."""
+    """Metrics with unique names."""
 
     def __init__(self) -> None:
         self._families: dict[str, Family] = {}
 
     def add(self, *families: Family) -> None:
-        """Put families on the page.
+        """Add metrics.
 
         Raises:
             ValueError: a name is taken.
@@ -204,5 +204,5 @@ class Registry:
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return bounds of buckets that grow by a factor."""
+    """Return exponentially growing bucket bounds."""
     return tuple(start * factor**each for each in range(count))

@@ -1,12 +1,11 @@
 """The process: options, certificates, serving, health, shutdown.
 
-``__main__`` puts machinery and virtual machines together, and is to be read first. ``running`` is one process from its flags (``options``,
-``compatibility``) to its end, ``assembly`` a server for any strategies, ``serving`` its connections, which ``connections`` bounds. What
-they are made of: ``admitting``, ``policies`` (admission), ``fairness`` (flow control), ``trusting`` (authorities), ``ownership`` (fields'
-managers), ``health``, ``metrics``, ``process``, ``log``, and the rooms ``storage``, ``audit`` and ``tracing``. ``dev`` is a server alone on
-loopback.
+Start with ``__main__``, which combines the generic server with our kinds. ``running`` is one process from its flags
+(``options``, ``compatibility``) to its end, ``assembly`` builds a server for any strategies, and ``serving`` its
+connections, limited by ``connections``. Further parts: ``admitting``, ``policies`` (admission), ``fairness`` (flow
+control), ``trusting`` (authorities), ``ownership`` (field managers), ``health``, ``metrics``, ``process``, ``log``, and the
+packages ``storage``, ``audit`` and ``tracing``. ``dev`` is a server on loopback.
 
-Of virtual machines ``__main__`` knows, and of their flags ``options``; ``dev`` serves them unless it is told what else. A server of other
-kinds is made of the rest (docs/own-kind.md). What only some servers want is imported when it is first wanted: encryption, the compiler of
-policies, tracing.
+Only ``__main__``, ``options`` and the default of ``dev`` refer to virtual machines; the rest can serve other kinds
+(docs/own-kind.md). Optional parts are imported on first use: encryption, the policy compiler, tracing.
 """

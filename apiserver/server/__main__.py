@@ -1,4 +1,4 @@
-"""virt-api: the machinery and the virtual machines, put together."""
+"""virt-api: the generic server with the kinds of virtual machines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kinds:
-    """Return the strategies of our kinds, with streams where there are handlers to ask."""
+    """Return our kinds' strategies, with streams if virt-handlers exist."""
     connects: dict[str, Connect] = {}
     reads: dict[str, Read] = {}
     informers = []
@@ -74,17 +74,17 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
 
 
 def _nowhere(_node: str) -> Sequence[str]:
-    """Without a cluster there is no virt-handler."""
+    """Return no addresses: without a cluster there is no virt-handler."""
     return ()
 
 
 def _nobody(_node: str) -> bool:
-    """Without a cluster nobody revokes a node."""
+    """Return False: without a cluster there are no revocations."""
     return False
 
 
 async def serve(options: Options) -> None:
-    """Run virt-api until it is told to stop."""
+    """Run virt-api until a signal."""
     directory = options.handler_tls_directory
     tls = ClientTls(Files.in_directory(directory)) if directory is not None else None
     async with AsyncExitStack() as stack:
@@ -96,7 +96,7 @@ async def serve(options: Options) -> None:
 
 
 def main() -> None:
-    """Read the flags, serve, and say in one line why it cannot."""
+    """Parse the flags and serve; print an error as one line."""
     options = parse()
     logs.configure(options.log_level, options.log_format)
     gc.set_threshold(50_000, 20, 20)
@@ -107,7 +107,7 @@ def main() -> None:
         for each in errors.exceptions:
             logger.error("virt-api cannot run", extra={"error": str(each)})  # noqa: TRY400 - the message is the answer, not a traceback
         code = 1
-    sys.exit(code)  # here, because Pythons before 3.11.4 wrap what is raised within `except*` into a group
+    sys.exit(code)  # outside, because Pythons before 3.11.4 wrap exceptions raised within `except*` into a group
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The admission plug-ins that are on, put together: they ask the cluster, so that there are none without one."""
+"""Build the enabled admission plug-ins. Without a cluster, only the kinds' own plug-ins run."""
 
 from __future__ import annotations
 
@@ -51,29 +51,29 @@ _Compiled = TypeVar("_Compiled")
 
 
 class OwnPlugin(Plugin, Protocol):
-    """A validating plug-in that kinds bring; its name has to be one of ``plugins.ORDER``."""
+    """A validating plug-in of a kind; ``plugins.ORDER`` must contain its name."""
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Read from these stores, of all kinds that are served."""
+        """Use these stores of all served kinds."""
         ...
 
 
 @dataclass(slots=True)
 class Admitting:
-    """Admission that :func:`admitting` makes, and its parts that have to run."""
+    """The admission that :func:`admitting` builds, and its parts to run."""
 
     admission: Admission
     informers: list[Informer] = field(default_factory=list)
-    """Have to be complete before anything is admitted."""
+    """Must be synced before the first admission."""
     callers: list[Caller] = field(default_factory=list)
-    """To be entered before the first request."""
+    """Context managers to enter before the first request."""
     sources: list[policy_source.Source[Any]] = field(default_factory=list)
     """To be run."""
 
 
 @dataclass(slots=True)
 class _Parts:
-    """Parts of plug-ins."""
+    """Builds parts of plug-ins."""
 
     client: Client
     strategies: Sequence[Strategy]
@@ -87,12 +87,12 @@ class _Parts:
     changes: Changes = field(default_factory=Changes)
 
     def follow(self, informer: Informer) -> None:
-        """Let the server wait for what a plug-in needs, and the chain notice its changes."""
+        """Wait for the informer at startup, and let the chain follow its changes."""
         self.made.informers.append(informer)
         self.changes.follow(informer)
 
     def informer(self, resource: Resource) -> Informer:
-        """Return a copy of a kind of configurations."""
+        """Return the informer of a kind of configurations."""
         informer = Informer(self.client, resource, trim=without_managed_fields)
         self.follow(informer)
         return informer
@@ -100,7 +100,7 @@ class _Parts:
     def policies(
         self, policies: Resource, bindings: Resource, compile_: Callable[[Policy], _Compiled]
     ) -> policy_source.Source[_Compiled]:  # fmt: skip
-        """Return the policies of a kind."""
+        """Return the source of a kind's policies."""
         source = policy_source.Source(self.client, policies, bindings, ServedVersions(self.strategies), compile_)
         self.made.sources.append(source)
         source.subscribe(self.changes.note)
@@ -108,14 +108,14 @@ class _Parts:
         return source
 
     def policy_dispatcher(self, source: policy_source.Source[_Compiled]) -> PolicyDispatcher[_Compiled]:
-        """Return what a policy plug-in evaluates with."""
+        """Return the dispatcher of a policy plug-in."""
         return PolicyDispatcher(source, self.namespaces, ServedVersions(self.strategies), self.ask, self.metrics, self.ready_seconds)
 
     def webhook_dispatcher(self, plugin: str, type_: Type, resource: Resource) -> WebhookDispatcher:
-        """Return what a webhook plug-in asks with.
+        """Return the dispatcher of a webhook plug-in.
 
         Raises:
-            ValueError: its configuration cannot be used.
+            ValueError: its configuration is unusable.
         """
         kubeconfig = configuration.webhook_kubeconfig(self.configurations.get(plugin), plugin)
         caller = Caller(Credentials.from_kubeconfig(kubeconfig) if kubeconfig else Credentials({}))
@@ -144,7 +144,7 @@ def _quotas(parts: _Parts) -> Plugin:
     parts.changes.wait_for(quotas.informer.synced)
 
     def came_or_went(old: Object | None, new: Object | None) -> None:
-        if old is None or new is None:  # usage changes all the time, and nobody's mind with it
+        if old is None or new is None:  # usage changes often and does not matter
             parts.changes.note()
 
     quotas.informer.subscribe(came_or_went)
@@ -185,10 +185,10 @@ def admitting(
     authorizer: CachingAuthorizer,
     own: Sequence[OwnPlugin] = (),
 ) -> Admitting:
-    """Make the plug-ins that the options turn on; ``own`` are the kinds', which need no cluster.
+    """Build the enabled plug-ins; ``own`` are the kinds' plug-ins, which need no cluster.
 
     Raises:
-        ValueError: the admission configuration cannot be used.
+        ValueError: the admission configuration is unusable.
     """
     on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
     brought = {each.name: each for each in own if each.name in on}

@@ -1,4 +1,4 @@
-"""A server for any strategies: stores with their caches, the application, the chain, health and metrics. Knows no kind."""
+"""Build a server for any strategies: stores with caches, application, chain, health and metrics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from storage.port import Storage, StorageError
 
 DISTRIBUTION: Final = "kubevirt-python"
 TITLE: Final = "Kubernetes"
-"""Of the OpenAPI documents."""
+"""Title of the OpenAPI documents."""
 
 
 def now() -> datetime:
@@ -57,7 +57,7 @@ def now() -> datetime:
 
 @dataclass(slots=True)
 class Assembly:
-    """Server that :func:`assemble` makes."""
+    """The server that :func:`assemble` builds."""
 
     chain: Chain
     stores: Mapping[Resource, Store]
@@ -69,7 +69,7 @@ class Assembly:
     stopping: bool = field(default=False)
 
     async def synced(self) -> None:
-        """Wait until everything is known that answers depend on; then serve."""
+        """Wait for all caches and informers, then start serving."""
         for cache in self.caches:
             await cache.synced.wait()
         for informer in self.informers:
@@ -77,11 +77,11 @@ class Assembly:
         self.chain.phase = Phase.SERVING
 
     def background(self) -> tuple[Coroutine[None, None, None], ...]:
-        """Return what must run beside the server."""
+        """Return the coroutines to run with the server."""
         return self.synced(), self.peaks.run(), self.chain.deadlines.run()
 
     def not_ready(self) -> None:
-        """Tell load balancers, by /readyz, to send nobody here."""
+        """Make /readyz fail, so that load balancers send no new clients."""
         self.stopping = True
 
 
@@ -105,7 +105,7 @@ def assemble(
     probes: tuple[Check, Check] | None = None,
     stream_limits: StreamLimits = DEFAULTS,
 ) -> Assembly:
-    """Put a server together. ``probes``: whether storage is well, for /healthz and for /readyz; by default whether it answers at all."""
+    """Build a server. ``probes``: storage checks for /healthz and /readyz; by default, whether storage answers."""
     storage = MeasuredStorage(storage, metrics.storage)
     v3 = _openapi(strategies)
     caches = {
@@ -163,7 +163,7 @@ def _stores(
 
 
 def _openapi(strategies: Sequence[Strategy]) -> dict[str, Object]:
-    """Return the OpenAPI v3 documents by their path, one a group version."""
+    """Return the OpenAPI v3 documents by path, one per group version."""
     described: dict[str, list[Described]] = {}
     for strategy in strategies:
         described.setdefault(version3.path_of(strategy.resource), []).append(Described.of(strategy))
@@ -171,13 +171,13 @@ def _openapi(strategies: Sequence[Strategy]) -> dict[str, Object]:
 
 
 def _served(store: Store, v3: Mapping[str, Object]) -> Served:
-    """Return the resource with its published schema, by which patches are merged."""
+    """Return the resource with its published schema, which merges patches."""
     shape = version3.shape(v3[version3.path_of(store.resource)], Described.of(store.strategy))
     return Served(store, Presenter(store.strategy, now), shape)
 
 
 def _checks(assembly: Assembly, storage: Storage, probes: tuple[Check, Check] | None) -> dict[str, dict[str, Check]]:
-    """Return the health checks by path and name. An outage of storage makes us not ready; a restart would not mend it."""
+    """Return the health checks by path and name. A storage outage makes us unready, because a restart would not help."""
 
     async def etcd() -> bool:
         try:

@@ -1,7 +1,7 @@
-"""Flags that operators copy from Go's API servers, and that do nothing here: taken, and said so once if they were given.
+"""Accept flags of Go's API servers that have no effect here, and log a warning if given.
 
-A deployment written for ``sample-apiserver`` starts with only its image changed. What is refused is a flag that nobody knows, and one that
-would make a promise which is not kept (``--egress-selector-config-file``: traffic would not go where the operator believes).
+So a deployment for ``sample-apiserver`` only needs another image. Refused are unknown flags, and flags that promise more
+than we do (``--egress-selector-config-file`` would not redirect traffic).
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ FEATURES: Final[Mapping[str, bool]] = {
     "WatchBookmark": True,
     "WatchList": True,
 }
-"""Feature gates of Go's server, as they are here. None can be changed."""
+"""State of Go's feature gates here. None can be changed."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that do nothing; help does not list them one by one."""
+    """Add the flags without effect, which the help does not list individually."""
     group = parser.add_argument_group("of Go's API servers", "Taken and not needed; given, a line of the log says why.")
     for name, why in IGNORED.items():
         group.add_argument(f"--{name}", nargs="?", const="true", default=None, metavar="VALUE", help=f"not needed: {why}")
@@ -101,10 +101,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def warnings(given: argparse.Namespace) -> Iterable[str]:
-    """Yield what to tell the operator about what was given.
+    """Yield warnings about the given flags.
 
     Raises:
-        ValueError: ``--feature-gates`` cannot be read.
+        ValueError: ``--feature-gates`` is malformed.
     """
     for name, why in IGNORED.items():
         if getattr(given, name.replace("-", "_")) is not None:
@@ -125,13 +125,13 @@ def _gates(text: str) -> Iterable[str]:
 
 
 def tell(messages: Iterable[str]) -> None:
-    """Log what the operator should know."""
+    """Log the warnings."""
     for each in messages:
         logger.warning("a flag was given that does nothing", extra={"flag": each})
 
 
 def explicit(arguments: Iterable[str], parser: argparse.ArgumentParser) -> list[str]:
-    """Return the command line with Go's way of giving truth values (``--x=false``) in argparse's."""
+    """Convert Go's form of boolean flags (``--x=false``) to argparse's."""
     switches: dict[str, Any] = {
         option: action
         for action in parser._actions  # noqa: SLF001 - it has no other way

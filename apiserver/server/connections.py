@@ -1,4 +1,4 @@
-"""Caps on a server's connections: the flags, the descriptors that they need, and what metrics tell of them."""
+"""Limits on a server's connections: flags, file descriptors and metrics."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from apiserver.metrics.instruments import Read
 logger = logging.getLogger(__name__)
 
 _OWN: Final = 512
-"""Descriptors for everything else: etcd, kube-apiserver, webhooks, files, and connections that are over but not closed yet."""
+"""Descriptors for other uses: etcd, kube-apiserver, webhooks, files, and connections that are closing."""
 _LEAST: Final = 16
-"""Of each kind, however few descriptors there are."""
+"""Least number per kind, even with few descriptors."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """The flags. Go's servers have none like them: they take what comes."""
+    """The flags. Go's servers have no such limits."""
 
     max_connections: int = 4096
     max_unverified_connections: int = 512
@@ -33,7 +33,7 @@ class ConnectionOptions:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> ConnectionOptions:
-        """Take them out of the parsed command line."""
+        """Extract the flags from the parsed command line."""
         return cls(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
 
@@ -49,7 +49,7 @@ def add_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def raise_descriptors() -> int:
-    """Let the process open as many files as it is allowed to, which is often more than it begins with; return the number."""
+    """Raise the process's limit of open files to the hard limit; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -57,7 +57,7 @@ def raise_descriptors() -> int:
 
 
 def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limits:
-    """Return how many connections there may be, fewer of each kind where descriptors are few; ``seconds`` are those of a handshake."""
+    """Return the limits, reduced if descriptors are few; ``seconds`` is the time limit of a handshake."""
     unverified = options.max_unverified_connections
     wanted = Limits(
         seconds,
@@ -78,7 +78,7 @@ def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limi
 
 
 def families(handshakes: Handshakes) -> Iterator[Read]:
-    """Yield what is told of connections; it is read when the page is asked for."""
+    """Yield the connection metrics, computed when the page is read."""
     kinds = {"handshake": handshakes.under_way, "unverified": handshakes.unverified, "verified": handshakes.verified}
 
     def read(number: Callable[[Places[Tls]], int]) -> Callable[[], list[tuple[tuple[str, ...], float]]]:

@@ -1,7 +1,8 @@
-"""An API server alone on loopback, for development, benchmarks and tests: ``make dev`` serves virtual machines with it.
+"""An API server on loopback for development, benchmarks and tests; ``make dev`` serves virtual machines with it.
 
-Makes certificates in a directory of its own, starts an etcd there (``--etcd-binary``; without one everything is kept in memory), writes a
-kubeconfig, and serves with client certificates and, by an explicit flag, no authorization. Nothing listens beyond loopback.
+Creates certificates in its own directory, starts an etcd there (``--etcd-binary``; without it data stays in memory), writes
+a kubeconfig, and serves with client certificates and, by an explicit flag, without authorization. It listens only on
+loopback.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class Paths:
 
     @property
     def authority(self) -> Path:
-        """Signed the two below."""
+        """Certificate that signed the two below."""
         return self.directory / "ca.crt"
 
     @property
     def kubeconfig(self) -> Path:
-        """Leads to the server as its administrator."""
+        """Gives access as administrator."""
         return self.directory / "kubeconfig"
 
     def certificate(self, name: str) -> tuple[Path, Path]:
@@ -55,7 +56,7 @@ class Paths:
 
 
 def make_certificates(paths: Paths) -> None:
-    """Make an authority, a serving certificate for loopback and a client certificate; the authority's key is thrown away."""
+    """Create an authority, a serving certificate for loopback and a client certificate; discard the authority's key."""
     paths.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.now(UTC)
     authority = new_authority("virt-api-dev", _LIFETIME, now)
@@ -109,7 +110,7 @@ def server_arguments(paths: Paths, port: int, etcd_url: str = "") -> list[str]:
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody uses now."""
+    """Return an unused loopback port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -117,10 +118,10 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def etcd(binary: Path, directory: Path) -> AsyncIterator[str]:
-    """Run an etcd on loopback while the block runs; yields its URL.
+    """Run an etcd on loopback during the block; yield its URL.
 
     Raises:
-        OSError: it cannot be started; its log is named.
+        OSError: it does not start; names its log.
     """
     client, peer = free_port(), free_port()
     url, peer_url = f"http://{HOST}:{client}", f"http://{HOST}:{peer}"
@@ -132,7 +133,7 @@ async def etcd(binary: Path, directory: Path) -> AsyncIterator[str]:
         f"--listen-peer-urls={peer_url}",
         f"--initial-advertise-peer-urls={peer_url}",
         f"--initial-cluster=dev={peer_url}",
-        "--force-new-cluster",  # the ports are others than the last time
+        "--force-new-cluster",  # the ports differ from the last run
         "--log-level=warn",
     ]
     if not (directory / "etcd").exists():
@@ -163,7 +164,7 @@ async def _listening(process: asyncio.subprocess.Process, port: int, journal: Pa
 
 
 async def run(directory: Path, port: int, binary: Path | None, more: Sequence[str], serve: Serve, plural: str) -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal."""
     paths = Paths(directory)
     make_certificates(paths)
     port = port or free_port()
@@ -177,7 +178,7 @@ async def run(directory: Path, port: int, binary: Path | None, more: Sequence[st
 
 
 def main(serve: Serve = serve_virtual_machines, plural: str = "vms") -> None:
-    """Read the flags and serve; what is not known here goes to the server. ``plural``: what to try ``kubectl get`` with."""
+    """Parse the flags and serve; unknown ones go to the server. ``plural``: resource for the ``kubectl get`` hint."""
     parser = argparse.ArgumentParser(prog="make dev", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=Path("build/dev"), help="where certificates, data and the kubeconfig go")
     parser.add_argument("--port", type=int, default=6444, help="0: any that is free")

@@ -1,4 +1,4 @@
-"""Flow control put together: the cluster's configuration, followed, and the fallback where there is none."""
+"""Build flow control: follow the cluster's configuration, with a fallback."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Limits:
 
     @property
     def total(self) -> int:
-        """Seats of the server: both numbers together, as in Go."""
+        """Seats of the server: the sum of both limits, as in Go."""
         return self.max_requests_inflight + self.max_mutating_requests_inflight
 
 
 class Fairness:
-    """The limiter, and what must run for it. It is no condition of readiness: until the configuration is known, max-in-flight holds."""
+    """The limiter and its background tasks. Readiness does not depend on it: max-in-flight applies until it has its configuration."""
 
     def __init__(self, limits: Limits, client: Client | None, registry: Registry) -> None:
         in_flight = InFlight(limits.max_requests_inflight, limits.max_mutating_requests_inflight)
@@ -52,12 +52,12 @@ class Fairness:
             informer.subscribe(self._changed)
 
     def follow(self, stores: Collection[Store], watches: Callable[[str, str], int]) -> None:
-        """Take where sizes and watchers of resources are known."""
+        """Take the sources of object sizes and watch counts."""
         if self._control is not None:
             self._control.load = Load(Sizes(stores).of, watches)
 
     def background(self) -> list[Coroutine[None, None, None]]:
-        """Return what must run."""
+        """Return the coroutines to run."""
         if self._control is None:
             return []
         return [self._schemas.run(), self._levels.run(), self._begin(), self._control.run()]
@@ -74,7 +74,7 @@ class Fairness:
 
 
 class Sizes:
-    """Number of objects of a resource, and their average size; looked at every few seconds."""
+    """Number and average size of a resource's objects, updated every few seconds."""
 
     def __init__(self, stores: Collection[Store], now: Callable[[], float] = time.monotonic) -> None:
         self._stores = {(each.resource.group, each.resource.plural): each for each in stores}
@@ -82,7 +82,7 @@ class Sizes:
         self._known: dict[tuple[str, str], tuple[float, int]] = {}
 
     def of(self, group: str, resource: str) -> tuple[int, int]:
-        """Return number and average size in bytes; 0 of what is not served."""
+        """Return number and average size in bytes; 0 if not served."""
         store = self._stores.get((group, resource))
         if store is None:
             return 0, 0

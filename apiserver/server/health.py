@@ -1,4 +1,4 @@
-"""``/livez``, ``/readyz`` and ``/healthz``: which part of the server is well, in the text that Go's server writes."""
+"""``/livez``, ``/readyz`` and ``/healthz``, in the format of Go's server."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from apiserver.metrics.instruments import Counter, Gauge, Registry
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 Check = Callable[[], Awaitable[bool]]
 _SECONDS: Final = 20.0
-"""For checks that set no time for themselves."""
+"""Time limit of checks without their own."""
 
 
 async def ping() -> bool:
-    """Say that the loop runs."""
+    """Return True, which proves that the loop runs."""
     return True
 
 
 class Indicators:
-    """``/metrics/slis``: the outcome of every check, for service levels."""
+    """``/metrics/slis``: outcomes of every check, for service levels."""
 
     def __init__(self) -> None:
         self.registry = Registry()
@@ -46,14 +46,14 @@ class Indicators:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One of the three paths and its checks, by name."""
+    """One of the three paths, and its checks by name."""
 
     path: str
     checks: Mapping[str, Check]
     indicators: Indicators
 
     def pages(self) -> dict[str, Page]:
-        """Return what answers at which path: at its own, and each check by itself below it."""
+        """Return the handlers by path: the whole check, and each single one below it."""
         return {self.path: self._all, **{f"{self.path}/{name}": partial(self._one, name) for name in self.checks}}
 
     async def _one(self, name: str, context: RequestContext) -> Response:
@@ -62,7 +62,7 @@ class Health:
         return responses.plain(200, "ok") if well else responses.plain(500, f"internal server error: {name} failed\n")
 
     async def _all(self, context: RequestContext) -> Response:
-        """Answer ``ok``, or 500 with what is not; ``?verbose`` names every check, ``?exclude=NAME`` leaves one out."""
+        """Answer ``ok``, or 500 with the failed checks; ``?verbose`` lists every check, ``?exclude=NAME`` skips one."""
         title = self.path.strip("/")
         excluded = set(context.request.query.getall("exclude", []))
         async with asyncio.TaskGroup() as tasks:

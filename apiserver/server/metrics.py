@@ -1,7 +1,7 @@
-"""``/metrics``: everything that is counted, under the names that operators' dashboards and alerts know from Kubernetes.
+"""``/metrics``, with Kubernetes' metric names for existing dashboards and alerts.
 
-Requests are counted by :mod:`apiserver.endpoints.filters.metering`, storage by :mod:`apiserver.server.storage.measuring`; what others keep
-anyway (caches, limits, queues) is read when the page is asked for.
+:mod:`apiserver.endpoints.filters.metering` counts requests, :mod:`apiserver.server.storage.measuring` storage operations;
+other numbers (caches, limits, queues) are read when the page is requested.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Labelled = Iterable[tuple[tuple[str, ...], float]]
 
 
 class Delegation:
-    """Metrics of what kube-apiserver was asked for us, and of clients' certificates."""
+    """Metrics of reviews by kube-apiserver, and of client certificates."""
 
     def __init__(self) -> None:
         self.authn = Counter("apiserver_delegated_authn_request_total", "TokenReviews by status code.", ("code",))
@@ -56,7 +56,7 @@ class Delegation:
         )
 
     def follow(self, client: Client) -> None:
-        """Count what a client sends."""
+        """Count a client's requests."""
         host = client.config.server.partition("://")[2]
 
         def observe(method: str, code: int, seconds: float) -> None:
@@ -76,14 +76,14 @@ class Delegation:
         self.authz_seconds.observe(seconds, code)
 
     def register(self, registry: Registry) -> None:
-        """Put all of it on the page."""
+        """Add all metrics to the registry."""
         registry.add(self.authn, self.authn_seconds, self.authz, self.authz_seconds, self.expiry)
         registry.add(self.requests, self.request_seconds)
         registry.add(self.tokens.requests, self.tokens.seconds, self.tokens.fetches)
 
 
 class Peaks:
-    """The most requests at once within the last second, which is what Go's gauges of requests in flight and in queues mean."""
+    """Peak numbers of requests within the last second, the meaning of Go's gauges of requests in flight and in queues."""
 
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
@@ -91,17 +91,17 @@ class Peaks:
         self._queued = (0, 0)
 
     async def run(self) -> None:
-        """Look every second, until cancelled."""
+        """Sample every second until cancelled."""
         while True:
             self._last, self._queued = self._limiter.take_peaks(), self._limiter.take_queued()
             await asyncio.sleep(_PEAK_SECONDS)
 
     def read(self) -> Labelled:
-        """Return the most in flight."""
+        """Return the peaks in flight."""
         return _by_kind(self._last)
 
     def read_queued(self) -> Labelled:
-        """Return the most in queues."""
+        """Return the peaks in queues."""
         return _by_kind(self._queued)
 
 
@@ -110,7 +110,7 @@ def _by_kind(most: tuple[int, int]) -> Labelled:
 
 
 class Metrics:
-    """The page and its families. Made first, so that every part can count; what it reads of the parts follows."""
+    """The page and its metrics. Created first, so that all parts can count."""
 
     def __init__(self, *, root: str = "") -> None:
         self.registry = Registry()
@@ -124,7 +124,7 @@ class Metrics:
         self.registry.add(*process.families())
 
     def follow(self, stores: Collection[Store], peaks: Peaks) -> None:
-        """Read the stores' caches and the peaks of requests in flight whenever the page is asked for."""
+        """Read the stores' caches and the peaks when the page is requested."""
         self.requests.serve({_served(each.resource): [name for name, *_ in discovery.subresources(each.strategy)] for each in stores})
         about = "Most requests at once within the last second, by kind."
         self.registry.add(Read("apiserver_current_inflight_requests", "gauge", about, ("request_kind",), peaks.read))
@@ -139,7 +139,7 @@ class Metrics:
 
 
 def _caches(stores: Collection[Store]) -> Iterable[Read]:
-    """Yield what the watch caches keep count of."""
+    """Yield the metrics of the watch caches."""
 
     def each(names: Callable[[Store], tuple[str, ...]], count: Callable[[Store], float]) -> Callable[[], Labelled]:
         return lambda: ((names(store), count(store)) for store in stores)

@@ -1,4 +1,4 @@
-"""Flags. Where Go's API servers have one for the same thing, it has their name."""
+"""Flags, with Go's names if its API servers have them."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from apiserver.server.storage.storing import StorageOptions
 from apiserver.server.tracing import configuration as tracing
 
 _DEBUG = 4
-"""Of klog's levels: from here on details."""
+"""klog level of debug logs."""
 AuthorizationMode = Literal["Delegated", "AlwaysAllow"]
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds that no flag says."""
+    """Times without a flag, in seconds."""
 
     files: float = 5.0
-    """Between two looks whether a file changed: certificates, authorities of clients, the configuration of encryption."""
+    """Interval of checking files for changes: certificates, client authorities, encryption configuration."""
     admission: float = 10.0
-    """For which a request waits for webhooks and policies to be known."""
+    """For which a request waits until webhooks and policies are loaded."""
     kms: tuple[float, float] = (60.0, 10.0)
-    """Until a key management service is asked again, after it was well and after it was not."""
+    """Until the next check of a key management service, after a success and after a failure."""
     connections: Settings = serving.SETTINGS
-    """Of clients."""
+    """Of client connections."""
     watches_end: float = serving.WATCHES_END_WITHIN
-    """In which watches are ended, one by one, when the server stops."""
+    """Period over which watches end when the server stops."""
     stream_check: tuple[float, float] = withdrawing.CHECK_SECONDS
-    """Least and most between two judgements of whoever holds a stream."""
+    """Shortest and longest time between checks of a stream's user."""
     stream_shared: float = withdrawing.SHARED_SECONDS
-    """Age up to which an answer counts that another stream of the same user asked for."""
+    """Age up to which streams of one user share an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Options:
     log_level: str
     log_format: Literal["json", "text"]
     warnings: tuple[str, ...] = ()
-    """Warnings for the operator about flags that do nothing."""
+    """Warnings about flags without effect."""
     times: Times = Times()
 
     @property
@@ -116,12 +116,12 @@ class Options:
 
     @property
     def stream_limits(self) -> StreamLimits:
-        """Limits of the streams that are open at once."""
+        """Limits of open streams."""
         return StreamLimits(self.max_streams, self.max_streams_per_user, self.max_streams_per_user_and_object)
 
     @property
     def asks_cluster(self) -> bool:
-        """True if there is a kube-apiserver to ask."""
+        """True if there is a kube-apiserver."""
         return (
             bool(self.kubeconfig or self.authorization_kubeconfig or self.authentication_kubeconfig)
             or not self.authentication_skip_lookup
@@ -130,7 +130,7 @@ class Options:
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line; wrong ones end the process with a message."""
+    """Parse the command line; errors end the process with a message."""
     parser = _parser()
     given = parser.parse_args(compatibility.explicit(sys.argv[1:] if arguments is None else arguments, parser))
     given.etcd_servers = tuple(each for each in given.etcd_servers.split(",") if each)
@@ -194,7 +194,7 @@ def _serving(parser: argparse.ArgumentParser) -> None:
 
 
 def _bounds(serving: argparse._ArgumentGroup) -> None:
-    """Add what bounds requests, streams and connections."""
+    """Add the limits of requests, streams and connections."""
     serving.add_argument("--max-requests-inflight", metavar="N", type=int, default=400, help="reads answered at once; 0: no limit")
     serving.add_argument(
         "--max-mutating-requests-inflight", metavar="N", type=int, default=200, help="writes answered at once; 0: no limit"

@@ -1,4 +1,4 @@
-"""Field managers for the stores, out of the very documents that clients are shown."""
+"""Build the stores' field managers from the published OpenAPI documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def types_of(documents: Mapping[str, Object]) -> Types:
 
 
 def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) -> OwnersOf:
-    """Return the field managers of a resource in one version; those of its subresources are made when they are first asked for."""
+    """Return the field managers of a resource in one version; subresources get theirs on first use."""
     kind = strategy.resource.kind
     versions = {each.resource.api_version: each for each in strategies if each.hub is strategy.hub}
     schemas = {version: types[version, kind] for version in versions}
@@ -37,9 +37,10 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
     structs = _empty(schemas[strategy.resource.api_version])
 
     def convert(obj: Object, api_version: str) -> Object:
-        """Return an object in another version, by way of the stored one.
+        """Convert an object to another version through the stored one.
 
-        Conversions may rely on an object's structs. A configuration, or what pruning leaves, need not have them: they are lent.
+        Conversions may require an object's structs, which applied configurations and pruned objects can lack; they are
+        added temporarily.
         """
         lent = [name for name in structs if name not in obj]
         whole = copy(obj) | {name: {} for name in lent}
@@ -65,13 +66,13 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
 
 
 def _ignored(strategy: Strategy, subresource: str) -> Fields:
-    """Return what a write there leaves as it is, whatever its body says (Go: ``GetResetFields``). Verbs write all of the object."""
+    """Return the fields that a write there ignores (Go: ``GetResetFields``). Verbs write the whole object."""
     if not strategy.has_status or subresource not in {"", "status", "scale"}:
         return {}
     return _ALL_BUT_STATUS if subresource == "status" else _STATUS
 
 
 def _empty(atom: Atom) -> Object:
-    """Return an object before it is created: its structs are there and empty, as those of a Go type are."""
+    """Return an object before its creation, with empty structs like a Go type's."""
     assert atom.map is not None  # noqa: S101 - the type of a kind
     return {name: {} for name, field in atom.map.fields.items() if field.map is not None}

@@ -1,4 +1,4 @@
-"""Dependencies of the policy plug-ins on the rest of the server: who decides, and the schemas of objects."""
+"""Connect the policy plug-ins to the authorizer and to the schemas of objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apiserver.registry.generic.strategy import Strategy
 
 
 def asking(authorizer: Authorizer) -> Ask:
-    """Return what answers ``authorizer`` of expressions."""
+    """Return the function that answers expressions' authorization questions."""
 
     async def ask(question: Question) -> Answer:
         try:
@@ -51,7 +51,7 @@ def _info(question: Question) -> RequestInfo:
 
 
 def schemas(strategies: Sequence[Strategy]) -> Schemas:
-    """Return the types of objects by (apiVersion, kind), made when first asked for."""
+    """Return the types of objects by (apiVersion, kind), computed on first use."""
 
     @cache
     def types() -> Mapping[tuple[str, str], Atom]:

@@ -1,4 +1,4 @@
-"""Metrics of the process itself, under the names of Prometheus' own libraries; Linux says them in ``/proc`` (proc_pid_stat(5))."""
+"""Metrics of the process from ``/proc`` (proc_pid_stat(5)), with the names of Prometheus' libraries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from apiserver.metrics.instruments import Read
 
 _SELF: Final = Path("/proc/self")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-_UTIME, _STIME, _STARTTIME, _VSIZE, _RSS = 11, 12, 19, 20, 21  # fields of stat behind the name of the program
+_UTIME, _STIME, _STARTTIME, _VSIZE, _RSS = 11, 12, 19, 20, 21  # fields of stat after the program's name
 
 
 def families() -> Iterator[Read]:
-    """Yield the families; they are read when the page is asked for."""
+    """Yield the metrics, computed when the page is read."""
 
     def one(name: str, kind: str, about: str, value: Callable[[], float]) -> Read:
         return Read(f"process_{name}", kind, about, (), lambda: [((), value())])
@@ -31,7 +31,7 @@ def families() -> Iterator[Read]:
 
 
 def _stat(*fields: int) -> float:
-    # The name of the program comes first, in parentheses, and may hold any character.
+    # The program's name comes first, in parentheses, and may contain any character.
     values = (_SELF / "stat").read_bytes().rpartition(b")")[2].split()
     return float(sum(int(values[each]) for each in fields))
 

@@ -1,4 +1,4 @@
-"""One process: storage, cluster, server, and the signals that end it."""
+"""One process: storage, cluster, server and signals."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SELF_SIGNED: Final = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The kinds that are served: their strategies, the informers that they need, and admission plug-ins of their own."""
+    """The served kinds: strategies, informers and their own admission plug-ins."""
 
     strategies: Sequence[Strategy]
     informers: Sequence[Informer] = ()
@@ -58,14 +58,14 @@ class Kinds:
 
 
 MakeKinds = Callable[[Client | None], Kinds]
-"""Called with the client of the cluster, None where there is no cluster."""
+"""Called with the client of the cluster, or None."""
 
 
 async def run(options: Options, make_kinds: MakeKinds) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        OSError, ValueError: a file, an address or an endpoint cannot be used.
+        OSError, ValueError: a file, an address or an endpoint is unusable.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ async def run(options: Options, make_kinds: MakeKinds) -> None:
 
 @asynccontextmanager
 async def running(options: Options, make_kinds: MakeKinds, storage: Storage | None = None) -> AsyncIterator[tuple[str, int]]:
-    """Serve while the block runs; yields the address. Leaving stops in order."""
+    """Serve during the block; yield the address. Leaving shuts down in order."""
     async with AsyncExitStack() as stack:
         process = await built(options, make_kinds, storage, stack)
         async with process.serving() as address:
@@ -87,7 +87,7 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The parts that run, connected but not running yet."""
+    """The connected parts, not yet running."""
 
     options: Options
     tls: ServerTls
@@ -103,7 +103,7 @@ class Process:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[str, int]]:
-        """Serve while the block runs; yields the address. Leaving stops in order."""
+        """Serve during the block; yield the address. Leaving shuts down in order."""
         options, listener, audit = self.options, self.listener, self.audit
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, self.tls)
@@ -111,7 +111,7 @@ class Process:
             background = [tasks.create_task(each) for each in self.background()]
             recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
             gc.collect()
-            gc.freeze()  # what is there now stays: the collector need not look at it again
+            gc.freeze()  # present objects are permanent: exempt them from garbage collection
             try:
                 yield address
             finally:
@@ -125,7 +125,7 @@ class Process:
                         each.cancel()
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
-        """Return what must run until the end."""
+        """Return the coroutines that run until the end."""
         return [
             *(each.run() for each in self.assembly.caches),
             *(each.run() for each in self.informers),
@@ -140,7 +140,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class _Clients:
-    """The cluster, as who asks it for what; None: it is not asked."""
+    """Clients of the cluster by purpose; None: unused."""
 
     cluster: Client | None
     authenticating: Client | None
@@ -148,7 +148,7 @@ class _Clients:
 
     @classmethod
     async def entered(cls, options: Options, stack: AsyncExitStack) -> Self:
-        """Return clients that end with the stack; those that have no kubeconfig of their own are the cluster's."""
+        """Create the clients on the stack; without an own kubeconfig, they share the cluster's client."""
 
         async def of(kubeconfig: str | None, otherwise: Client | None) -> Client | None:
             return otherwise if kubeconfig is None else await stack.enter_async_context(_client(kubeconfig))
@@ -158,7 +158,7 @@ class _Clients:
 
 
 async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None, stack: AsyncExitStack) -> Process:
-    """Put the parts together, as the options say; what has to be closed is on the stack."""
+    """Build the parts according to the options; the stack closes them."""
     clients = await _Clients.entered(options, stack)
     kept = storage or _storage(options)
     stack.push_async_callback(kept.close)
@@ -242,12 +242,12 @@ def _reviewer(options: Options, client: Client | None, metrics: Metrics) -> Toke
 
 
 def _serving_files(options: Options) -> Files:
-    """Return the serving certificate's files; without any, make a certificate as Go's servers do, for development."""
+    """Return the serving certificate's files. If missing, create a certificate for development, as Go's servers do."""
     if options.tls_cert_file is not None and options.tls_private_key_file is not None:
         return Files(options.tls_cert_file, options.tls_private_key_file)
     files = Files(options.cert_dir / "apiserver.crt", options.cert_dir / "apiserver.key")
     if not files.certificate.exists() or not files.key.exists():
-        # Here, because it brings an OpenSSL of its own, some 10 MiB, which a server with a certificate does not need.
+        # Imported late: it brings its own OpenSSL, about 10 MiB, which a server with a certificate does not need.
         from certs.issuing import Profile, issue, new_authority
 
         options.cert_dir.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """One server from its first handshake to its last byte.
 
-Stopping, in order: not ready → wait until load balancers noticed → listen no more, later requests are sent elsewhere → watches and streams
-are ended, one by one → requests under way end → connections close.
+Shutdown order: not ready → wait until load balancers notice → close the listener, refuse new requests → end watches and
+streams, one by one → finish running requests → close connections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from certs.reloading import ServerTls
 logger = logging.getLogger(__name__)
 
 SETTINGS: Final = Settings(idle_seconds=200.0)
-"""Idle connections are kept for longer than the 90 s of the aggregator: the side that reuses them must be the one that closes them."""
+"""Longer than the aggregator's 90 s, because the side that reuses idle connections must close them."""
 HANDSHAKE_SECONDS: Final = 10.0
 WATCHES_END_WITHIN: Final = 2.0
 DRAIN_SECONDS: Final = 20.0
@@ -55,7 +55,7 @@ class Listener:
         self._socket: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, tls: ServerTls) -> tuple[str, int]:
-        """Accept connections; return the address, with the port that a 0 became.
+        """Accept connections; return the address, with the actual port for 0.
 
         Raises:
             OSError: the address cannot be bound.
@@ -71,12 +71,12 @@ class Listener:
         return str(address[0]), int(address[1])
 
     def families(self) -> Iterator[Read]:
-        """Yield what metrics tell of connections, once it listens."""
+        """Yield the connection metrics, once listening."""
         if self._handshakes is not None:
             yield from connections.families(self._handshakes)
 
     async def stop(self, *, delay: float, not_ready: Callable[[], None]) -> None:
-        """Stop in the order that the module's text says."""
+        """Stop in the order of the module's docstring."""
         not_ready()
         logger.info("stopping: not ready any more", extra={"delay_seconds": delay})
         await asyncio.sleep(delay)
@@ -94,7 +94,7 @@ class Listener:
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what nobody awaited; connections that break are no news."""
+    """Log unhandled errors; broken connections only at debug level."""
     error = context.get("exception")
     if isinstance(error, ssl.SSLError | ConnectionError | TimeoutError):
         logger.debug("a connection failed", extra={"error": str(error)})

@@ -1,4 +1,4 @@
-"""Authorities that are believed: followed in the cluster's ConfigMap and in a file, for the handshake and for the authenticator."""
+"""Follow the trusted authorities in the cluster's ConfigMap and in a file, for handshakes and authentication."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ NAME: Final = "extension-apiserver-authentication"
 
 
 def config_map(client: Client) -> Informer:
-    """Return the informer of the one ConfigMap in which kube-apiserver says whom extension servers should trust."""
+    """Return the informer of the ConfigMap with kube-apiserver's settings for extension servers."""
     return Informer(client, CONFIG_MAPS, NAMESPACE, field_selector=f"metadata.name={NAME}")
 
 
 class Trusting:
-    """Puts what is trusted in force: first for the handshake, then for the authenticator."""
+    """Applies changes of trust, first to handshakes, then to authentication."""
 
     def __init__(self, tls: ServerTls, authenticator: Authenticator, client_ca_file: Path | None, file_seconds: float) -> None:
-        """Read the file, which :meth:`run` looks at again every ``file_seconds``.
+        """Read the file, which :meth:`run` checks every ``file_seconds``.
 
         Raises:
-            OSError, ValueError: it cannot be used.
+            OSError, ValueError: it is unusable.
         """
         self._tls = tls
         self._authenticator = authenticator
@@ -51,7 +51,7 @@ class Trusting:
     def _changed(self, old: Object | None, new: Object | None) -> None:
         del old
         if new is None or name_of(new) != NAME:
-            return  # deleted: kube-apiserver makes it again; what it said stays in force meanwhile
+            return  # deleted: its last content applies until kube-apiserver creates it again
         before, self._from_map = self._from_map, new.get("data") or {}
         try:
             self._apply()
@@ -60,7 +60,7 @@ class Trusting:
             logger.exception("keep what was trusted: the ConfigMap cannot be used", extra={"config_map": f"{NAMESPACE}/{NAME}"})
 
     async def run(self) -> None:
-        """Follow the file, until cancelled."""
+        """Follow the file until cancelled."""
         while self._file is not None:
             await asyncio.sleep(self._file_seconds)
             self._look(self._file)

@@ -1,1 +1,1 @@
-"""The audit log of a process: its flags, where events go, and what waits when that is slow."""
+"""The audit log of a process: flags, backends and buffering."""

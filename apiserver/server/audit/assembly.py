@@ -1,4 +1,4 @@
-"""The audit log put together: the filter, the policy, and the backends."""
+"""Build the audit log: the filter, the policy and the backends."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Auditing:
     buffers: list[Buffer] = field(default_factory=list)
 
     def close(self) -> None:
-        """Let the backends' ``run`` end once everything is stored."""
+        """End the backends' ``run`` once everything is stored."""
         for each in self.buffers:
             each.close()
 
 
 async def build(options: AuditOptions, metrics: AuditMetrics, stack: AsyncExitStack) -> Auditing | None:
-    """Return the audit log, None if there is no policy or no place for events. ``stack`` closes what is opened.
+    """Return the audit log; None without a policy or a backend. ``stack`` closes what it opens.
 
     Raises:
-        OSError, ValueError: the policy or the file cannot be used.
-        ConfigError: the webhook's kubeconfig cannot.
+        OSError, ValueError: the policy or the file is unusable.
+        ConfigError: the webhook's kubeconfig is unusable.
     """
     if options.audit_policy_file is None or not (options.audit_log_path or options.audit_webhook_config_file):
         return None
@@ -52,7 +52,7 @@ async def build(options: AuditOptions, metrics: AuditMetrics, stack: AsyncExitSt
         )
         stack.callback(file.close)
         buffering = BufferOptions(options.audit_log_mode, options.audit_log_batch_buffer_size)
-        # Where every request waits for it anyway, what the page cache takes in microseconds is written without waking a thread.
+        # If every request waits anyway, write without a thread: the page cache takes microseconds.
         at_once = options.audit_log_mode == STRICT and options.audit_log_path != STDOUT and not options.audit_log_compress
         buffers.append(Buffer("log", file.write if at_once else file.store, buffering, metrics.errors.cell("log")))
     if options.audit_webhook_config_file:
@@ -75,11 +75,11 @@ async def _webhook(options: AuditOptions, file: Path, metrics: AuditMetrics, sta
 
 
 def read_policy(file: Path) -> policy.Policy:
-    """Return the policy in a file.
+    """Read the policy from a file.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is no policy.
+        OSError: it is unreadable.
+        ValueError: it is invalid.
     """
     try:
         return policy.parse(yaml.safe_load(file.read_text()))

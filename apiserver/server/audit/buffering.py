@@ -1,18 +1,18 @@
-"""Audit events on their way to a file or a webhook, which may be slow.
+"""Buffer audit events for a file or a webhook, which may be slow.
 
-They are taken without waiting and stored in batches beside the event loop: a batch is whatever came within 100 ms, so that a busy
-server makes ten writes a second and not twenty thousand. Each write wakes a thread, and the thread the loop: at 20 ms that was some 2 %
-of the processor time of a server with 600 writes a second, and more with few. Whoever may not lose 100 ms when the process is killed takes
-``blocking-strict``, where a batch is whatever came while the one before was stored. What differs is what happens when the other side is
-slow:
+Events are accepted without blocking and stored in batches by a background task. A batch is the events of 100 ms, so a busy
+server does ten writes per second instead of twenty thousand. Each write wakes a thread, which wakes the loop: with batches
+of 20 ms, this took about 2 % of the processor time at 600 writes per second, and more with fewer. With ``blocking-strict``,
+which loses nothing when the process is killed, a batch is the events that came while the previous one was stored. The modes
+differ when the backend is slow:
 
 ===================== ===============================================================================================
 ``batch``             events beyond the buffer are lost, and counted in ``apiserver_audit_error_total``
-``blocking``          requests wait, before anything is done, until there is room in the buffer again
-``blocking-strict``   as blocking; and a request waits until its first event is stored, and is refused if it cannot be
+``blocking``          requests wait, before any effect, until there is room in the buffer
+``blocking-strict``   as blocking; each request also waits until its first event is stored, and fails if it cannot be
 ===================== ===============================================================================================
 
-At the end of the process everything that was taken is stored.
+At the end of the process, all buffered events are stored.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ MODES: Final[tuple[Mode, ...]] = ("batch", "blocking", "blocking-strict")
 STRICT: Final = "blocking-strict"
 GATHER_SECONDS: Final = 0.1
 FLUSH_SECONDS: Final = 10.0
-"""Seconds that the end of the process may wait for what is not stored."""
+"""Time for storing buffered events at the end of the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferOptions:
-    """Bounds of a buffer of events, and its way to go on beyond them."""
+    """Size and mode of a buffer."""
 
     mode: Mode
     buffer: int = 10_000
-    """Events."""
+    """In events."""
     batch: int = 4000
-    """The most that are stored at once."""
+    """Most events stored at once."""
     wait_seconds: float = GATHER_SECONDS
 
 
 class Buffer:
-    """Events on their way to a place that is slow. ``run`` must run."""
+    """Events on their way to a slow backend, while ``run`` runs."""
 
     def __init__(self, name: str, store: Callable[[list[str]], object], buffering: BufferOptions, lost: Cell) -> None:
-        """Make the buffer of one backend.
+        """Create the buffer of one backend.
 
         Args:
-            name: of the backend.
-            store: stores a batch and returns nothing, or a coroutine to await; raises OSError when it cannot.
-            buffering: the bounds.
-            lost: counts events that were lost.
+            name: the backend's name.
+            store: stores a batch, optionally as a coroutine; raises OSError on failure.
+            buffering: size and mode.
+            lost: counts lost events.
         """
         self.name = name
         self._store = store
@@ -67,16 +67,16 @@ class Buffer:
         self._events: list[str] = []
         self._some = asyncio.Event()
         self._room = asyncio.Event()
-        self._taken = self._done = 0  # events, ever: those that came, and those that were stored or lost
+        self._taken = self._done = 0  # total events received, and stored or lost
         self._waiters: deque[tuple[int, asyncio.Future[bool]]] = deque()
-        """Whoever waits until so many are done; told whether the last of them was stored."""
+        """Waits until ``_done`` reaches a number, with whether the last event was stored."""
         self._failed = False
         self._closing = False
         self._strict = buffering.mode == STRICT
 
     @property
     def full(self) -> bool:
-        """True if requests must wait for :meth:`room`."""
+        """True if requests must await :meth:`room`."""
         return self._strict or (self._buffering.mode == "blocking" and len(self._events) >= self._buffering.buffer)
 
     def add(self, event: str) -> None:
@@ -91,10 +91,10 @@ class Buffer:
         self._taken += 1
 
     async def room(self) -> None:
-        """Wait for room; strict: until everything that came before is stored.
+        """Wait for room; strict: until all earlier events are stored.
 
         Raises:
-            OSError: strict, and it was not stored.
+            OSError: strict, and storing failed.
         """
         if self._strict:
             if not await self._is_stored():
@@ -105,7 +105,7 @@ class Buffer:
             await self._room.wait()
 
     async def _is_stored(self) -> bool:
-        """Return whether the last event that came is stored, once that is known."""
+        """Wait for the last event; return whether it was stored."""
         if self._done == self._taken:
             return not self._failed
         stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -113,7 +113,7 @@ class Buffer:
         return await stored
 
     async def run(self) -> None:
-        """Store what comes until closed; returns when all is stored."""
+        """Store events until closed and empty."""
         while not self._closing or self._events:
             await self._some.wait()
             if not self._strict and not self._closing:
@@ -121,7 +121,7 @@ class Buffer:
             await self._flush()
 
     def close(self) -> None:
-        """Let :meth:`run` end once all is stored."""
+        """End :meth:`run` once everything is stored."""
         self._closing = True
         self._some.set()
 

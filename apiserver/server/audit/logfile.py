@@ -1,4 +1,4 @@
-"""Audit events in a file that is rotated, or on standard output."""
+"""Write audit events to a rotated file or to standard output."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _STAMP: Final = "%Y-%m-%dT%H-%M-%S.%f"
 
 
 class LogFile:
-    """A file that is rotated by size; old ones go by number and age. ``-`` is standard output."""
+    """A file rotated by size; old files are deleted by number and age. ``-`` is standard output."""
 
     def __init__(self, path: str, *, megabytes: int = 100, backups: int = 100, days: int = 366, compress: bool = False) -> None:
         """Open the file.
 
         Args:
-            path: of the file; its directory must exist.
-            megabytes: at which it is rotated; 0: never.
-            backups: how many old ones stay; 0: all.
-            days: how long they stay; 0: for ever.
-            compress: old ones are gzipped.
+            path: the file; its directory must exist.
+            megabytes: size at which to rotate; 0: never.
+            backups: number of old files to keep; 0: all.
+            days: age to which old files are kept; 0: forever.
+            compress: gzip old files.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: it is not writable.
         """
         self._path = None if path == STDOUT else Path(path)
         self._limit = megabytes << 20
@@ -52,7 +52,7 @@ class LogFile:
         """Append a batch.
 
         Raises:
-            OSError: not all of it was written.
+            OSError: part of it was not written.
         """
         with self._writing:
             self._append(batch)

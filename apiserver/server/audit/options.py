@@ -1,4 +1,4 @@
-"""The flags of the audit log, which are Go's."""
+"""Flags of the audit log, with Go's names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AuditOptions:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> AuditOptions:
-        """Take them out of the parsed command line."""
+        """Extract the flags from the parsed command line."""
         return cls(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
 

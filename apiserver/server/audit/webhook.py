@@ -1,4 +1,4 @@
-"""Audit events posted to a webhook."""
+"""Post audit events to a webhook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FACTOR: Final = 1.5
 
 
 class Webhook:
-    """Posts batches as an ``EventList``; tries again whatever went wrong, with growing pauses (``--audit-webhook-initial-backoff``)."""
+    """Posts batches as ``EventList``; retries any failure with growing pauses (``--audit-webhook-initial-backoff``)."""
 
     TRIES: Final = 5
 
@@ -25,7 +25,7 @@ class Webhook:
         """Send a batch.
 
         Raises:
-            OSError: it was not taken, after all tries.
+            OSError: all tries failed.
         """
         body = '{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[' + ",".join(batch) + "]}"
         pause = self._backoff

@@ -1,8 +1,8 @@
-"""History is forgotten every five minutes, up to where it was five minutes before, by one server of all that share an etcd.
+"""Compact history every five minutes to its state five minutes earlier, by one of the servers that share an etcd.
 
-As in ``k8s.io/apiserver/pkg/storage/etcd3/compact.go``: whoever is first to write the key ``compact_rev_key`` in an interval compacts;
-the others see that it changed and wait for another interval. So several replicas compact no more often than one, also beside a server
-written in Go.
+As in ``k8s.io/apiserver/pkg/storage/etcd3/compact.go``: the first server that writes the key ``compact_rev_key`` in an
+interval compacts; the others notice the change and wait for the next interval. So several replicas, even with a Go server,
+compact as often as one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from storage.port import Condition, Put, RevisionMismatch, Storage, StorageError
 logger = logging.getLogger(__name__)
 
 KEY: Final = "compact_rev_key"
-"""Without prefix: its value is the revision of the last interval's end."""
+"""Without prefix; its value is the revision at the end of the last interval."""
 
 
 class Compactor:
-    """One server's part in it."""
+    """One server's part in compaction."""
 
     def __init__(self, storage: Storage) -> None:
-        """Take the storage under whose keys ``KEY`` stands as it is."""
+        """Take the storage with unprefixed keys."""
         self._storage = storage
         self._seen = 0
-        """The revision at which the key was last seen to change; 0: it is not there yet."""
+        """Revision of the key's last known change; 0: absent."""
         self._revision = 0
-        """The store's revision then."""
+        """The store's revision at that time."""
         self.compacted = 0
         """The last revision that this server compacted to."""
 
@@ -42,7 +42,7 @@ class Compactor:
             await asyncio.sleep(interval_seconds)
 
     async def turn(self) -> bool:
-        """Do what an interval asks for; return whether the compaction fell to this server.
+        """Do one interval's work; return whether this server compacted.
 
         Raises:
             StorageError: storage did not answer.

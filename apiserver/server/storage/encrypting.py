@@ -1,4 +1,4 @@
-"""Encryption at rest: its configuration, followed in a file, and the storage that it governs. Loaded only by who encrypts."""
+"""Encryption at rest: follow its configuration file and encrypt the storage. Imported only if used."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from storage.port import Storage, StorageError
 logger = logging.getLogger(__name__)
 
 LOCKS: Final = "claims"
-"""Group of the keys of uniqueness locks, as they are stored; their values are names of keys, which are never secret."""
+"""Group of the uniqueness locks' keys, which stay unencrypted: their values are names of keys, never secret."""
 
 
 class Encryption:
-    """The file, followed, and the storage that it governs."""
+    """The configuration file and the storage that it encrypts."""
 
     def __init__(
         self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None, kms_seconds: tuple[float, float]
     ) -> None:
-        """Read the file, and again every so many ``seconds``; None: once.
+        """Read the file, and again every ``seconds``; None: once.
 
-        A key management service is asked again after ``kms_seconds``: the first if it was well, the second if not.
+        Key management services are checked every ``kms_seconds``: first value after a success, second after a failure.
 
         Raises:
-            OSError, Misconfigured: it cannot be used.
+            OSError, Misconfigured: it is unusable.
         """
         self._file = file
         self._root = root
@@ -44,11 +44,11 @@ class Encryption:
 
     @property
     def is_well(self) -> bool:
-        """True if every key management service lets values be written."""
+        """True if every key management service can encrypt."""
         return all(each.is_well for each in self._rules.services)
 
     async def run(self) -> None:
-        """Keep in touch with the key management services and look whether the file changed, until cancelled."""
+        """Check the key management services and the file until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
             while self._seconds is not None:
@@ -59,7 +59,7 @@ class Encryption:
                     running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
 
     async def _reloaded(self) -> bool:
-        """Put the file in force if it changed. One that cannot be used changes nothing."""
+        """Apply a changed file. An unusable one changes nothing."""
         try:
             content = self._file.read_bytes()
             if content == self._content:
@@ -78,15 +78,15 @@ class Encryption:
         return True
 
     async def _readied(self, content: bytes) -> Rules | None:
-        """Return the rules of a file, with services that have answered; None if one has not: then it is tried again.
+        """Return a file's rules once all its services have answered; None if one has not, to retry later.
 
         Raises:
-            Misconfigured: it cannot be used.
+            Misconfigured: it is unusable.
         """
         try:
             rules = _rules(self._file, content)
         except Misconfigured:
-            self._content = content  # said once
+            self._content = content  # report it once
             raise
         try:
             for each in rules.services:

@@ -1,4 +1,4 @@
-"""Durations of storage's operations, under the names of ``k8s.io/apiserver/pkg/storage/etcd3/metrics``."""
+"""Metrics of storage operations, with the names of ``k8s.io/apiserver/pkg/storage/etcd3/metrics``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LABELS: Final = ("operation", "group", "resource")
 
 
 class StorageMetrics:
-    """The families, and which cells a key's resource has."""
+    """The metrics, with cached cells per resource."""
 
     def __init__(self, root: str) -> None:
         self._skip = len(root.strip("/").split("/")) if root.strip("/") else 0
@@ -29,12 +29,12 @@ class StorageMetrics:
         self._cells: dict[tuple[str, ...], tuple[Cell, HistogramCell]] = {}
 
     def register(self, registry: Registry) -> None:
-        """Put all of it on the page."""
+        """Add all metrics to the registry."""
         registry.add(self.seconds, self.requests, self.errors, self.lists, self.listed)
 
     def observe(self, operation: str, key: str, began: float) -> None:
-        """Count an operation that was answered. ``key`` is one of its keys, or their prefix."""
-        # GROUP and RESOURCE stand behind the root, which begins with a slash.
+        """Count an answered operation. ``key`` is one of its keys, or their prefix."""
+        # GROUP and RESOURCE follow the root, which starts with a slash.
         place = (operation, *key.split("/", self._skip + 3)[self._skip + 1 : self._skip + 3])
         cells = self._cells.get(place)
         if cells is None:
@@ -44,7 +44,7 @@ class StorageMetrics:
         cells[1].observe(perf_counter() - began)
 
     def failed(self, operation: str, key: str, began: float) -> None:
-        """Count an operation that was not."""
+        """Count a failed operation."""
         self.observe(operation, key, began)
         self.errors.increment(operation, *self.resource(key))
 
@@ -55,7 +55,7 @@ class StorageMetrics:
 
 
 class MeasuredStorage:
-    """A storage that is measured; it is otherwise the one it wraps."""
+    """Measures a storage; otherwise it behaves like the wrapped one."""
 
     def __init__(self, storage: Storage, metrics: StorageMetrics) -> None:
         self._storage = storage
@@ -65,7 +65,7 @@ class MeasuredStorage:
         return getattr(self._storage, name)
 
     async def get(self, key: str) -> Entry | None:
-        """As the storage's."""
+        """See Storage."""
         began = perf_counter()
         try:
             entry = await self._storage.get(key)
@@ -76,7 +76,7 @@ class MeasuredStorage:
         return entry
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """As the storage's."""
+        """See Storage."""
         began = perf_counter()
         try:
             page = await self._storage.range(prefix, start=start, limit=limit, revision=revision)
@@ -90,7 +90,7 @@ class MeasuredStorage:
         return page
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """As the storage's."""
+        """See Storage."""
         operation = _operation(conditions, writes)
         key = writes[0].key if writes else conditions[0].key if conditions else ""
         began = perf_counter()
@@ -103,26 +103,26 @@ class MeasuredStorage:
         return revision
 
     def watch(self, prefix: str, *, after: int, previous: bool = True) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """As the storage's."""
+        """See Storage."""
         return self._storage.watch(prefix, after=after, previous=previous)
 
     async def request_progress(self) -> None:
-        """As the storage's."""
+        """See Storage."""
         await self._storage.request_progress()
 
     async def revision(self) -> int:
-        """As the storage's."""
+        """See Storage."""
         began = perf_counter()
         revision = await self._storage.revision()
         self._metrics.observe("getCurrentResourceVersion", "", began)
         return revision
 
     async def compact(self, revision: int) -> None:
-        """As the storage's."""
+        """See Storage."""
         await self._storage.compact(revision)
 
     async def close(self) -> None:
-        """As the storage's."""
+        """See Storage."""
         await self._storage.close()
 
 

@@ -1,4 +1,4 @@
-"""The storage of one server: etcd or memory, encrypted or not, and what must be done with it meanwhile."""
+"""The storage of one server: etcd or memory, encrypted or not, and its background tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CLUSTER: Final = "etcd-0"
-"""Name that Go gives the first and only etcd of a server, in metrics."""
+"""Go's name for a server's first etcd, in metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class StorageOptions:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> StorageOptions:
-        """Take them out of the parsed command line."""
+        """Extract the flags from the parsed command line."""
         return cls(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
 
@@ -66,27 +66,27 @@ def _seconds(text: str) -> float:
 
 
 class HealthCheck:
-    """Asks storage for a linearizable read, with a time limit; whoever waits while one is under way shares the answer to the next.
+    """Checks storage by a linearizable read with a time limit; calls that wait during one read share the next.
 
-    Anybody may ask, so the reads must not grow with those who do; and an answer is never older than its question.
+    Any client can call it, so the number of reads must not grow with the calls; and a result is never older than its call.
     """
 
     def __init__(self, storage: Storage, seconds: float) -> None:
         self._storage = storage
         self._seconds = seconds
         self._turn = asyncio.Lock()
-        self._asked = -inf  # when the last read that was answered began, by the loop's clock
+        self._asked = -inf  # loop time at which the last answered read began
         self._well = False
 
     async def __call__(self) -> bool:
-        """Return whether it answered in time."""
+        """Return whether storage answered in time."""
         loop = asyncio.get_running_loop()
         came = loop.time()
         async with self._turn:
             if self._asked <= came:
                 began = loop.time()
                 self._well = await self._ask()
-                self._asked = began  # not before: who asked may go away meanwhile, and what was known before is no answer for the others
+                self._asked = began  # set afterwards: if this caller is cancelled, the others need a read of their own
             return self._well
 
     async def _ask(self) -> bool:
@@ -99,7 +99,7 @@ class HealthCheck:
 
 
 class Storing:
-    """``storage`` is for everybody; ``background`` is to run beside it."""
+    """Wraps ``storage``; run ``background`` with it."""
 
     def __init__(
         self,
@@ -110,12 +110,12 @@ class Storing:
         file_seconds: float = 5.0,
         kms_seconds: tuple[float, float] = (60.0, 10.0),
     ) -> None:
-        """Wrap ``plain``, whose keys are those in etcd; objects are under ``root``.
+        """Wrap ``plain``, which has etcd's keys; objects are under ``root``.
 
-        The file of the encryption is looked at every ``file_seconds``, and key management services are asked after ``kms_seconds``.
+        The encryption file is checked every ``file_seconds``, and key management services every ``kms_seconds``.
 
         Raises:
-            OSError, Misconfigured: the file of the encryption cannot be used.
+            OSError, Misconfigured: the encryption file is unusable.
         """
         self._plain = plain
         self._options = options
@@ -129,7 +129,7 @@ class Storing:
         self._ready = HealthCheck(plain, options.etcd_readycheck_timeout)
         self._encryption: Encryption | None = None
         if options.encryption_provider_config is not None:
-            # Here, because ciphers bring an OpenSSL of their own, some 10 MiB, which nobody else in this process needs.
+            # Imported late: ciphers bring their own OpenSSL, about 10 MiB.
             from apiserver.server.storage.encrypting import Encryption
 
             again = file_seconds if options.encryption_provider_config_automatic_reload else None
@@ -137,7 +137,7 @@ class Storing:
             self.storage = self._encryption.storage
 
     def register(self, registry: Registry) -> None:
-        """Put what is counted on the page."""
+        """Add the metrics to the registry."""
         registry.add(self._size)
         if self._encryption is not None:
             encrypted = self._encryption.storage
@@ -145,7 +145,7 @@ class Storing:
             registry.add(self._reloads, Read(name, "counter", about, (), lambda: [((), float(encrypted.undecryptable))]))
 
     def background(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield what must run, until cancelled."""
+        """Yield the coroutines that run until cancelled."""
         if self._options.etcd_compaction_interval:
             yield self._compactor.run(self._options.etcd_compaction_interval)
         if self._options.etcd_db_metric_poll_interval and isinstance(self._plain, EtcdStorage):
@@ -154,11 +154,11 @@ class Storing:
             yield self._encryption.run()
 
     async def healthy(self) -> bool:
-        """Say whether storage answers a linearizable read, for /healthz."""
+        """Return whether storage answers a linearizable read, for /healthz."""
         return await self._healthy()
 
     async def ready(self) -> bool:
-        """Say the same for /readyz, which may be given another time, and whether values can be encrypted."""
+        """Return the same for /readyz, with its own time limit, and whether values can be encrypted."""
         return await self._ready() and (self._encryption is None or self._encryption.is_well)
 
     async def _measure(self, etcd: EtcdStorage) -> None:

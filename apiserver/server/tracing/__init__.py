@@ -1,1 +1,1 @@
-"""Tracing of a process: its flag and file, and the spans. Only who asks for spans loads what sends them."""
+"""Tracing: flag, configuration file and spans. The exporter is only imported if tracing is on."""

@@ -1,4 +1,4 @@
-"""Tracing put together: its flag and file, which are Go's (KEP-647, ``TracingConfiguration`` of ``apiserver.config.k8s.io``)."""
+"""Configure tracing by Go's flag and file (KEP-647, ``TracingConfiguration`` of ``apiserver.config.k8s.io``)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _FIELDS: Final = {"apiVersion", "kind", "endpoint", "samplingRatePerMillion"}
 
 @dataclass(frozen=True, slots=True)
 class TracingConfiguration:
-    """Collector of spans, and the share of requests that have some."""
+    """Collector of spans, and the share of traced requests."""
 
     endpoint: str = DEFAULT_ENDPOINT
-    """``host:port`` of a collector that takes OTLP over gRPC, without TLS."""
+    """``host:port`` of an OTLP collector over gRPC, without TLS."""
     rate: float = 0.0
-    """The share of requests, 0 to 1, that are traced although nobody who may ask for it did."""
+    """Share of requests, 0 to 1, traced without a privileged caller's request."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +37,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read(text: str) -> TracingConfiguration:
-    """Read a configuration file's text, strictly.
+    """Parse a configuration file's text strictly.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is invalid.
     """
     given: Any = yaml.safe_load(text)
     if not isinstance(given, dict) or given.get("apiVersion") not in _VERSIONS or given.get("kind") != "TracingConfiguration":
@@ -56,10 +56,10 @@ def read(text: str) -> TracingConfiguration:
 
 
 async def build(file: Path | None, stack: AsyncExitStack) -> Spans | None:
-    """Return what records spans, None without a file. Leaving ``stack`` sends what is left.
+    """Return the tracing; None without a file. Leaving ``stack`` sends the remaining spans.
 
     Raises:
-        OSError, ValueError: the file cannot be used.
+        OSError, ValueError: the file is unusable.
     """
     if file is None:
         return None
@@ -67,7 +67,7 @@ async def build(file: Path | None, stack: AsyncExitStack) -> Spans | None:
         configuration = read(await asyncio.to_thread(file.read_text, encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"--tracing-config-file={file}: {error}") from error
-    from apiserver.server.tracing.spans import Spans, provider  # only here: gRPC and its like cost 20 MB
+    from apiserver.server.tracing.spans import Spans, provider  # imported late: gRPC and the rest cost 20 MB
 
     spans = Spans(provider(configuration.endpoint, configuration.rate))
     stack.push_async_callback(asyncio.to_thread, spans.close)

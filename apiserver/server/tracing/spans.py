@@ -1,8 +1,8 @@
-"""Spans of requests, of what they ask of storage, and of the webhooks they wait for, by OpenTelemetry.
+"""OpenTelemetry spans of requests, their storage operations and their webhook calls.
 
-Names and attributes are those of Go's servers (``k8s.io/apiserver/pkg/endpoints/filters/traces.go`` and the instrumentations it uses). A
-caller's ``traceparent`` is followed only when the caller is privileged (``system:masters``, ``system:monitoring``): anybody else could
-make us record as much as they like. Their span is linked to instead.
+Names and attributes are those of Go's servers (``k8s.io/apiserver/pkg/endpoints/filters/traces.go`` and its
+instrumentations). Only a privileged caller's ``traceparent`` (``system:masters``, ``system:monitoring``) is followed,
+because others could make us record without limit; their spans are linked instead.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Result = TypeVar("_Result")
 
 
 def provider(endpoint: str, rate: float) -> TracerProvider:
-    """Return what sends spans to a collector at ``endpoint`` (``host:port``), in the background, a share ``rate`` of traces begun here."""
+    """Return the exporter to ``endpoint`` (``host:port``), which samples a share ``rate`` of new traces."""
     made = TracerProvider(
         sampler=ParentBased(TraceIdRatioBased(rate) if rate else ALWAYS_OFF), resource=Resource.create({"service.name": "apiserver"})
     )
@@ -56,11 +56,11 @@ class Spans:
         self._tracer = provider.get_tracer("k8s.io/apiserver")
 
     def close(self) -> None:
-        """Send what is left; blocks for some seconds at most."""
+        """Send the remaining spans; blocks for a few seconds at most."""
         self._provider.shutdown()
 
     async def __call__(self, context: RequestContext, answer: Awaitable[Response]) -> Response:
-        """Await the answer to an authenticated request within a span of its own."""
+        """Await the answer to an authenticated request within its own span."""
         fields = (*context.request.headers.items(), *context.request.own.items())
         remote = _PROPAGATOR.extract({name.lower(): value for name, value in fields}, Context())
         trusted = not _PRIVILEGED.isdisjoint(context.user.groups)
@@ -86,12 +86,12 @@ class Spans:
             return response
 
     def storage(self, storage: Storage) -> Storage:
-        """Return the storage with a span around each of its calls that a traced request makes."""
+        """Return the storage with a span for each call of a traced request."""
         return _TracedStorage(storage, self._tracer)
 
     @contextmanager
     def calling(self, method: str, url: str, headers: dict[str, str]) -> Iterator[Callable[[int], object]]:
-        """Give a call that a traced request makes a span, and its server our ``traceparent``; what this yields wants the status."""
+        """Record a span for an outgoing call of a traced request, and pass on ``traceparent``; yields a function that takes the status."""
         if not trace.get_current_span().is_recording():
             yield lambda _: None
             return
@@ -136,7 +136,7 @@ def _ended(span: Span, code: int) -> None:
 
 
 class _TracedStorage:
-    """A storage whose calls have spans, named as etcd's client names them in Go; it is otherwise the one it wraps."""
+    """Records spans of storage calls, with the names of etcd's Go client; otherwise it behaves like the wrapped storage."""
 
     def __init__(self, storage: Storage, tracer: trace.Tracer) -> None:
         self._storage = storage
@@ -154,33 +154,33 @@ class _TracedStorage:
             return await work
 
     async def get(self, key: str) -> Entry | None:
-        """As the storage's."""
+        """See Storage."""
         return await self._within("Range", key, self._storage.get(key))
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """As the storage's."""
+        """See Storage."""
         return await self._within("Range", prefix, self._storage.range(prefix, start=start, limit=limit, revision=revision))
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """As the storage's."""
+        """See Storage."""
         return await self._within("Txn", writes[0].key if writes else "", self._storage.commit(conditions, writes))
 
     def watch(self, prefix: str, *, after: int, previous: bool = True) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """As the storage's."""
+        """See Storage."""
         return self._storage.watch(prefix, after=after, previous=previous)
 
     async def request_progress(self) -> None:
-        """As the storage's."""
+        """See Storage."""
         await self._storage.request_progress()
 
     async def revision(self) -> int:
-        """As the storage's."""
+        """See Storage."""
         return await self._within("Range", "", self._storage.revision())
 
     async def compact(self, revision: int) -> None:
-        """As the storage's."""
+        """See Storage."""
         await self._storage.compact(revision)
 
     async def close(self) -> None:
-        """As the storage's."""
+        """See Storage."""
         await self._storage.close()
